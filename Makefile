@@ -1,0 +1,46 @@
+# `make` lists the targets. All but clean first bring .venv up to date (tools/setup.py, a moment when it is).
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up down test test-fast check format lock bench clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup: ## Make .venv with everything that requirements.lock pins (seconds; nothing when it is up to date)
+	@$(PYTHON) tools/setup.py
+
+demo: setup ## Set everything up and replay a day of flights through specialized workers
+	@$(BIN)/python -m examples.airports.demo
+
+up: setup ## Bring this machine to a running pool with Ansible (your own broker: see README.md)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" ansible-playbook playbooks/dev.yml
+
+down: setup ## Stop what `make up` started
+	@PATH="$(CURDIR)/$(BIN):$$PATH" ansible-playbook playbooks/down.yml
+
+test: setup ## Run all tests, tier by tier, on real engines that they start themselves
+	@$(BIN)/python tools/run_tests.py
+
+test-fast: setup ## Run the unit tests and a few of the others, in under two minutes
+	@$(BIN)/python tools/run_tests.py --fast
+
+check: setup ## Check format, lint, types, import order, Ansible and YAML
+	@$(BIN)/python tools/check.py
+
+format: setup ## Format the code and fix what ruff can fix
+	@$(BIN)/python tools/check.py --fix
+
+bench: setup ## Compare with bare pika and aio-pika; prints ratios
+	@$(BIN)/python -m benchmarks
+
+lock: setup ## Pin the newest versions that requirements.in allows
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --generate-hashes \
+		--custom-compile-command "make lock" requirements.in --output-file requirements.lock
+	@git --no-pager diff --stat -- requirements.lock
+
+clean: ## Delete .venv and what tools left in the tree
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .ansible
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

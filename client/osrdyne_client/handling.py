@@ -1,0 +1,145 @@
+"""What a worker does with one request: refuse it, run the handler, and turn what comes of it into an outcome.
+
+Pure but for the handler and the wall clock that deadlines are written in: no broker here. `invoke` can run in any
+thread or process, because it takes and returns plain values.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from osrdyne_protocol import statuses
+from osrdyne_protocol.events import REQUEUED
+from osrdyne_protocol.headers import X_DEADLINE, integer
+from osrdyne_protocol.names import PoolNames
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, as a handler gets it."""
+
+    key: str
+    body: bytes
+    #: All headers as the client sent them.
+    headers: Mapping[str, Any]
+    #: The client's own name for the call; None when a foreign client sends none.
+    correlation_id: str | None
+    #: It was given to a worker before; that one failed, lost its connection, or gave it back.
+    redelivered: bool
+    #: Moment after which nobody waits for the answer, in seconds since the Unix epoch; None when always.
+    deadline: float | None
+
+
+class Requeue(Exception):
+    """The request cannot be processed here and now: back to its queue; it counts towards the delivery limit."""
+
+
+class Reject(Exception):
+    """The request must not be processed, here or elsewhere: its client gets the status `rejected` and the reason."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class WorkerError(Exception):
+    """The request was processed and has no good answer: its client gets the status `error` with this body."""
+
+    def __init__(self, body: bytes = b"", reason: str | None = None) -> None:
+        super().__init__(body, reason)
+        self.body = body
+        self.reason = reason
+
+
+Handler = Callable[[Request], bytes | None] | Callable[[Request], Awaitable[bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes of a request: a reply of this status, or back to the queue (`requeued`, which is no status)."""
+
+    status: str
+    body: bytes = b""
+    reason: str | None = None
+
+
+def is_refused(pool: PoolNames, reply_to: object) -> bool:
+    """Say whether a reply may not be sent there: a worker could be made to feed the pool's own queues."""
+    return isinstance(reply_to, str) and pool.owns_queue(reply_to)
+
+
+def deadline_of(headers: Mapping[str, Any]) -> float | None:
+    """Return the request's deadline in seconds since the Unix epoch; what is no integer is none."""
+    milliseconds = integer(headers, X_DEADLINE)
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def expired(request: Request, now: float) -> Outcome | None:
+    """Return the outcome of a request whose deadline has passed at `now` (wall clock), None of any other."""
+    if request.deadline is None or now < request.deadline:
+        return None
+    late = now - request.deadline
+    return Outcome(statuses.EXPIRED, reason=f"the deadline passed {late:.1f} s before a worker could begin")
+
+
+def invoke(handler: Callable[[Request], bytes | None], request: Request) -> Outcome:
+    """Run a plain handler. Never raises, not even what a handler should not raise."""
+    late = expired(request, time.time())
+    if late is not None:
+        return late
+    try:
+        return _answer(handler(request))
+    except BaseException as error:  # noqa: BLE001 - a handler must not end the worker
+        return _failure(request, error)
+
+
+async def invoke_async(handler: Callable[[Request], Awaitable[bytes | None]], request: Request) -> Outcome:
+    """Run an `async def` handler. Raises nothing but cancellation."""
+    late = expired(request, time.time())
+    if late is not None:
+        return late
+    try:
+        return _answer(await handler(request))
+    except Exception as error:  # noqa: BLE001
+        return _failure(request, error)
+
+
+def _answer(result: object) -> Outcome:
+    if result is None:
+        return Outcome(statuses.OK)
+    if isinstance(result, bytes):
+        return Outcome(statuses.OK, result)
+    if isinstance(result, bytearray | memoryview):
+        return Outcome(statuses.OK, bytes(result))
+    raise TypeError(f"the handler returned {type(result).__name__}; return bytes, or None for an empty answer")
+
+
+def _failure(request: Request, error: BaseException) -> Outcome:
+    if isinstance(error, Requeue):
+        return Outcome(REQUEUED)
+    if isinstance(error, Reject):
+        return Outcome(statuses.REJECTED, reason=error.reason or None)
+    if isinstance(error, WorkerError):
+        return Outcome(statuses.ERROR, error.body, error.reason)
+    logger.error(
+        "handler failed",
+        extra={"key": request.key, "request_id": request.correlation_id},
+        exc_info=(type(error), error, error.__traceback__),
+    )
+    # Type and message help a client's author; a traceback is for the worker's log only.
+    text = f"{type(error).__name__}: {error}"[:1000]
+    return Outcome(statuses.ERROR, text.encode("utf-8", "replace"), reason="the handler raised an exception")
+
+
+def fit(outcome: Outcome, limit: int) -> Outcome:
+    """Return the outcome, or an error in its place when its body is larger than may be sent."""
+    if len(outcome.body) <= limit:
+        return outcome
+    reason = f"the reply has {len(outcome.body)} bytes; this worker sends at most {limit} (max_body)"
+    return Outcome(statuses.ERROR, reason=reason)

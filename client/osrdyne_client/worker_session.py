@@ -1,0 +1,146 @@
+"""One connection of a worker: it consumes the request queue, sends replies and events, each on a channel of its own.
+
+A channel that the broker closes takes everything on it along, so what can fail alone is apart: a reply that the broker
+refuses costs no delivery, and a missing activity exchange costs no reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from osrdyne_client.amqp import Channel, Connection, Message, Properties
+from osrdyne_client.errors import BrokerError
+from osrdyne_protocol.worker_environment import WorkerEnvironment
+
+logger = logging.getLogger(__name__)
+
+#: Seconds before a refused activity channel is opened again.
+EVENTS_PAUSE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message and the session that has to settle it."""
+
+    session: Session
+    message: Message
+
+
+class Session:
+    """An open connection of a worker; made by `open`. It ends once: `lost` says why."""
+
+    def __init__(
+        self,
+        environment: WorkerEnvironment,
+        connection: Connection,
+        requests: Channel,
+        replies: Channel,
+        events: Channel,
+    ) -> None:
+        self._environment = environment
+        self._connection = connection
+        self._requests = requests
+        self._replies = replies
+        self._events = events
+        self._reopening: set[asyncio.Task[None]] = set()
+        self._consumer: str | None = None
+        #: Set when the broker has cancelled the consumer.
+        self.cancelled = asyncio.Event()
+
+    @classmethod
+    async def open(cls, environment: WorkerEnvironment, prefetch: int) -> Session:
+        """Connect and open the channels. Raises what `Connection.open` raises."""
+        connection = await Connection.open(
+            environment.amqp_uri, name=f"osrdyne worker {environment.id} of {environment.pool}"
+        )
+        try:
+            requests = await connection.channel(prefetch=prefetch)
+            replies, events = await connection.channel(confirm=True), await connection.channel()
+            return cls(environment, connection, requests, replies, events)
+        except BaseException:
+            await connection.close()
+            raise
+
+    async def consume(self, on_delivery: Callable[[Delivery], None]) -> None:
+        """Consume the request queue. Raises NotFound, and is lost, when there is none."""
+        self.cancelled.clear()
+        self._consumer = await self._requests.consume(
+            self._environment.requests_queue,
+            lambda message: on_delivery(Delivery(self, message)),
+            on_cancel=self.cancelled.set,
+        )
+
+    async def stop_consuming(self) -> None:
+        """Take no more deliveries; those that are here stay to be settled."""
+        if self._consumer is not None and self.is_open:
+            try:
+                await self._requests.cancel(self._consumer)
+            except BrokerError as error:
+                logger.warning("the consumer could not be cancelled", extra={"reason": str(error)})
+
+    @property
+    def is_open(self) -> bool:
+        """Whether deliveries of this session can still be settled."""
+        return self._requests.is_open
+
+    async def lost(self) -> BrokerError:
+        """Wait until deliveries can no longer be settled, and return why."""
+        return await self._requests.wait_closed()
+
+    # --- settling: nothing when the session is lost, because the broker has requeued then -------------------
+
+    def ack(self, tag: int) -> None:
+        if self.is_open:
+            self._requests.ack(tag)
+
+    def reject(self, tag: int, *, requeue: bool) -> None:
+        """Refuse a delivery: counted and redelivered with `requeue`, dead-lettered without."""
+        if self.is_open:
+            self._requests.reject(tag, requeue=requeue)
+
+    def give_back(self, tag: int) -> None:
+        """Return a delivery that nobody began to work on."""
+        if self.is_open:
+            self._requests.give_back(tag)
+
+    # --- sending --------------------------------------------------------------------------------------------
+
+    def reply(self, reply_to: str | bytes, body: bytes, properties: Properties) -> asyncio.Future[bool]:
+        """Send a reply; the result is False when its caller is gone.
+
+        Fails with Nacked, or the reason for which the channel ended. Raises Unencodable.
+        """
+        return self._replies.publish_final("", reply_to, body, properties)
+
+    async def reopen_replies(self) -> None:
+        """Open the reply channel again after the broker closed it. Raises BrokerError."""
+        if not self._replies.is_open:
+            self._replies = await self._connection.channel(confirm=True)
+
+    def event(self, headers: dict[str, str | int]) -> None:
+        """Send an activity event, unconfirmed. Never raises: events are not worth a request."""
+        if self._events.is_open:
+            self._events.send(
+                self._environment.activity_exchange, self._environment.key, b"", Properties(headers=headers)
+            )
+        elif not self._reopening and self.is_open:
+            logger.warning("activity events are refused, trying again later", extra={"key": self._environment.key})
+            task = asyncio.create_task(self._reopen_events(), name="osrdyne worker: reopen the activity channel")
+            self._reopening.add(task)
+            task.add_done_callback(self._reopening.discard)
+
+    async def _reopen_events(self) -> None:
+        await asyncio.sleep(EVENTS_PAUSE)
+        try:
+            self._events = await self._connection.channel()
+        except BrokerError as error:
+            logger.warning("no channel for activity events", extra={"reason": str(error)})
+
+    async def close(self) -> None:
+        """Disconnect; what was sent leaves first, and what was not settled goes back to the queue. Never raises."""
+        for task in list(self._reopening):
+            task.cancel()
+        await self._connection.close()

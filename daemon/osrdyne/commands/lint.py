@@ -1,0 +1,121 @@
+"""`osrdyne lint`: judge a pool's topology, before it is applied and as a broker has it.
+
+Reads the settings file for what is declared, and with `--live` or `--management` the broker's management API for what
+is there. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from osrdyne.commands.output import NO, CannotAsk, failing_clearly, print_json
+from osrdyne.commands.status_table import console
+from osrdyne.management_api import ManagementApi
+from osrdyne.settings import BrokerSettings, DaemonSettings, load, secret
+from osrdyne_protocol.drift import concerning, drift, request_queues
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.lint import Finding, lint
+from osrdyne_protocol.topology import Topology, Users, topology
+
+
+@failing_clearly
+def command(
+    settings: Annotated[Path, typer.Option(help="The daemon's settings file; its [pool] says what is declared.")],
+    live: Annotated[
+        bool, typer.Option("--live", help="Also compare with the broker, with the daemon's own user.")
+    ] = False,
+    management: Annotated[
+        Path | None,
+        typer.Option(help="The same with other rights: file with http://user:password@host:15672 of that user."),
+    ] = None,
+    vhost: Annotated[
+        str | None, typer.Option(help="Virtual host of the pool. Default: that of the daemon's broker address.")
+    ] = None,
+    users: Annotated[
+        bool, typer.Option("--users", help="Also compare users and permissions; takes an administrator.")
+    ] = False,
+    user: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE=NAME", help="Name of a role's broker user, where it is not POOL-ROLE; repeatable."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as one JSON document.")] = False,
+) -> None:
+    """Find mistakes that a broker accepts silently and that lose messages later.
+
+    Alone it judges what the settings declare. With --live or --management it compares exchanges, queues, bindings and
+    policies of the broker with that, and says which policy really wins; with --users also users and permissions.
+
+    Exit status: 0 nothing found; 1 findings; 2 it could not look.
+    """
+    if users and management is None:
+        raise CannotAsk("--users takes an administrator: name a file with its address by --management")
+    chosen = load(settings)
+    expected = topology(chosen.pool, _users(chosen.pool.name, user or []))
+    findings = lint(expected)
+    if live or management is not None:
+        api = ManagementApi(
+            _management(chosen.broker, management), vhost or _vhost(chosen), timeout=chosen.broker.timeout
+        )
+        findings += judge(expected, asyncio.run(api.topology(with_users=users)), with_users=users)
+    findings = list(dict.fromkeys(findings))
+    _show(findings, as_json=json)
+    if findings:
+        raise typer.Exit(NO)
+
+
+def judge(expected: Topology, found: Topology, *, with_users: bool) -> list[Finding]:
+    """Return what is wrong with a live broker as far as it concerns a pool. Pure."""
+    dynamic = [one.name for one in request_queues(expected.pool, found)]
+    return [*drift(expected, found, with_users=with_users), *lint(concerning(expected, found), dynamic)]
+
+
+def _management(broker: BrokerSettings, file: Path | None) -> str:
+    if file is None:
+        return secret(broker.management_uri, broker.management_uri_file, "broker.management_uri")
+    try:
+        return secret(None, file, "--management")
+    except SettingsError as error:
+        raise CannotAsk(f"--management: {error.problem}") from None
+
+
+def _vhost(settings: DaemonSettings) -> str:
+    try:
+        uri = secret(settings.broker.amqp_uri, settings.broker.amqp_uri_file, "broker.amqp_uri")
+    except SettingsError as error:
+        raise CannotAsk(f"the virtual host is not known ({error}); name it with --vhost") from None
+    return unquote(urlsplit(uri).path.removeprefix("/")) or "/"
+
+
+def _users(pool: str, given: Iterable[str]) -> Users:
+    names = Users.of(pool)
+    roles = [one.name for one in fields(Users)]
+    for one in given:
+        role, _, name = one.partition("=")
+        if role not in roles or not name:
+            raise CannotAsk(f"--user {one!r}: give ROLE=NAME, with a role of {', '.join(roles)}")
+        names = replace(names, **{role: name})
+    return names
+
+
+def _show(findings: list[Finding], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"findings": [asdict(one) for one in findings]})
+        return
+    if not findings:
+        typer.echo("nothing found")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("rule", "object", "problem"):
+        table.add_column(name, overflow="fold")
+    for one in findings:
+        table.add_row(Text(one.rule), Text(one.object), Text(one.problem))
+    console().print(table)

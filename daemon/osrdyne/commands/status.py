@@ -1,0 +1,112 @@
+"""`osrdyne status`: what the daemon says about itself and its keys, as a table or as JSON.
+
+Reads the daemon's status endpoints over HTTP, and the settings file where one is named, for their address. Changes
+nothing. How it looks is in `status_table`.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from osrdyne.commands import status_table
+from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
+from osrdyne.settings import StatusSettings, load
+
+#: Seconds to wait for the daemon, which answers from memory.
+_TIMEOUT = 5.0
+
+
+@failing_clearly
+def command(
+    url: Annotated[str | None, typer.Option(help="Address of the daemon's status endpoints.")] = None,
+    settings: Annotated[Path | None, typer.Option(help="The daemon's settings file, to find that address.")] = None,
+    key: Annotated[str | None, typer.Option(help="Show this key only.")] = None,
+    watch: Annotated[float | None, typer.Option(min=0.1, metavar="SECONDS", help="Show again every so often.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON: one document, or with --watch one a line.")] = False,
+) -> None:
+    """Show what the daemon does, and each key: its state, what waits, who works, the last error, the time it has left.
+
+    Message counts are a few seconds late. Without options it asks the daemon on this machine, port 8042.
+
+    Exit status: 0; 1 the daemon is there and not ready; 2 there is no answer.
+    """
+    address = _address(url, settings)
+    if watch is None:
+        document = fetch(address, key)
+        _show(document, key, as_json=json)
+        if not document["ready"]:
+            complain(f"the daemon at {address} is not ready: {document.get('detail') or document.get('state')}")
+            raise typer.Exit(NO)
+        return
+    _watch(address, key, watch, as_json=json)
+
+
+def fetch(address: str, key: str | None = None) -> dict[str, Any]:
+    """Return the daemon's status document with `ready` added, only with one key if asked. Raises `CannotAsk`."""
+    document = _get(address, "/status")
+    try:
+        found = dict(json_text.loads(document[1]))
+        keys = [one for one in found["keys"] if key is None or one["key"] == key]
+    except (ValueError, TypeError, KeyError):
+        raise CannotAsk(f"what answers at {address} is no osrdyne daemon; name its address with --url") from None
+    return {"ready": _get(address, "/readyz")[0] == 200, **found, "keys": keys}
+
+
+def _address(url: str | None, settings: Path | None) -> str:
+    if url is not None and settings is not None:
+        raise CannotAsk("--url and --settings name two addresses; give one of them")
+    if url is not None:
+        if not url.startswith(("http://", "https://")):
+            raise CannotAsk(f"--url {url!r}: give an address such as http://127.0.0.1:8042")
+        return url.rstrip("/").removesuffix("/status")
+    chosen = load(settings).status if settings is not None else StatusSettings()
+    if chosen.port == 0:
+        raise CannotAsk(f"{settings} lets the system choose the port; see the log line 'status served', and use --url")
+    # Whoever listens on all addresses listens on loopback, too.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(chosen.host, chosen.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{chosen.port}"
+
+
+def _get(address: str, path: str) -> tuple[int, bytes]:
+    """Return status code and body; an answer of 503 is an answer. The system's proxies are left out."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(address + path, timeout=_TIMEOUT) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "reason", error)
+        why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+        raise CannotAsk(
+            f"no daemon answers at {address}: {why}; is it running (`osrdyne daemon`, or its unit), and is this its "
+            "status address (--url, --settings)?"
+        ) from None
+
+
+def _show(document: dict[str, Any], key: str | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        status_table.console().print(status_table.render(document, key))
+
+
+def _watch(address: str, key: str | None, seconds: float, *, as_json: bool) -> None:
+    """Show until Ctrl-C; a daemon that is away is shown as such and looked for again."""
+    with status_table.live(silent=as_json) as show:
+        while True:
+            try:
+                document = fetch(address, key)
+            except CannotAsk as error:
+                print_json({"error": str(error)}, indent=None) if as_json else show(str(error))
+            else:
+                print_json(document, indent=None) if as_json else show(status_table.render(document, key))
+            time.sleep(seconds)

@@ -1,0 +1,104 @@
+"""How a status document looks to a person. Pure but for `console` and `live`, which know the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from osrdyne.commands.output import shown
+
+#: What each state of a daemon means for whoever reads it at night.
+_DAEMON = {
+    "connecting": "trying to reach the broker",
+    "standby": "another daemon leads; this one takes over when that ends",
+    "preparing": "holds the lock, looks at what there is",
+    "leading": "acts",
+    "waiting": "cannot act, and tries again by itself; workers go on",
+}
+_STYLES = {"failed": "bold red", "ready": "green", "starting": "yellow", "leading": "green", "waiting": "bold red"}
+
+#: Width where the output is no terminal: nothing is cut, because a program may read it.
+_NO_TERMINAL = 4000
+
+
+def console() -> Console:
+    """Return a console of the terminal's width, or so wide that no cell is cut."""
+    return Console(width=None if sys.stdout.isatty() else _NO_TERMINAL, highlight=False)
+
+
+@contextmanager
+def live(*, silent: bool) -> Iterator[Callable[[RenderableType | str], None]]:
+    """Yield what shows the next state: in place on a terminal, one after the other elsewhere."""
+    screen = console()
+    if silent or not screen.is_terminal:
+        yield screen.print
+        return
+    with Live(console=screen, auto_refresh=False) as display:
+        yield lambda what: display.update(Text(what) if isinstance(what, str) else what, refresh=True)
+
+
+def render(document: dict[str, Any], key: str | None = None) -> RenderableType:
+    """Return the daemon's state over a table of keys; `key` is the only one that was asked for, if any."""
+    keys = document["keys"]
+    if keys:
+        return Group(_daemon(document), _table(keys))
+    if key is not None:
+        empty = f"key {shown(key)} has no queue and no workers: nobody has called it lately"
+    else:
+        empty = "no key has a queue or workers: nobody has called any lately"
+    return Group(_daemon(document), Text(empty))
+
+
+def span(seconds: float | None) -> str:
+    """Return a duration to be read at a glance: `42s`, `9m58s`, `1h30m`; `-` for none."""
+    if seconds is None:
+        return "-"
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def _daemon(document: dict[str, Any]) -> Text:
+    state = _printable(document.get("state"))
+    head = f"pool {_printable(document.get('pool'))}, instance {_printable(document.get('instance'))}: "
+    line = Text(head).append(state, style=_STYLES.get(state, ""))
+    line.append(f" ({_DAEMON[state]})" if state in _DAEMON else "")
+    if document.get("detail"):
+        line.append(f"\nwhy: {_printable(document['detail'])}", style="red")
+    return line.append(f"\ndriver {_printable(document.get('driver'))}, {len(document['keys'])} key(s)")
+
+
+def _table(keys: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("key", "state"):
+        table.add_column(name, overflow="fold")
+    for name in ("ready", "unacked", "consumers", "workers", "unbinds in", "stops in"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("last error", overflow="fold")
+    for one in keys:
+        state = _printable(one.get("state"))
+        counts = (one.get(name) for name in ("ready", "unacknowledged", "consumers", "workers"))
+        table.add_row(
+            Text(shown(one["key"])),
+            Text(state, style=_STYLES.get(state, "")),
+            *("-" if count is None else str(count) for count in counts),
+            span(one.get("unbinds_in")),
+            span(one.get("stops_in")),
+            Text(_printable(one.get("last_error") or "-")),
+        )
+    return table
+
+
+def _printable(value: object) -> str:
+    """Return text that cannot steer a terminal: errors quote what workers and brokers said."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(value))

@@ -1,0 +1,103 @@
+"""The dead-letter responder: tells callers why their request died, and keeps what workers failed on.
+
+The error reply goes first and waits for nothing else. A dead letter is acknowledged after its reply and, where
+one is due, its copy in the poison inventory are confirmed. When the inventory is full, the letter goes back to
+the tail of its queue, marked as answered, so that error replies for others never stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from osrdyne import dead_letters
+from osrdyne.answering import Answerer
+from osrdyne.dead_letters import Verdict
+from osrdyne.journal import Journal
+from osrdyne.metrics import Metrics
+from osrdyne.publishing import Publisher, Refused
+from osrdyne.tail import Tail
+from osrdyne_client.amqp import Channel, Message
+from osrdyne_client.errors import BrokerError
+from osrdyne_protocol import events, statuses
+from osrdyne_protocol.names import PoolNames
+
+log = logging.getLogger(__name__)
+
+
+class DeadLetterResponder:
+    """One task for each dead letter, all under `tasks`."""
+
+    def __init__(
+        self,
+        names: PoolNames,
+        channel: Channel,
+        publisher: Publisher,
+        answerer: Answerer,
+        journal: Journal,
+        metrics: Metrics,
+        tasks: asyncio.TaskGroup,
+        *,
+        prefetch: int,
+    ) -> None:
+        self._names = names
+        self._channel = channel
+        self._answerer = answerer
+        self._journal = journal
+        self._metrics = metrics
+        self._tasks = tasks
+        self._tail = Tail(publisher, share=prefetch // 4)
+
+    def on_message(self, message: Message) -> None:
+        """Take one dead letter."""
+        self._tasks.create_task(self._handle(message), name="dead-letter")
+
+    async def _handle(self, message: Message) -> None:
+        try:
+            await self._bring_on(message)
+        except BrokerError:
+            raise
+        except Exception:
+            # A mistake of ours must not come back with every redelivery: the letter is kept, with its reason.
+            log.exception("dead letter could not be handled")
+            verdict = Verdict(None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, "")
+            if await self._keep(message, verdict, statuses.INVALID_REQUEST):
+                self._channel.ack(message.delivery_tag)
+
+    async def _bring_on(self, message: Message) -> None:
+        verdict = dead_letters.decide(message, self._names)
+        keep_as = verdict.keep_as
+        answered = dead_letters.was_answered(message)
+        if verdict.status is not None:
+            answered = await self._answerer.reply(message, status=verdict.status, reason=verdict.reason)
+            keep_as = keep_as if answered else verdict.status
+        if keep_as is not None and not await self._keep(message, verdict, keep_as):
+            await self._put_back(message, answered=answered)
+        else:
+            self._channel.ack(message.delivery_tag)
+        self._metrics.dead_letters.labels(verdict.status or "unanswerable").inc()
+        if verdict.key is not None:
+            self._journal.record(
+                events.DEAD_LETTERED,
+                verdict.key,
+                request_id=message.properties.correlation_id,
+                outcome=verdict.status or keep_as,
+            )
+
+    async def _keep(self, message: Message, verdict: Verdict, keep_as: str) -> bool:
+        return await self._answerer.keep(
+            message, reason=keep_as, detail=verdict.reason, key=verdict.key, queue=verdict.queue
+        )
+
+    async def _put_back(self, message: Message, *, answered: bool) -> None:
+        try:
+            properties = dead_letters.put_back(message, answered=answered)
+            await self._tail.put(message, self._names.dead_letter_exchange, properties)
+        except Refused as error:
+            # Neither the inventory nor its own queue takes it: it stays where it is until the next session.
+            log.error(
+                "dead letter cannot be kept",
+                extra={"key": dead_letters.original_key(message), "reason": str(error)},
+            )
+            return
+        self._channel.ack(message.delivery_tag)

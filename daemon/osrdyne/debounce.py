@@ -1,0 +1,30 @@
+"""Debouncing of activity: only the first event of a burst goes on. Pure; time is an argument."""
+
+from __future__ import annotations
+
+#: Bursts remembered before those that are over are forgotten.
+_TIDY_AT = 4096
+
+
+class Debounce:
+    """Lets one event of each key through in every burst of `length` seconds."""
+
+    def __init__(self, length: float) -> None:
+        self._length = length
+        self._open: dict[str, float] = {}
+        self._tidy_at = _TIDY_AT
+
+    def observe(self, key: str, now: float) -> float | None:
+        """Return the extra lifetime in seconds that the first event of a burst asks for, None for the others.
+
+        The rest of the burst is not reported, so the first event speaks for all of it: without the burst's
+        length on top, a key under steady use would live shorter than its delay.
+        """
+        since = self._open.get(key)
+        if since is not None and now - since < self._length:
+            return None
+        if len(self._open) >= self._tidy_at:
+            self._open = {one: at for one, at in self._open.items() if now - at < self._length}
+            self._tidy_at = max(_TIDY_AT, 2 * len(self._open))
+        self._open[key] = now
+        return self._length

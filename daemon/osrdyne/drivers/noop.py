@@ -1,0 +1,45 @@
+"""The driver for workers that somebody else runs: it starts and stops nothing, and lists nothing.
+
+The daemon still makes queues and forwards requests; a queue that has consumers stays, because nobody here
+could bring its workers back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncIterator
+
+from osrdyne.drivers import Change, Group
+
+
+class NoopDriver:
+    """Accepts every call and does nothing."""
+
+    owns_workers = False
+    #: No template: no group of this driver is ever out of date.
+    template = ""
+
+    def __init__(self) -> None:
+        self._closed = asyncio.Event()
+
+    async def start(self, key: str) -> None:
+        """Accept; whoever runs the workers has to start one."""
+
+    async def stop(self, key: str) -> None:
+        """Accept; whoever runs the workers has to stop them."""
+
+    async def list(self) -> builtins.list[Group]:
+        """Return nothing: no worker group is ours."""
+        return []
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """Yield nothing, and end when the driver is closed."""
+        await self._closed.wait()
+        nothing: tuple[Change, ...] = ()
+        for change in nothing:
+            yield change
+
+    async def close(self) -> None:
+        """End `changes`."""
+        self._closed.set()

@@ -1,0 +1,122 @@
+"""What to do with an orphan: a pure decision from the message and the time.
+
+A request is forwarded as it came, less what would break or mislead the forward: `user_id` (the broker refuses
+another user's), headers the broker added on the way, time to live already used up. CC and BCC would fan the
+request out again at each publish (broker-facts, pitfalls 16 to 21), so a request with them is refused.
+
+Times in headers are integer milliseconds of the wall clock: they cross processes and restarts.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+from osrdyne_client.amqp import Message, Properties
+from osrdyne_protocol import headers, keys, statuses
+from osrdyne_protocol.errors import InvalidKey
+from osrdyne_protocol.names import PoolNames
+
+#: Forwards of one request after which it counts as unroutable. Each waits longer than the one before.
+MAX_HOPS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Forward to the request exchange under `key`. Past `deadline_ms` it must be answered `expired` instead."""
+
+    key: str
+    properties: Properties
+    deadline_ms: int
+    #: How often it was forwarded before.
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer with an error status; `reason` is for a person."""
+
+    status: str
+    reason: str
+
+
+Decision = Forward | Answer
+
+
+def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: int) -> Decision:
+    """Decide what becomes of one orphan that is seen at `now_ms`."""
+    if message.malformed is not None:
+        return Answer(statuses.INVALID_REQUEST, "the message's properties cannot be read")
+    try:
+        key = keys.decode(message.routing_key)
+    except InvalidKey as error:
+        return Answer(statuses.INVALID_KEY, str(error))
+    given = message.properties.headers or {}
+    if headers.CC in given or headers.BCC in given:
+        return Answer(
+            statuses.INVALID_REQUEST, "CC and BCC headers are not supported; publish one request for each key"
+        )
+    if names_pool_queue(message.properties.reply_to, names):
+        return Answer(statuses.REJECTED, "reply-to names a queue of the pool itself")
+    hops = headers.integer(given, headers.X_HOPS) or 0
+    if hops >= MAX_HOPS:
+        return Answer(statuses.UNROUTABLE, f"forwarded {hops} times and found no queue each time")
+    seen = _first_seen(message.properties, now_ms)
+    deadline = seen + orphan_ttl_ms
+    properties = _stamped(message.properties, now_ms)
+    own_deadline = headers.integer(properties.headers, headers.X_DEADLINE)
+    if own_deadline is not None:
+        deadline = min(deadline, own_deadline)
+    if now_ms >= deadline:
+        return Answer(statuses.EXPIRED, "waited too long for its worker group's queue")
+    properties.headers[headers.X_HOPS] = hops + 1
+    return Forward(key, properties, deadline, hops)
+
+
+def names_pool_queue(reply_to: str | bytes | None, names: PoolNames) -> bool:
+    """Say whether an answer would go into the pool itself, where it would be taken for a request."""
+    return reply_to is not None and names.owns_queue(headers.text(reply_to) or "")
+
+
+def at_publish(properties: Properties, *, now_ms: int) -> Properties:
+    """Return the properties with which a held request is published now: time to live less what was used up.
+
+    `expiration` is relative, and a publish starts it again: what is left of it is told by the absolute deadline
+    that the request was given at first sight.
+    """
+    result = copy.copy(properties)
+    expiration, deadline = _expiration(result), headers.integer(result.headers or {}, headers.X_DEADLINE)
+    if expiration is not None and deadline is not None:
+        result.expiration = str(max(1, min(expiration, deadline - now_ms)))
+    return result
+
+
+def put_back(message: Message, *, now_ms: int) -> Properties:
+    """Return the properties with which an orphan goes back to the tail of its queue: it keeps its clock."""
+    return _stamped(message.properties, now_ms)
+
+
+def _stamped(original: Properties, now_ms: int) -> Properties:
+    """Return what may travel on of a request's properties, with the times at which it was seen and ends.
+
+    At first sight `expiration` becomes an absolute deadline, so that no later publish counts it anew.
+    """
+    result = copy.copy(original)
+    given = {name: value for name, value in (original.headers or {}).items() if name not in headers.BROKER_ADDED}
+    expiration, deadline = _expiration(original), headers.integer(given, headers.X_DEADLINE)
+    if expiration is not None and headers.integer(given, headers.X_FIRST_SEEN) is None:
+        given[headers.X_DEADLINE] = now_ms + expiration if deadline is None else min(deadline, now_ms + expiration)
+    given[headers.X_FIRST_SEEN] = _first_seen(original, now_ms)
+    result.headers = given
+    result.user_id = None
+    return result
+
+
+def _first_seen(properties: Properties, now_ms: int) -> int:
+    seen = headers.integer(properties.headers or {}, headers.X_FIRST_SEEN)
+    return now_ms if seen is None or seen > now_ms else seen
+
+
+def _expiration(properties: Properties) -> int | None:
+    text = headers.text(properties.expiration) if properties.expiration is not None else None
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None

@@ -1,0 +1,37 @@
+"""The leader lock: only the connection that holds the exclusive `{pool}-leader` queue may act.
+
+The queue dies with its connection, so lock, consumers and every change end together. A standby asks again
+every second or so, and takes over as soon as the broker has noticed that the leader is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+from osrdyne_client.amqp import Connection
+from osrdyne_client.errors import Locked
+from osrdyne_protocol.names import PoolNames
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two tries of a standby, on average.
+_RETRY = 1.0
+
+
+async def acquire(connection: Connection, names: PoolNames) -> None:
+    """Wait until this connection holds the lock. Raises `BrokerError` when the connection is gone."""
+    waiting = False
+    while True:
+        channel = await connection.channel()
+        try:
+            await channel.declare_queue(names.leader_queue, durable=False, exclusive=True)
+        except Locked:
+            if not waiting:
+                log.info("another daemon leads this pool; standing by")
+            waiting = True
+            await asyncio.sleep(_RETRY * random.uniform(0.75, 1.25))
+        else:
+            log.info("leading")
+            return

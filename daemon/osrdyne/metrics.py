@@ -1,0 +1,40 @@
+"""Metrics of the daemon in Prometheus form. Labels never hold keys, addresses or anything a client chose."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+
+class Metrics:
+    """One registry a daemon, so that tests and several daemons in one process do not share counters."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        of = self.registry
+        self.leader = Gauge("osrdyne_leader", "1 while this daemon holds the pool's lock.", registry=of)
+        self.orphans = Counter("osrdyne_orphans", "Orphans by what became of them.", ["outcome"], registry=of)
+        self.held = Gauge("osrdyne_held_orphans", "Orphans held until their queue is ready.", registry=of)
+        self.forward_seconds = Histogram(
+            "osrdyne_forward_seconds",
+            "Seconds from an orphan's arrival at the daemon to its confirmed forward.",
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+            registry=of,
+        )
+        self.dead_letters = Counter("osrdyne_dead_letters", "Dead letters by reason.", ["reason"], registry=of)
+        self.replies = Counter(
+            "osrdyne_error_replies",
+            "Error replies by status and outcome.",
+            ["status", "outcome"],
+            registry=of,
+        )
+        self.poison = Counter("osrdyne_poison", "Copies for the poison inventory by outcome.", ["outcome"], registry=of)
+        self.activity = Counter("osrdyne_activity_events", "Activity events by type.", ["event"], registry=of)
+        self.keys = Gauge("osrdyne_keys", "Keys by state.", ["state"], registry=of)
+        self.drift = Gauge(
+            "osrdyne_topology_findings", "Findings of the last comparison with the topology.", registry=of
+        )
+        self.reconnects = Counter("osrdyne_connections", "Connections to the broker that ended.", registry=of)
+
+    def render(self) -> bytes:
+        """Return the metrics as text in Prometheus exposition format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,68 @@
+"""What the control tasks of one pool share: facts and values, never calls.
+
+The tracker outlives a broker connection; what was known of queues does not. Single-threaded: everything here
+is touched from the event loop only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from osrdyne.drivers import Group
+from osrdyne.queue_plan import Phase, Queue, Totals
+from osrdyne.target import TargetTracker
+from osrdyne.values import Changes, Keyed
+from osrdyne.worker_plan import Attempt
+from osrdyne_protocol.settings import PoolSettings
+
+
+@dataclass(slots=True)
+class Activity:
+    """What workers of one key last told. Times are monotonic seconds."""
+
+    last_event: float
+    last_taken: float | None = None
+    last_started: float | None = None
+
+
+@dataclass(slots=True)
+class PoolState:
+    """Everything that is known and wanted of one pool."""
+
+    tracker: TargetTracker
+    clock: Callable[[], float]
+    #: Keys whose wanted status or generation changed.
+    target_changes: Changes = field(default_factory=Changes)
+    #: What was applied to queues, by the queue loop.
+    queues: Keyed[Queue] = field(default_factory=Keyed)
+    queue_changes: Changes = field(default_factory=Changes)
+    #: What the engine runs, by the worker loop.
+    groups: dict[str, Group] = field(default_factory=dict)
+    group_changes: Changes = field(default_factory=Changes)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    #: What workers told, by the activity listener.
+    activity: dict[str, Activity] = field(default_factory=dict)
+    activity_changes: Changes = field(default_factory=Changes)
+    #: Totals of request queues, seconds late, and since when each had ready messages, by the queue watcher.
+    totals: dict[str, Totals] = field(default_factory=dict)
+    ready_since: dict[str, float] = field(default_factory=dict)
+    totals_changes: Changes = field(default_factory=Changes)
+
+    @classmethod
+    def of(cls, pool: PoolSettings, clock: Callable[[], float]) -> PoolState:
+        """Return an empty state. `clock` gives monotonic seconds."""
+        return cls(TargetTracker(pool.delays), clock)
+
+    def require(self, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
+        """Make a key Active from now on; see `TargetTracker.require`."""
+        before = self.tracker.generation
+        generation = self.tracker.require(key, self.clock(), extra_lifetime=extra_lifetime, found_unbound=found_unbound)
+        if self.tracker.generation != before:
+            self.target_changes.add(key)
+        return generation
+
+    def phase(self, key: str) -> Phase:
+        """Return the phase of a key's queue: GONE when there is none."""
+        queue = self.queues.get(key)
+        return queue.phase if queue is not None else Phase.GONE

@@ -1,0 +1,150 @@
+"""Publishing that must arrive: confirmed, and apart from messages that break their channel.
+
+A broker closes the channel on a message that it refuses outright (an expiration it cannot read, a body beyond
+its limit), and with it fails everything else in flight there without saying which message it was. So what was
+in flight is published again one by one on a channel of its own; the one that breaks that channel too is the
+culprit, and only it is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from osrdyne.errors import DaemonError
+from osrdyne_client.amqp import Channel, Connection, Properties
+from osrdyne_client.errors import AccessRefused, BrokerError, BrokerTimeout, Nacked, NotFound, Returned, Unencodable
+
+T = TypeVar("T")
+
+
+class Refused(DaemonError):
+    """The broker, or AMQP itself, cannot take this message."""
+
+
+class Publisher:
+    """Publishes with confirm on the daemon's one connection.
+
+    Methods raise `Refused` for a message that can never be taken, `Nacked` and `Returned` as the broker says,
+    `BrokerTimeout` when it says nothing, and other `BrokerError` when the connection is gone or the pool is not
+    set up (no such exchange, no permission): that is no message's fault.
+    """
+
+    def __init__(self, connection: Connection, *, timeout: float) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._channel: Channel | None = None
+        self._suspects = asyncio.Lock()
+        self._opening = asyncio.Lock()
+
+    async def publish(
+        self,
+        exchange: str,
+        routing_key: str | bytes,
+        body: bytes,
+        properties: Properties,
+        *,
+        publish_id: str | None = None,
+    ) -> None:
+        """Publish and wait for the confirm. With `publish_id` it is mandatory: a return raises `Returned`."""
+
+        def on(channel: Channel) -> asyncio.Future[None]:
+            return channel.publish(
+                exchange,
+                routing_key,
+                body,
+                properties,
+                mandatory=publish_id is not None,
+                publish_id=publish_id,
+            )
+
+        await self._attempt(on)
+
+    async def reply(self, reply_to: str | bytes, body: bytes, properties: Properties) -> bool:
+        """Publish a reply and wait for the confirm; return False when its caller is gone, which is final."""
+
+        def on(channel: Channel) -> asyncio.Future[bool]:
+            return channel.publish_final("", reply_to, body, properties)
+
+        return await self._attempt(on)
+
+    async def _attempt(self, publish: Callable[[Channel], asyncio.Future[T]]) -> T:
+        channel = await self._open()
+        try:
+            return await self._confirmed(publish(channel))
+        except Unencodable as error:
+            raise Refused(str(error)) from error
+        except (Nacked, Returned, BrokerTimeout):
+            raise
+        except BrokerError:
+            if not self._connection.is_open:
+                raise
+        async with self._suspects:
+            alone = await self._connection.channel(confirm=True)
+            try:
+                return await self._confirmed(publish(alone))
+            except (Nacked, Returned, BrokerTimeout, NotFound, AccessRefused):
+                raise
+            except BrokerError as error:
+                if not self._connection.is_open:
+                    raise
+                raise Refused(str(error)) from error
+            finally:
+                if alone.is_open:
+                    await alone.close()
+
+    async def _confirmed(self, confirm: asyncio.Future[T]) -> T:
+        # A broker in alarm withholds confirms for as long as it lasts; that is no reason to hang up.
+        while True:
+            try:
+                done, _ = await asyncio.wait((confirm,), timeout=self._timeout)
+            except asyncio.CancelledError:
+                confirm.cancel()  # nobody will read it
+                raise
+            if done:
+                return confirm.result()
+            if not self._connection.blocked:
+                confirm.cancel()
+                raise BrokerTimeout(f"no publisher confirm within {self._timeout:.0f} s")
+
+    async def _open(self) -> Channel:
+        async with self._opening:
+            if self._channel is None or not self._channel.is_open:
+                self._channel = await self._connection.channel(confirm=True)
+            return self._channel
+
+
+class ChannelPool:
+    """Channels for operations that may each break their channel: one operation a channel at a time."""
+
+    def __init__(self, connection: Connection, size: int) -> None:
+        self._connection = connection
+        self._free: list[Channel] = []
+        self._slots = asyncio.Semaphore(size)
+
+    async def __aenter__(self) -> ChannelPool:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for channel in self._free:
+            if channel.is_open:
+                await channel.close()
+
+    async def take(self) -> Channel:
+        """Wait for a free channel. Give it back with `give`."""
+        await self._slots.acquire()
+        try:
+            while self._free:
+                channel = self._free.pop()
+                if channel.is_open:
+                    return channel
+            return await self._connection.channel()
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def give(self, channel: Channel) -> None:
+        if channel.is_open:
+            self._free.append(channel)
+        self._slots.release()

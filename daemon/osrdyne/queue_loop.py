@@ -1,0 +1,203 @@
+"""The queue loop: makes request queues what the target says, one key at a time and all keys at once.
+
+Reads the target and the listing of groups; writes `state.queues`. It alone declares, binds, unbinds and
+deletes request queues. Each key has at most one action under way, so that a deletion never races a declare.
+It never decides what should be: finding messages in an unwanted queue is a fact, which makes the key Active.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+from osrdyne import queue_plan
+from osrdyne.errors import ManagementError
+from osrdyne.journal import Journal
+from osrdyne.management_api import ManagementApi
+from osrdyne.pool_state import PoolState
+from osrdyne.publishing import ChannelPool
+from osrdyne.queue_plan import Phase, Queue, Step
+from osrdyne.values import ChangeReader, Timers
+from osrdyne_client.amqp import Channel
+from osrdyne_client.errors import BrokerError, BrokerTimeout, NotFound
+from osrdyne_protocol import events
+from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.topology import request_queue_arguments
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTiming:
+    """Seconds that the loop keeps to."""
+
+    #: How late the broker's totals may be; samples are at least this far apart.
+    statistics_interval: float
+    #: A queue that others use or bind is looked at again after this.
+    recheck: float = 30.0
+
+
+class QueueLoop:
+    """Runs until cancelled; raises only when the connection is gone."""
+
+    def __init__(
+        self,
+        names: PoolNames,
+        state: PoolState,
+        channels: ChannelPool,
+        management: ManagementApi,
+        journal: Journal,
+        timing: QueueTiming,
+    ) -> None:
+        self._names = names
+        self._state = state
+        self._channels = channels
+        self._management = management
+        self._journal = journal
+        self._timing = timing
+        self._busy: set[str] = set()
+        self._timers = Timers()
+        self._reader: ChangeReader = state.target_changes.reader()
+
+    async def run(self) -> None:
+        groups = self._state.group_changes.reader()
+        for key in {*self._state.tracker.wanted, *self._state.queues.items()}:
+            self._reader.add(key)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._relay(groups), name="queue-loop-groups")
+                while True:
+                    due = self._timers.next()
+                    timeout = None if due is None else max(0.0, due - self._state.clock())
+                    changed = await self._reader.take(timeout)
+                    for key in {
+                        **dict.fromkeys(changed),
+                        **dict.fromkeys(self._timers.due(self._state.clock())),
+                    }:
+                        self._consider(key, tasks)
+        finally:
+            groups.close()
+            self._reader.close()
+
+    async def _relay(self, groups: ChangeReader) -> None:
+        while True:
+            for key in await groups.take(None):
+                self._reader.add(key)
+
+    def _consider(self, key: str, tasks: asyncio.TaskGroup) -> None:
+        if key in self._busy:
+            return  # looked at again when its action ends
+        queue = self._state.queues.get(key) or Queue(Phase.GONE)
+        plan = queue_plan.plan(
+            self._state.tracker.wanted.get(key),
+            queue,
+            group_gone=key not in self._state.groups,
+            interval=self._timing.statistics_interval,
+            now=self._state.clock(),
+        )
+        if plan.step is not None:
+            self._busy.add(key)
+            tasks.create_task(self._act(key, queue, plan.step), name=f"queue-{plan.step.name.lower()}")
+        elif plan.at is not None:
+            self._timers.at(key, plan.at)
+        elif queue.phase is Phase.GONE and key not in self._state.tracker.wanted:
+            self._state.queues.remove(key)
+
+    async def _act(self, key: str, queue: Queue, step: Step) -> None:
+        try:
+            result = await self._take(key, queue, step)
+        except (BrokerError, ManagementError, TimeoutError) as error:
+            log.warning(
+                "queue action failed; it is tried again",
+                extra={"key": key, "action": step.value, "reason": str(error)},
+            )
+            result = queue_plan.after_failure(queue, str(error) or type(error).__name__, now=self._state.clock())
+        except Exception as error:
+            # A mistake of ours about one key must not end the session of all.
+            log.exception("queue action failed unexpectedly; it is tried again", extra={"key": key})
+            result = queue_plan.after_failure(queue, f"{type(error).__name__}: {error}", now=self._state.clock())
+        finally:
+            self._busy.discard(key)
+        if result is None:
+            log.info("messages found in an unwanted queue; the key is active again", extra={"key": key})
+            self._state.require(key, found_unbound=True)
+            result = replace(queue, phase=Phase.UNKNOWN, looked_at=None, sampled_at=None)
+        self._state.queues.set(key, result)
+        self._state.queue_changes.add(key)
+        self._reader.add(key)
+
+    async def _take(self, key: str, queue: Queue, step: Step) -> Queue | None:
+        if step is Step.SAMPLE:
+            return await self._sample(key, queue)
+        channel = await self._channels.take()
+        try:
+            match step:
+                case Step.ASSERT:
+                    return await self._assert(key, queue, channel)
+                case Step.UNBIND:
+                    return await self._unbind(key, channel)
+                case Step.LOOK:
+                    return await self._look(key, queue, channel)
+                case Step.DELETE:
+                    return await self._delete(key, queue, channel)
+        except BrokerTimeout:
+            # The next call on this channel would wait behind the one without an answer.
+            await channel.close()
+            raise
+        finally:
+            self._channels.give(channel)
+
+    async def _assert(self, key: str, queue: Queue, channel: Channel) -> Queue:
+        # Read before the first broker operation: an orphan that arrives meanwhile needs a later assertion.
+        generation = self._state.tracker.generation
+        name = self._names.request_queue(key)
+        await channel.declare_queue(name, arguments=request_queue_arguments(key))
+        await channel.bind_queue(name, self._names.request_exchange, key)
+        if queue.phase is not Phase.BOUND:
+            self._journal.record(events.QUEUE_READY, key)
+        return Queue(Phase.BOUND, asserted=generation)
+
+    async def _unbind(self, key: str, channel: Channel) -> Queue:
+        name = self._names.request_queue(key)
+        try:
+            await channel.unbind_queue(name, self._names.request_exchange, key)
+        except NotFound:
+            return Queue(Phase.GONE)
+        self._journal.record(events.UNBOUND, key)
+        return Queue(Phase.UNBOUND)
+
+    async def _look(self, key: str, queue: Queue, channel: Channel) -> Queue | None:
+        try:
+            seen = await channel.declare_queue(self._names.request_queue(key), passive=True)
+        except NotFound:
+            return Queue(Phase.GONE)
+        return queue_plan.after_look(
+            queue,
+            ready=seen.ready,
+            consumers=seen.consumers,
+            recheck=self._timing.recheck,
+            now=self._state.clock(),
+        )
+
+    async def _sample(self, key: str, queue: Queue) -> Queue | None:
+        totals = await self._management.totals(self._names.request_queue(key))
+        if totals is None:
+            return Queue(Phase.GONE)
+        now = self._state.clock()
+        kept = queue_plan.bound_by_others(queue, totals, recheck=self._timing.recheck, now=now)
+        return kept or queue_plan.after_sample(queue, totals, now=now)
+
+    async def _delete(self, key: str, queue: Queue, channel: Channel) -> Queue | None:
+        sampled = await self._sample(key, queue)
+        if sampled is None or sampled.phase is not Phase.DRAINED:
+            return sampled
+        looked = await self._look(key, queue, channel)
+        if looked is None or looked.phase is Phase.GONE or looked.looked_at is None:
+            return looked
+        if key in self._state.tracker.wanted or key in self._state.groups:
+            return Queue(Phase.UNKNOWN)
+        await channel.delete_queue(self._names.request_queue(key))
+        log.info("queue deleted", extra={"key": key})
+        self._journal.record(events.QUEUE_DELETED, key)
+        return Queue(Phase.GONE)

@@ -1,0 +1,177 @@
+"""One session: everything the acting daemon does on one broker connection, from the lock to its loss.
+
+Puts the tasks together and lets them die together: whichever ends first ends all. What must outlive the
+connection (target, driver, attempts) is given from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from osrdyne.activity_listener import ActivityListener
+from osrdyne.answering import Answerer
+from osrdyne.dead_letter_responder import DeadLetterResponder
+from osrdyne.drivers import Driver
+from osrdyne.errors import DaemonError
+from osrdyne.holding import Limits
+from osrdyne.journal import Journal
+from osrdyne.management_api import ManagementApi
+from osrdyne.metrics import Metrics
+from osrdyne.orphan_forwarder import ForwardLimits, OrphanForwarder
+from osrdyne.pool_state import PoolState
+from osrdyne.publishing import ChannelPool, Publisher
+from osrdyne.queue_loop import QueueLoop, QueueTiming
+from osrdyne.queue_plan import Phase, Queue
+from osrdyne.queue_watcher import QueueWatcher
+from osrdyne.settings import DaemonSettings
+from osrdyne.target_clock import TargetClock
+from osrdyne.topology_watcher import TopologyWatcher
+from osrdyne.worker_loop import WorkerLoop, WorkerTiming
+from osrdyne_client.amqp import Channel, Connection, Message
+from osrdyne_protocol.drift import drift
+from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.topology import milliseconds, topology
+
+log = logging.getLogger(__name__)
+
+
+class SessionEnded(DaemonError):
+    """The session ended; a new one must be begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a session stands on."""
+
+    settings: DaemonSettings
+    names: PoolNames
+    state: PoolState
+    driver: Driver
+    metrics: Metrics
+    management: ManagementApi
+    daemon_id: str
+
+    async def run(self, connection: Connection, acting: Callable[[], None]) -> None:
+        """Act until something ends. `acting` is called once every task runs. The caller holds the lock."""
+        settings, names = self.settings, self.names
+        await self._check_topology()
+        await self._adopt()
+        limits = settings.limits
+        orphans = await connection.channel(prefetch=limits.orphan_prefetch)
+        letters = await connection.channel(prefetch=limits.dead_letter_prefetch)
+        activity = await connection.channel(prefetch=1000)
+        journal = Journal(await connection.channel(), names.activity_exchange, self.daemon_id)
+        publisher = Publisher(connection, timeout=settings.broker.timeout)
+        answerer = Answerer(names, publisher, self.metrics)
+        async with asyncio.TaskGroup() as tasks:
+            self._start_loops(connection, journal, tasks)
+            forwarder = OrphanForwarder(
+                names,
+                self.state,
+                orphans,
+                publisher,
+                answerer,
+                journal,
+                self.metrics,
+                ForwardLimits(
+                    limits.orphan_prefetch,
+                    Limits(limits.held_orphans_per_key, limits.orphan_prefetch // 2, limits.held_bytes),
+                    milliseconds(settings.pool.orphan_ttl),
+                ),
+                tasks,
+            )
+            responder = DeadLetterResponder(
+                names,
+                letters,
+                publisher,
+                answerer,
+                journal,
+                self.metrics,
+                tasks,
+                prefetch=limits.dead_letter_prefetch,
+            )
+            listener = ActivityListener(self.state, self.metrics, debounce=settings.intervals.debounce)
+            for channel, queue, on_message, no_ack in (
+                (letters, names.dead_letter_queue, responder.on_message, False),
+                (activity, names.activity_queue, listener.on_message, True),
+                (orphans, names.orphan_queue, forwarder.on_message, False),
+            ):
+                tasks.create_task(_consume(channel, queue, on_message, no_ack), name=f"consume-{queue}")
+            tasks.create_task(_end_with(connection), name="connection")
+            acting()
+
+    def _start_loops(self, connection: Connection, journal: Journal, tasks: asyncio.TaskGroup) -> None:
+        settings, state = self.settings, self.state
+        intervals, limits = settings.intervals, settings.limits
+        queue_loop = QueueLoop(
+            self.names,
+            state,
+            ChannelPool(connection, limits.queue_actions),
+            self.management,
+            journal,
+            QueueTiming(settings.broker.statistics_interval, intervals.recheck),
+        )
+        watcher = QueueWatcher(self.names, state, self.management, interval=intervals.queue_listing)
+        topology = TopologyWatcher(settings.pool, self.management, self.metrics, interval=intervals.topology_check)
+        tasks.create_task(TargetClock(state).run(), name="target-clock")
+        tasks.create_task(queue_loop.run(), name="queue-loop")
+        tasks.create_task(watcher.run(), name="queue-watcher")
+        tasks.create_task(topology.run(), name="topology-watcher")
+        if self.driver.owns_workers:
+            timing = WorkerTiming(
+                starts_in_flight=limits.starts_in_flight,
+                start_hold=limits.start_hold,
+                patience=settings.pool.consumer_timeout + limits.start_grace,
+                listing_interval=intervals.engine_listing,
+            )
+            tasks.create_task(WorkerLoop(state, self.driver, journal, timing).run(), name="worker-loop")
+
+    async def _check_topology(self) -> None:
+        """Refuse to begin while a static object is missing: nothing could be consumed, answered or kept."""
+        live = await self.management.topology()
+        missing = [one for one in drift(topology(self.settings.pool), live) if one.rule == "missing"]
+        if missing:
+            raise SessionEnded(
+                f"the pool's topology is not complete: {', '.join(one.object for one in missing)} missing; apply it "
+                "(pulumi up, or ansible-playbook playbooks/dev.yml), then `osrdyne lint` shows what is left"
+            )
+
+    async def _adopt(self) -> None:
+        """Take over every request queue there is: a restart forgets no key."""
+        self.state.queues.clear()
+        # What was seen before an outage proves nothing about workers that had no broker meanwhile.
+        self.state.totals = {}
+        self.state.ready_since.clear()
+        for found in await self.management.request_queues(self.names):
+            if found.key is None or self.names.request_queue(found.key) != found.name:
+                log.warning("queue in our namespace that is not ours; left alone", extra={"queue": found.name})
+                continue
+            # Also what is wanted already: while there was no connection, no activity could renew it.
+            self.state.require(found.key)
+            self.state.queues.set(found.key, Queue(Phase.UNKNOWN))
+
+
+async def _consume(channel: Channel, queue: str, on_message: Callable[[Message], None], no_ack: bool) -> None:
+    """Consume until cancelled; a consumer that the broker cancels is started again."""
+    while True:
+        cancelled = asyncio.Event()
+        await channel.consume(queue, on_message, on_cancel=cancelled.set, no_ack=no_ack)
+        ended = asyncio.ensure_future(channel.wait_closed())
+        again = asyncio.ensure_future(cancelled.wait())
+        try:
+            await asyncio.wait((ended, again), return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                raise SessionEnded(f"channel of {queue} closed: {ended.result()}") from ended.result()
+        finally:
+            ended.cancel()
+            again.cancel()
+        log.warning("consumer cancelled by the broker; starting it again", extra={"queue": queue})
+        await asyncio.sleep(0.5)
+
+
+async def _end_with(connection: Connection) -> None:
+    reason = await connection.wait_closed()
+    raise SessionEnded(f"connection to the broker lost: {reason}") from reason

@@ -1,0 +1,85 @@
+"""The view of a pool that `/status` and `osrdyne status` show: a pure function of the shared state."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from osrdyne.drivers import GroupState
+from osrdyne.pool_state import PoolState
+from osrdyne.queue_plan import Phase
+from osrdyne.target import Status
+
+
+@dataclass(frozen=True, slots=True)
+class KeyView:
+    """What is known of one key. Durations in seconds; None where it is not known or does not apply."""
+
+    key: str
+    #: `starting`, `ready`, `failed`, `idle` (unbound), `draining`, `stopping`.
+    state: str
+    #: Messages, seconds late.
+    ready: int | None
+    unacknowledged: int | None
+    consumers: int | None
+    #: Workers that the driver runs; None when the driver runs none by itself (noop).
+    workers: int | None
+    last_error: str | None
+    unbinds_in: float | None
+    stops_in: float | None
+
+
+def keys_view(state: PoolState, *, owns_workers: bool, now: float) -> list[KeyView]:
+    """Return one view for each key that has a target, a queue or a group, by key."""
+    keys = {*state.tracker.wanted, *state.queues.items(), *state.groups}
+    return [_key_view(state, key, owns_workers=owns_workers, now=now) for key in sorted(keys)]
+
+
+def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> KeyView:
+    wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
+    group, attempt, totals = state.groups.get(key), state.attempts.get(key), state.totals.get(key)
+    error = (queue.error if queue else None) or (attempt.error if attempt else None)
+    left = max(0.0, wanted.until - now) if wanted else None
+    return KeyView(
+        key=key,
+        state=_state_name(state, key, owns_workers=owns_workers),
+        ready=totals.ready if totals else None,
+        unacknowledged=totals.unacknowledged if totals else None,
+        consumers=totals.consumers if totals else None,
+        workers=(group.workers if group else 0) if owns_workers else None,
+        last_error=error,
+        unbinds_in=left if wanted and wanted.status is Status.ACTIVE else None,
+        stops_in=left if wanted and wanted.status is Status.UNBOUND else None,
+    )
+
+
+def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
+    wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
+    group, attempt, activity = state.groups.get(key), state.attempts.get(key), state.activity.get(key)
+    if group is not None and group.state is GroupState.STOPPING:
+        return "stopping"
+    if wanted is None:
+        return "draining"
+    if (queue is not None and queue.error) or (group is None and attempt is not None and attempt.failures):
+        return "failed"
+    if wanted.status is Status.UNBOUND:
+        return "idle"
+    if queue is None or queue.phase is not Phase.BOUND:
+        return "starting"
+    reported = activity is not None
+    return "ready" if reported and (group is not None or not owns_workers) else "starting"
+
+
+def document(
+    state: PoolState, *, pool: str, instance: str, phase: str, detail: str | None, **rest: Any
+) -> dict[str, Any]:
+    """Return the whole status as JSON-ready values."""
+    return {
+        "pool": pool,
+        "instance": instance,
+        "state": phase,
+        "detail": detail,
+        "generation": state.tracker.generation,
+        "keys": [asdict(one) for one in keys_view(state, owns_workers=rest.pop("owns_workers"), now=state.clock())],
+        **rest,
+    }

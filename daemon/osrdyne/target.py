@@ -1,0 +1,112 @@
+"""What should be: for each key Active or Unbound, under one 64-bit generation.
+
+Pure: time is an argument (monotonic seconds), there is no I/O. Facts come in through `require`, time through
+`advance`; what comes out is a `Target`. A key that is not in the target should have neither queue nor group.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from osrdyne_protocol.settings import Delays
+
+_GENERATION_MASK = (1 << 64) - 1
+
+
+class Status(Enum):
+    """What a key's queue should be: bound, or declared but not bound."""
+
+    ACTIVE = "active"
+    UNBOUND = "unbound"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What should be true of one key."""
+
+    status: Status
+    #: The generation from which this holds; a queue asserted earlier must be asserted again.
+    generation: int
+    #: Monotonic time of the next step down: to Unbound, or out of the target.
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Everything that should be true at one generation."""
+
+    generation: int
+    wanted: Mapping[str, Wanted]
+
+
+class TargetTracker:
+    """Keeps the target. A key not required for its unbind delay becomes Unbound, its stop delay later it leaves."""
+
+    def __init__(self, delays: Callable[[str], Delays]) -> None:
+        self._delays = delays
+        self._generation = 0
+        self._wanted: dict[str, Wanted] = {}
+        self._deadlines: list[tuple[float, str]] = []
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    @property
+    def wanted(self) -> Mapping[str, Wanted]:
+        """The target's keys as they are now; not to be changed."""
+        return self._wanted
+
+    def target(self) -> Target:
+        """Return the target as a value of its own."""
+        return Target(self._generation, dict(self._wanted))
+
+    def require(self, key: str, now: float, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
+        """Make a key Active and return the generation from which that holds.
+
+        `extra_lifetime` (seconds) is added to the unbind delay, for a caller that will report the next
+        activity that much later. `found_unbound` says that a message proved the key to be unbound, whatever
+        was believed: its queue must then be asserted again, under a new generation.
+        """
+        until = now + extra_lifetime + self._delays(key).unbind_delay
+        current = self._wanted.get(key)
+        if current is not None and current.status is Status.ACTIVE and not found_unbound:
+            if until > current.until:
+                self._put(key, Wanted(Status.ACTIVE, current.generation, until))
+            return current.generation
+        if current is not None and current.status is Status.ACTIVE:
+            until = max(until, current.until)
+        self._generation = (self._generation + 1) & _GENERATION_MASK
+        self._put(key, Wanted(Status.ACTIVE, self._generation, until))
+        return self._generation
+
+    def advance(self, now: float) -> list[str]:
+        """Let time pass until `now`; return the keys that stepped down."""
+        changed: list[str] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            until, key = heapq.heappop(self._deadlines)
+            current = self._wanted.get(key)
+            if current is None or current.until != until:
+                continue  # renewed since: a later entry of the heap stands for it
+            self._generation = (self._generation + 1) & _GENERATION_MASK
+            if current.status is Status.ACTIVE:
+                # Counted from when the step was due, so that a late look does not lengthen the key's life.
+                self._put(key, Wanted(Status.UNBOUND, self._generation, until + self._delays(key).stop_delay))
+            else:
+                del self._wanted[key]
+            changed.append(key)
+        return changed
+
+    def next_change(self) -> float | None:
+        """Return the monotonic time at which `advance` may have something to do; None when there is nothing."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _put(self, key: str, wanted: Wanted) -> None:
+        self._wanted[key] = wanted
+        heapq.heappush(self._deadlines, (wanted.until, key))
+        if len(self._deadlines) > 64 + 4 * len(self._wanted):
+            self._deadlines = [(one.until, name) for name, one in self._wanted.items()]
+            heapq.heapify(self._deadlines)

@@ -1,0 +1,132 @@
+"""Values that tasks share instead of calling each other: a value for each key, and which keys changed.
+
+Nothing here decides or does I/O. A reader waits for what it needs to be true; a writer never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Keyed(Generic[T]):
+    """One value for each key, with waiting for a single key: a change of one key wakes nobody else."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, T] = {}
+        self._waiters: dict[str, list[asyncio.Event]] = {}
+
+    def get(self, key: str) -> T | None:
+        return self._values.get(key)
+
+    def items(self) -> dict[str, T]:
+        """Return the values as they are now; not to be changed."""
+        return self._values
+
+    def set(self, key: str, value: T) -> None:
+        self._values[key] = value
+        for waiter in self._waiters.get(key, ()):
+            waiter.set()
+
+    def remove(self, key: str) -> None:
+        self._values.pop(key, None)
+
+    def clear(self) -> None:
+        self._values.clear()
+
+    async def wait(self, key: str, holds: Callable[[T], bool]) -> T:
+        """Wait until the value of `key` satisfies `holds`, and return it."""
+        waiter = asyncio.Event()
+        waiters = self._waiters.setdefault(key, [])
+        waiters.append(waiter)
+        try:
+            while True:
+                value = self._values.get(key)
+                if value is not None and holds(value):
+                    return value
+                waiter.clear()
+                await waiter.wait()
+        finally:
+            waiters.remove(waiter)
+            if not waiters:
+                self._waiters.pop(key, None)
+
+
+class Changes:
+    """Which keys changed: every reader has its own set, so that none misses a key and none looks at all keys."""
+
+    def __init__(self) -> None:
+        self._readers: list[ChangeReader] = []
+
+    def reader(self) -> ChangeReader:
+        """Return a new reader; it sees what changes from now on."""
+        reader = ChangeReader(self._readers)
+        self._readers.append(reader)
+        return reader
+
+    def add(self, key: str) -> None:
+        """Tell every reader that `key` changed."""
+        for reader in self._readers:
+            reader.add(key)
+
+
+class ChangeReader:
+    """One reader's keys that changed since it last took them. May also be rung for a key of its own."""
+
+    def __init__(self, readers: list[ChangeReader]) -> None:
+        self._readers = readers
+        self._keys: dict[str, None] = {}
+        self._event = asyncio.Event()
+
+    def add(self, key: str) -> None:
+        self._keys[key] = None
+        self._event.set()
+
+    async def take(self, within: float | None) -> list[str]:
+        """Wait for a change, at most `within` seconds (None: no limit); return the keys in order of change."""
+        if not self._keys:
+            try:
+                async with asyncio.timeout(within):
+                    await self._event.wait()
+            except TimeoutError:
+                return []
+        keys = list(self._keys)
+        self._keys.clear()
+        self._event.clear()
+        return keys
+
+    def close(self) -> None:
+        self._readers.remove(self)
+
+
+class Timers:
+    """The keys that must be looked at again, and when. A later call for a key replaces the earlier one."""
+
+    def __init__(self) -> None:
+        self._due: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+
+    def at(self, key: str, when: float) -> None:
+        if self._due.get(key) == when:
+            return
+        self._due[key] = when
+        heapq.heappush(self._heap, (when, key))
+
+    def next(self) -> float | None:
+        """Return the time of the earliest timer, None when there is none."""
+        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> list[str]:
+        """Return the keys whose time has come, and forget their timers."""
+        keys: list[str] = []
+        while (when := self.next()) is not None and when <= now:
+            _, key = heapq.heappop(self._heap)
+            del self._due[key]
+            keys.append(key)
+        return keys

@@ -1,0 +1,135 @@
+"""What to do next about one worker group: a pure decision from target, queue, engine and past attempts.
+
+How many workers a group has is the autoscaler's; this decides only whether the group should be there. Rules:
+a wanted key with a queue has a group; a group is stopped only when its queue is drained or gone; a failing
+start waits longer each time; a changed template or a stuck group is stopped, and started again once gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from osrdyne.back_off import back_off
+from osrdyne.drivers import Group, GroupState
+from osrdyne.queue_plan import Phase
+
+#: A group that ran this long, in seconds, before it failed is not held to have failed at its start.
+HEALTHY_AFTER = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What is remembered of the starts of one key's group. Times are monotonic seconds."""
+
+    failures: int = 0
+    not_before: float = 0.0
+    error: str | None = None
+    #: When the engine last accepted a start; None when it never did.
+    started_at: float | None = None
+    #: A worker of the group has shown life since.
+    alive: bool = False
+
+
+class Action(Enum):
+    """What to do about a group."""
+
+    START = "start"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An action to take now and why, or the time at which to ask again; both None when nothing is due."""
+
+    action: Action | None = None
+    reason: str = ""
+    at: float | None = None
+
+
+NOTHING = Plan()
+
+
+def plan(
+    *,
+    wanted: bool,
+    phase: Phase,
+    group: Group | None,
+    attempt: Attempt,
+    template: str,
+    stuck: str | None,
+    now: float,
+) -> Plan:
+    """Decide about one group. `stuck` says why a running group must be restarted, None when it need not be."""
+    if not wanted:
+        may_stop = phase in (Phase.DRAINED, Phase.GONE)
+        if group is None or group.state is GroupState.STOPPING or not may_stop:
+            return NOTHING
+        return _after_back_off(Action.STOP, "idle", attempt, now)
+    if group is None:
+        has_queue = phase in (Phase.BOUND, Phase.UNBOUND)
+        return _after_back_off(Action.START, "wanted", attempt, now) if has_queue else NOTHING
+    if group.state is GroupState.STOPPING:
+        return NOTHING
+    if group.template != template:
+        return _after_back_off(Action.STOP, "template changed", attempt, now)
+    if stuck is not None:
+        return _after_back_off(Action.STOP, stuck, attempt, now)
+    return NOTHING
+
+
+def _after_back_off(action: Action, reason: str, attempt: Attempt, now: float) -> Plan:
+    return Plan(action, reason) if now >= attempt.not_before else Plan(at=attempt.not_before)
+
+
+def after_start(attempt: Attempt, *, now: float) -> Attempt:
+    """Return what is remembered once the engine accepted a start."""
+    return replace(attempt, started_at=now, alive=False)
+
+
+def after_failure(attempt: Attempt, error: str, *, now: float) -> Attempt:
+    """Return what is remembered after a refused start, a failed stop or a worker's exit."""
+    ran_well = attempt.alive and attempt.started_at is not None and now - attempt.started_at >= HEALTHY_AFTER
+    failures = 1 if ran_well else attempt.failures + 1
+    return Attempt(failures=failures, not_before=now + back_off(failures), error=error)
+
+
+def after_sign_of_life(attempt: Attempt, *, now: float) -> Attempt:
+    """Return what is remembered once a worker reported. One that lived long has made up for past failures."""
+    lived = attempt.started_at is not None and now - attempt.started_at >= HEALTHY_AFTER
+    if lived:
+        return replace(attempt, alive=True, failures=0, error=None)
+    return replace(attempt, alive=True)
+
+
+def holds_start_slot(attempt: Attempt, group: Group | None, *, hold: float, now: float) -> bool:
+    """Say whether a key still counts as a start in flight: accepted, not yet alive, at most `hold` seconds."""
+    return (
+        attempt.started_at is not None
+        and not attempt.alive
+        and group is not None
+        and group.state is not GroupState.STOPPING
+        and now < attempt.started_at + hold
+    )
+
+
+def stuck_reason(
+    *,
+    ready_since: float | None,
+    last_taken: float | None,
+    started_at: float | None,
+    patience: float,
+    now: float,
+) -> str | None:
+    """Say why a running group counts as stuck, None when it does not.
+
+    Stuck is a group whose queue has had ready messages for `patience` seconds (consumer timeout plus start
+    grace) of which it took none: on RabbitMQ 4.3 the broker cancels the consumer of a hung worker and
+    redelivers nothing until its channel closes (broker-facts, section 2).
+    """
+    if ready_since is None:
+        return None
+    since = max(ready_since, last_taken or 0.0, started_at or 0.0)
+    if now - since < patience:
+        return None
+    return f"stuck: requests are ready, and none was taken for {now - since:.0f} s"

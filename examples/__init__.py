@@ -1,0 +1,1 @@
+"""Examples: pools on real data, and what a worker looks like without our library."""

@@ -1,0 +1,58 @@
+"""The worker process of the pool `airports`: loads the flights to one airport, answers questions about them.
+
+Reads the WORKER_* variables that the daemon's driver sets, and the flights (see `cache`). Started by any of
+
+    python -m examples.airports.worker          in the checkout
+    python .../examples/airports/worker.py      anywhere
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+
+if not __package__:  # started by its path: Python then looks for modules in this folder, not in the checkout
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from examples.airports import cache, fields, flights, questions
+from osrdyne_client import worker
+from osrdyne_protocol.errors import MissingVariable
+
+
+def main() -> int:
+    """Serve one destination until SIGTERM."""
+    logging.basicConfig(level=logging.INFO)
+    started = time.perf_counter()
+    try:
+        environment = worker.environment()
+        airport = cache.load(environment.key)
+    except (MissingVariable, cache.NoDataSet, flights.DamagedData) as error:
+        print(f"airports: {error}", file=sys.stderr, flush=True)
+        return 1
+    milliseconds = (time.perf_counter() - started) * 1000
+    print(f"airports: {len(airport.flights)} flights to {airport.code!r} in {milliseconds:.1f} ms", flush=True)
+    served = 0
+
+    def handle(request: worker.Request) -> bytes:
+        nonlocal served
+        try:
+            answer = questions.answer(airport, questions.parse(request.body))
+        except fields.BadQuestion as error:
+            raise worker.WorkerError(body=_json({"error": str(error)})) from error
+        served += 1
+        # Who answered, and its how-manieth answer this is: so a caller can tell a cold start from a warm one.
+        return _json(answer | {"served_by": {"worker": environment.id, "answers": served}})
+
+    worker.run(handle)
+    return 0
+
+
+def _json(content: object) -> bytes:
+    return json.dumps(content).encode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""Activity events: their types, who sends them, and the headers of one event.
+
+Workers must send `started` and `request-received`; everything else is optional for a peer. The daemon's own
+events travel on the same exchange, so that one stream tells the whole story of a pool.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from osrdyne_protocol import headers as names
+
+STARTED = "started"
+REQUEST_RECEIVED = "request-received"
+FINISHED = "finished"
+ALIVE = "alive"
+STOPPING = "stopping"
+
+#: Events that prove that a group works: only these renew a key's lifetime.
+ACTIVITY = frozenset({STARTED, REQUEST_RECEIVED, FINISHED, ALIVE})
+
+ORPHAN_SEEN = "orphan-seen"
+QUEUE_READY = "queue-ready"
+GROUP_STARTED = "group-started"
+FORWARDED = "forwarded"
+UNBOUND = "unbound"
+GROUP_STOPPED = "group-stopped"
+QUEUE_DELETED = "queue-deleted"
+DEAD_LETTERED = "dead-lettered"
+
+#: Events that the daemon sends about its own actions.
+LIFECYCLE = frozenset(
+    {
+        ORPHAN_SEEN,
+        QUEUE_READY,
+        GROUP_STARTED,
+        FORWARDED,
+        UNBOUND,
+        GROUP_STOPPED,
+        QUEUE_DELETED,
+        DEAD_LETTERED,
+    }
+)
+
+#: `x-outcome` of a request that a worker gave back to its queue.
+REQUEUED = "requeued"
+
+
+def headers(
+    event: str,
+    *,
+    now_ms: int,
+    worker_id: str | None = None,
+    request_id: str | None = None,
+    outcome: str | None = None,
+    duration_ms: int | None = None,
+) -> dict[str, str | int]:
+    """Return the headers of one event, with a new event id. `now_ms` is milliseconds since the Unix epoch."""
+    values: dict[str, str | int | None] = {
+        names.X_EVENT: event,
+        names.X_EVENT_ID: secrets.token_hex(16),
+        names.X_EVENT_TIME: now_ms,
+        names.X_WORKER_ID: worker_id,
+        names.X_REQUEST_ID: request_id,
+        names.X_OUTCOME: outcome,
+        names.X_DURATION: duration_ms,
+    }
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,99 @@
+"""Names of the headers on the wire, and how a header's value is read from peers of any kind.
+
+Times are integer milliseconds: AMQP floats are not carried by every client library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: Reply: `ok`, a dead-letter reason or one of ours; see `statuses`.
+X_STATUS = "x-status"
+#: Reply: a sentence for a person about a status that is not `ok`. Optional.
+X_REASON = "x-reason"
+#: Request and reply: opaque to us, passed through untouched; existing peers use it.
+X_RPC_PATH = "x-rpc-path"
+#: Request: moment after which nobody waits for the answer, in integer milliseconds since the Unix epoch.
+X_DEADLINE = "x-deadline"
+
+#: Activity: the event's type; see `events`.
+X_EVENT = "x-event"
+#: Activity: 128-bit random identity of the event, hexadecimal; readers deduplicate by it.
+X_EVENT_ID = "x-event-id"
+#: Activity: the sender's wall clock in integer milliseconds since the Unix epoch.
+X_EVENT_TIME = "x-event-time"
+#: Activity: the identity of the sending worker (`WORKER_ID`).
+X_WORKER_ID = "x-worker-id"
+#: Activity: the correlation id of the request that the event is about.
+X_REQUEST_ID = "x-request-id"
+#: Activity `finished`: the status that was sent to the client, or `requeued`.
+X_OUTCOME = "x-outcome"
+#: Activity `finished`: duration of the handler in integer milliseconds.
+X_DURATION = "x-duration-ms"
+
+#: Argument of a request queue: the true key, where a restart finds it.
+X_OSRDYNE_KEY = "x-osrdyne-key"
+#: Mandatory publish of the daemon: matches a return to its publish. Of no meaning to anyone else.
+X_PUBLISH_ID = "x-osrdyne-publish-id"
+#: Forwarded request: how often the daemon has forwarded it, so that one that keeps coming back ends.
+X_HOPS = "x-osrdyne-hops"
+#: Request or dead letter put back by the daemon: first time it was seen, integer milliseconds since the epoch.
+X_FIRST_SEEN = "x-osrdyne-first-seen"
+#: Dead letter put back by the daemon: its caller has its answer already.
+X_ANSWERED = "x-osrdyne-answered"
+
+#: Kept message (poison inventory): why, from which queue, which key, after how many deliveries, when.
+X_POISON_REASON = "x-osrdyne-poison-reason"
+X_POISON_QUEUE = "x-osrdyne-poison-queue"
+X_POISON_KEY = "x-osrdyne-poison-key"
+X_POISON_DETAIL = "x-osrdyne-poison-detail"
+X_POISON_TIME = "x-osrdyne-poison-time"
+POISON = frozenset({X_POISON_REASON, X_POISON_QUEUE, X_POISON_KEY, X_POISON_DETAIL, X_POISON_TIME})
+
+#: Set by the broker when it dead-letters (RabbitMQ `mc.erl`; broker-facts B8).
+X_FIRST_DEATH_REASON = "x-first-death-reason"
+X_FIRST_DEATH_QUEUE = "x-first-death-queue"
+X_FIRST_DEATH_EXCHANGE = "x-first-death-exchange"
+X_LAST_DEATH_REASON = "x-last-death-reason"
+X_LAST_DEATH_QUEUE = "x-last-death-queue"
+X_LAST_DEATH_EXCHANGE = "x-last-death-exchange"
+X_DEATH = "x-death"
+X_DELIVERY_COUNT = "x-delivery-count"
+X_ACQUIRED_COUNT = "x-acquired-count"
+
+#: Sender-selected distribution: a message with these is copied to more queues at each publish.
+CC = "CC"
+BCC = "BCC"
+
+#: What the broker added on the way: none of it may travel on when a message is published again.
+BROKER_ADDED = frozenset(
+    {
+        X_FIRST_DEATH_REASON,
+        X_FIRST_DEATH_QUEUE,
+        X_FIRST_DEATH_EXCHANGE,
+        X_LAST_DEATH_REASON,
+        X_LAST_DEATH_QUEUE,
+        X_LAST_DEATH_EXCHANGE,
+        X_DEATH,
+        X_DELIVERY_COUNT,
+        X_ACQUIRED_COUNT,
+    }
+)
+
+
+def text(value: object) -> str | None:
+    """Return a header's value as text, from a string or a byte array; None for what is neither, or not UTF-8."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray):
+        try:
+            return bytes(value).decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    return None
+
+
+def integer(headers: Mapping[str, object], name: str) -> int | None:
+    """Return an integer header, or None when it is absent or of another type (a boolean is no integer)."""
+    value = headers.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,125 @@
+"""The one table of names: exchanges and queues of a pool, reply queues, and names for engines.
+
+Nothing else in the project spells a name out. The rules are those of the wire protocol page in `docs/`.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+
+from osrdyne_protocol.errors import InvalidPoolName
+from osrdyne_protocol.keys import SHORT_STRING_BYTES, digest, name_part
+
+#: Longest pool name, in bytes: that of a DNS label, so that a pool can name a Kubernetes object.
+POOL_NAME_BYTES = 63
+
+#: Longest name that `engine_name` returns: that of a DNS label and of a Kubernetes label value.
+ENGINE_NAME_BYTES = 63
+
+_POOL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
+
+
+def check_pool_name(pool: str) -> str:
+    """Return `pool` when it is a pool name; raise `InvalidPoolName` with the reason when it is not.
+
+    A name with `-req-` inside or `-req` at its end is refused, because names of one pool would then fall
+    into the patterns of another.
+    """
+    if not _POOL_NAME.fullmatch(pool):
+        raise InvalidPoolName(
+            f"pool name {pool!r}: use lower-case letters, digits and inner hyphens, for example 'core'"
+        )
+    if len(pool) > POOL_NAME_BYTES:
+        raise InvalidPoolName(f"pool name {pool!r} is {len(pool)} bytes long; at most {POOL_NAME_BYTES}")
+    if "-req-" in pool or pool.endswith("-req"):
+        raise InvalidPoolName(f"pool name {pool!r}: '-req' inside it would collide with another pool's queues")
+    return pool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolNames:
+    """The names of one pool's broker objects. Raises `InvalidPoolName` when made for what is no pool name."""
+
+    pool: str
+
+    def __post_init__(self) -> None:
+        check_pool_name(self.pool)
+
+    @property
+    def request_exchange(self) -> str:
+        return f"{self.pool}-req-xchg"
+
+    @property
+    def orphan_exchange(self) -> str:
+        return f"{self.pool}-orphan-xchg"
+
+    @property
+    def dead_letter_exchange(self) -> str:
+        return f"{self.pool}-dl-xchg"
+
+    @property
+    def activity_exchange(self) -> str:
+        return f"{self.pool}-activity-xchg"
+
+    @property
+    def orphan_queue(self) -> str:
+        return f"{self.pool}-orphan"
+
+    @property
+    def dead_letter_queue(self) -> str:
+        return f"{self.pool}-dl"
+
+    @property
+    def activity_queue(self) -> str:
+        return f"{self.pool}-activity"
+
+    @property
+    def poison_queue(self) -> str:
+        return f"{self.pool}-poison"
+
+    @property
+    def events_stream(self) -> str:
+        return f"{self.pool}-events"
+
+    @property
+    def leader_queue(self) -> str:
+        return f"{self.pool}-leader"
+
+    @property
+    def request_queue_prefix(self) -> str:
+        return f"{self.pool}-req-"
+
+    def request_queue(self, key: str) -> str:
+        """Return the name of the request queue of `key`; two keys never share one."""
+        prefix = self.request_queue_prefix
+        return prefix + name_part(key, SHORT_STRING_BYTES - len(prefix))
+
+    def owns_queue(self, queue: str) -> bool:
+        """Say whether a queue belongs to this pool, so that nobody may name it in `reply-to`."""
+        static = (
+            self.orphan_queue,
+            self.dead_letter_queue,
+            self.activity_queue,
+            self.poison_queue,
+            self.events_stream,
+            self.leader_queue,
+        )
+        return queue in static or queue.startswith(self.request_queue_prefix)
+
+
+def reply_queue(user: str) -> str:
+    """Return a new reply queue name for a broker user: `reply-{user}-` and 128 random bits as hexadecimal."""
+    return f"reply-{user}-{secrets.token_hex(16)}"
+
+
+def engine_name(pool: str, instance: str, key: str) -> str:
+    """Return the name that a worker group has on an engine (unit, container, Deployment, directory).
+
+    Lower-case letters, digits and hyphens, at most 63 bytes: a readable part of pool and key, and 80 bits of
+    a hash of pool, instance and key, so that two groups never share a name.
+    """
+    readable = re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-")[:24].strip("-")
+    head = f"{pool[:16].strip('-')}-{readable}" if readable else pool[:16].strip("-")
+    return f"{head}-{digest(pool, instance, key)[:20]}"

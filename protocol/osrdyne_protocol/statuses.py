@@ -1,0 +1,34 @@
+"""The values of `x-status` in a reply: one table, for clients, workers, the daemon and the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+OK = "ok"
+EXPIRED = "expired"
+DELIVERY_LIMIT = "delivery_limit"
+MAXLEN = "maxlen"
+REJECTED = "rejected"
+INVALID_KEY = "invalid_key"
+UNROUTABLE = "unroutable"
+INVALID_REQUEST = "invalid_request"
+ERROR = "error"
+
+#: Every status that a reply of this project carries, and what it tells the client.
+STATUSES: Mapping[str, str] = MappingProxyType(
+    {
+        OK: "A worker answered; the body is its answer.",
+        ERROR: "A worker took the request and answered that it cannot serve it; the body says why.",
+        EXPIRED: "The request was not taken by a worker before its deadline or the pool's time to live.",
+        DELIVERY_LIMIT: "Workers took the request and failed, too often; a copy is in the poison inventory.",
+        MAXLEN: "The request queue of this key is full.",
+        REJECTED: "A worker or the daemon refused the request; trying again will not help.",
+        INVALID_KEY: "The routing key holds NUL or is not UTF-8; no worker can be given such a key.",
+        INVALID_REQUEST: "The request cannot be forwarded as it is, for example because of CC or BCC headers.",
+        UNROUTABLE: "The request was forwarded several times and found no queue each time.",
+    }
+)
+
+#: Reasons that RabbitMQ gives for dead-lettering (RabbitMQ documentation, "Dead Letter Exchanges").
+DEAD_LETTER_REASONS = frozenset({EXPIRED, DELIVERY_LIMIT, MAXLEN, REJECTED})

@@ -1,0 +1,258 @@
+"""The static broker objects of a pool, as values: what infrastructure code declares and the daemon expects.
+
+Pure: `topology(settings)` says what must be there; Pulumi creates it, Ansible applies it, `lint` judges it and
+`drift` compares it with a live broker. Request queues, the leader queue and reply queues are not here: the
+daemon and the clients own those. Rules: RabbitMQ documentation on policies, quorum queues, dead lettering,
+streams and access control; measured on RabbitMQ 4.0 and 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from osrdyne_protocol.keys import SHORT_STRING_BYTES
+from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.settings import PoolSettings
+
+Argument = bool | int | str
+ApplyTo = Literal["exchanges", "queues", "classic_queues", "quorum_queues", "streams", "all"]
+QueueType = Literal["quorum", "stream", "classic"]
+
+#: Priority of this project's policies, high enough to win over a catch-all policy of priority 0.
+POLICY_PRIORITY = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A durable exchange."""
+
+    name: str
+    type: str
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A durable queue. `arguments` does not repeat the queue type."""
+
+    name: str
+    type: QueueType = "quorum"
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A binding of a queue to an exchange."""
+
+    exchange: str
+    queue: str
+    routing_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy: one wins for each object, that of the highest priority whose pattern matches its name."""
+
+    name: str
+    pattern: str
+    apply_to: ApplyTo
+    definition: Mapping[str, Argument]
+    priority: int = POLICY_PRIORITY
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A broker user of one role; the password is made and kept where the topology is applied."""
+
+    name: str
+    role: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What a user may configure, write and read: regular expressions over names of exchanges and queues."""
+
+    user: str
+    configure: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """Names of the four broker users of a pool, one for each role."""
+
+    client: str
+    worker: str
+    daemon: str
+    monitor: str
+
+    @classmethod
+    def of(cls, pool: str) -> Users:
+        """Return the names that are used when nobody chooses others."""
+        return cls(f"{pool}-client", f"{pool}-worker", f"{pool}-daemon", f"{pool}-monitor")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All static objects of one pool in one vhost."""
+
+    exchanges: tuple[Exchange, ...]
+    queues: tuple[Queue, ...]
+    bindings: tuple[Binding, ...]
+    policies: tuple[Policy, ...]
+    users: tuple[User, ...] = ()
+    permissions: tuple[Permission, ...] = ()
+    #: Name of the pool; empty for what a live broker lists, which may hold several.
+    pool: str = ""
+    #: Policies of the broker's operator, which add to all others and win over them; none is ever declared here.
+    operator_policies: tuple[Policy, ...] = ()
+
+
+def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
+    """Return the topology of a pool. `users` are the names of its broker users, `{pool}-{role}` by default."""
+    names = PoolNames(pool.name)
+    who = users or Users.of(pool.name)
+    return Topology(
+        exchanges=(
+            Exchange(names.request_exchange, "direct"),
+            Exchange(names.orphan_exchange, "fanout"),
+            Exchange(names.dead_letter_exchange, "fanout"),
+            Exchange(names.activity_exchange, "fanout"),
+        ),
+        queues=(
+            # A daemon that crashes often must not use up the deliveries of what it holds (broker-facts B4).
+            Queue(names.orphan_queue, arguments={"x-delivery-limit": -1}),
+            Queue(names.dead_letter_queue, arguments={"x-delivery-limit": -1}),
+            Queue(names.poison_queue, arguments={"x-delivery-limit": -1}),
+            Queue(names.activity_queue),
+            Queue(names.events_stream, type="stream"),
+        ),
+        bindings=(
+            Binding(names.orphan_exchange, names.orphan_queue),
+            Binding(names.dead_letter_exchange, names.dead_letter_queue),
+            Binding(names.activity_exchange, names.activity_queue),
+            Binding(names.activity_exchange, names.events_stream),
+        ),
+        policies=_policies(pool, names),
+        users=(
+            User(who.client, "client"),
+            User(who.worker, "worker"),
+            # To list queues, exchanges, bindings and policies of its vhost; it sees no other and changes nothing.
+            User(who.daemon, "daemon", tags=("management",)),
+            User(who.monitor, "monitor", tags=("monitoring",)),
+        ),
+        permissions=_permissions(names, who),
+        pool=pool.name,
+    )
+
+
+#: Keys that stand for all others where the names of request queues are judged before there are any.
+SAMPLE_KEYS = ("", "42", "~", "a\nb", "infra=42,timetable=24", "k" * SHORT_STRING_BYTES)
+
+
+def sample_request_queues(pool: str) -> tuple[str, ...]:
+    """Return names of request queues that a pool may have one day: policies must fit them too."""
+    names = PoolNames(pool)
+    return tuple(names.request_queue(key) for key in SAMPLE_KEYS)
+
+
+def request_queue_arguments(key: str) -> dict[str, Argument]:
+    """Return the arguments with which the daemon declares the request queue of a key."""
+    return {"x-queue-type": "quorum", "x-osrdyne-key": key}
+
+
+def _policies(pool: PoolSettings, names: PoolNames) -> tuple[Policy, ...]:
+    dead_letters: dict[str, Argument] = {
+        "dead-letter-exchange": names.dead_letter_exchange,
+        # At-least-once needs reject-publish, else the broker falls back to at-most-once (broker-facts B7).
+        "dead-letter-strategy": "at-least-once",
+        "overflow": "reject-publish",
+    }
+    return (
+        Policy(
+            names.request_exchange,
+            exactly(names.request_exchange),
+            "exchanges",
+            {"alternate-exchange": names.orphan_exchange},
+        ),
+        Policy(
+            f"{pool.name}-req",
+            "^" + escape(names.request_queue_prefix),
+            "quorum_queues",
+            {
+                **dead_letters,
+                "delivery-limit": pool.delivery_limit,
+                "message-ttl": milliseconds(pool.message_ttl),
+                "consumer-timeout": milliseconds(pool.consumer_timeout),
+            },
+        ),
+        Policy(
+            names.orphan_queue,
+            exactly(names.orphan_queue),
+            "quorum_queues",
+            {**dead_letters, "message-ttl": milliseconds(pool.orphan_ttl)},
+        ),
+        Policy(
+            names.activity_queue,
+            exactly(names.activity_queue),
+            "quorum_queues",
+            {"max-length": pool.activity_max_length, "overflow": "drop-head"},
+        ),
+        Policy(
+            names.poison_queue,
+            exactly(names.poison_queue),
+            "quorum_queues",
+            {"max-length": pool.poison_max_length, "overflow": "reject-publish"},
+        ),
+        Policy(
+            names.events_stream,
+            exactly(names.events_stream),
+            "streams",
+            {"max-age": f"{max(1, round(pool.events_max_age))}s", "max-length-bytes": pool.events_max_bytes},
+        ),
+    )
+
+
+def _permissions(names: PoolNames, who: Users) -> tuple[Permission, ...]:
+    pool = escape(names.pool)
+    replies = f"^reply-{escape(who.client)}-[0-9a-f]{{32}}$"
+    request_exchange, activity_exchange = escape(names.request_exchange), escape(names.activity_exchange)
+    return (
+        Permission(who.client, configure=replies, write=f"^{request_exchange}$", read=replies),
+        Permission(
+            who.worker,
+            configure="^$",
+            write=f"^({activity_exchange}|amq\\.default)$",
+            read=f"^{pool}-req-(?!xchg$)",
+        ),
+        Permission(
+            who.daemon,
+            # It declares and deletes request queues, and must not be able to delete the request exchange.
+            configure=f"^{pool}-(leader$|req-(?!xchg$))",
+            # The prefix is that of the queues it binds and of the exchange it forwards to.
+            write=f"^({pool}-(req-.*|(orphan|dl|activity)-xchg)|amq\\.default)$",
+            # Binding a queue reads from the exchange. Requests themselves are the workers' to read.
+            read=f"^{pool}-(req-xchg|orphan|dl|activity)$",
+        ),
+        # To read the record of all that happened. A stream cannot be emptied by who reads it; any other queue can.
+        Permission(who.monitor, configure="^$", write="^$", read=f"^{escape(names.events_stream)}$"),
+    )
+
+
+def exactly(name: str) -> str:
+    """Return the anchored pattern that matches one name only."""
+    return f"^{escape(name)}$"
+
+
+def escape(name: str) -> str:
+    """Return `name` as a literal part of a regular expression of the broker's dialect (PCRE)."""
+    return "".join(character if character.isalnum() or character in "-_" else "\\" + character for character in name)
+
+
+def milliseconds(seconds: float) -> int:
+    """Return whole milliseconds, at least 1: what the broker takes as a time."""
+    return max(1, round(seconds * 1000))

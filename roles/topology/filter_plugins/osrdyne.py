@@ -1,0 +1,82 @@
+"""Ansible filters over `osrdyne_protocol`: pool settings in, topology out. They run where the playbook runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.lint import lint
+from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.topology import topology
+
+
+def osrdyne_topology(pool: Mapping[str, Any]) -> dict[str, Any]:
+    """The topology of a pool as plain data. Fails for settings that are wrong and for what the linter refuses."""
+    try:
+        wanted = topology(PoolSettings.from_mapping(plain(pool)))
+    except SettingsError as error:
+        raise AnsibleFilterError(str(error)) from error
+    findings = lint(wanted)
+    if findings:
+        raise AnsibleFilterError("the topology is not sound: " + "; ".join(str(finding) for finding in findings))
+    return dataclasses.asdict(wanted)
+
+
+def osrdyne_credentials(wanted: Mapping[str, Any], passwords: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Name and password of the broker user of each role."""
+    users = wanted["users"]
+    return {user["role"]: {"name": user["name"], "password": passwords[user["name"]]} for user in users}
+
+
+def osrdyne_toml(document: Mapping[str, Any]) -> str:
+    """A document as TOML: plain values first, tables after them, `None` left out."""
+    return "\n".join(table(plain(document), ())) + "\n"
+
+
+def table(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
+    present = {name: value for name, value in values.items() if value is not None}
+    tables = {name: value for name, value in present.items() if isinstance(value, Mapping)}
+    lines = [f"{key(name)} = {literal(value)}" for name, value in present.items() if name not in tables]
+    for name, value in tables.items():
+        lines += ["", f"[{'.'.join(map(key, (*path, name)))}]", *table(value, (*path, name))]
+    return lines
+
+
+def key(name: str) -> str:
+    bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    return name if bare else literal(name)
+
+
+def literal(value: Any) -> str:
+    """TOML's strings, numbers, booleans and arrays of them are written as JSON's are."""
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(literal(one) for one in value) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def plain(value: Any) -> Any:
+    """Ansible's strings and mappings carry tags; what is given on must be Python's own."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
+
+
+class FilterModule:
+    """What Ansible looks for."""
+
+    def filters(self) -> dict[str, Any]:
+        return {
+            "osrdyne_topology": osrdyne_topology,
+            "osrdyne_credentials": osrdyne_credentials,
+            "osrdyne_toml": osrdyne_toml,
+        }

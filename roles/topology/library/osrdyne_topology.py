@@ -1,0 +1,241 @@
+#!/usr/bin/python
+"""Ansible module: makes a broker's vhost have the topology of a pool, by the management API.
+
+Reads each object and writes only what differs. Policies come before the exchanges and queues that they are for, and
+the request exchange comes last, so that no request can arrive before its alternate route. What a broker cannot change
+in place (type or arguments of a queue or exchange) is an error that says what to do; nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: osrdyne_topology
+short_description: Applies a pool's topology to a broker
+description: Vhost, users, permissions, policies, exchanges, queues and bindings; see osrdyne_protocol.topology.
+options:
+  url: {description: Address of the management API, without user., type: str, required: true}
+  admin: {description: Name of an administrator., type: str, required: true}
+  admin_password: {description: The administrator's password., type: str, required: true}
+  vhost: {description: The pool's vhost., type: str, required: true}
+  topology: {description: What the filter osrdyne_topology returns., type: dict, required: true}
+  passwords: {description: Password of each user of the topology., type: dict, required: true}
+  timeout: {description: Seconds to wait for one answer., type: float, default: 30}
+author: osrdyne
+"""
+EXAMPLES = """
+- name: Apply the topology
+  osrdyne_topology:
+    url: http://127.0.0.1:15672
+    admin: admin
+    admin_password: "{{ password }}"
+    vhost: core
+    topology: "{{ {'name': 'core'} | osrdyne_topology }}"
+    passwords: "{{ passwords }}"
+"""
+RETURN = """
+changes: {description: What was made or altered, one line each., type: list, elements: str, returned: always}
+"""
+
+#: Hash functions of RabbitMQ's password_hash: base64 of four bytes of salt and hash(salt + password).
+HASHES = {"rabbit_password_hashing_sha256": hashlib.sha256, "rabbit_password_hashing_sha512": hashlib.sha512}
+
+
+class Refused(Exception):
+    """The broker or its state does not let the topology be applied; the text says what to do."""
+
+
+class Unreachable(Refused):
+    """Nothing answers at the address."""
+
+
+class Api:
+    """The management API: GET always, PUT and POST only when this is no rehearsal."""
+
+    def __init__(self, url: str, user: str, password: str, timeout: float, rehearse: bool) -> None:
+        self.url, self.user, self.timeout, self.rehearse = url.rstrip("/"), user, timeout, rehearse
+        self._token = base64.b64encode(f"{user}:{password}".encode()).decode()
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self.changes: list[str] = []
+
+    def get(self, *path: str) -> Any:
+        """What is there; None where there is nothing."""
+        return self._call("GET", path, None)
+
+    def change(self, what: str, method: str, *path: str, body: dict[str, Any]) -> None:
+        self.changes.append(what)
+        if not self.rehearse:
+            self._call(method, path, body)
+
+    def _call(self, method: str, path: tuple[str, ...], body: dict[str, Any] | None) -> Any:
+        address = f"{self.url}/api/" + "/".join(quote(part, safe="") for part in path)
+        request = urllib.request.Request(address, method=method)  # noqa: S310 - the user's own broker
+        if body is not None:
+            request.data = json.dumps(body).encode()
+        request.add_header("Authorization", f"Basic {self._token}")
+        request.add_header("Content-Type", "application/json")
+        try:
+            with self._opener.open(request, timeout=self.timeout) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 404 and method == "GET":
+                    return None
+                raise Refused(self._explain(error, method, path)) from error
+        except OSError as error:
+            raise Unreachable(f"nothing answers at {self.url} ({error}); is the management plugin enabled?") from error
+        return json.loads(text) if text else {}
+
+    def _explain(self, error: urllib.error.HTTPError, method: str, path: tuple[str, ...]) -> str:
+        if error.code == 401:
+            return f"{self.url} does not accept user {self.user!r}: wrong password, or without the tag administrator"
+        said = error.read(500).decode(errors="replace")
+        return f"{method} {'/'.join(path)} was refused with {error.code}: {said}"
+
+
+def apply(api: Api, vhost: str, topology: dict[str, Any], passwords: dict[str, str]) -> None:
+    """Everything, in the order in which nothing can be lost."""
+    ensure_vhost(api, vhost)
+    for user in topology["users"]:
+        ensure_user(api, user, passwords[user["name"]])
+    for permission in topology["permissions"]:
+        ensure_permission(api, vhost, permission)
+    for policy in topology["policies"]:
+        ensure_policy(api, vhost, policy)
+    # Where orphans go must be there before requests can come.
+    last = [exchange for exchange in topology["exchanges"] if exchange["type"] == "direct"]
+    for exchange in topology["exchanges"]:
+        if exchange not in last:
+            ensure_exchange(api, vhost, exchange)
+    for queue in topology["queues"]:
+        ensure_queue(api, vhost, queue)
+    for binding in topology["bindings"]:
+        ensure_binding(api, vhost, binding)
+    for exchange in last:
+        ensure_exchange(api, vhost, exchange)
+
+
+def ensure_vhost(api: Api, vhost: str) -> None:
+    if api.get("vhosts", vhost) is None:
+        api.change(f"vhost {vhost}", "PUT", "vhosts", vhost, body={"description": "osrdyne"})
+    if api.get("permissions", vhost, api.user) is None:
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        api.change(f"permission {api.user}", "PUT", "permissions", vhost, api.user, body=everything)
+
+
+def ensure_user(api: Api, user: dict[str, Any], password: str) -> None:
+    """The broker keeps a salted hash, which is enough to tell whether a password is the one that is wanted."""
+    found = api.get("users", user["name"])
+    tags = sorted(user["tags"])
+    if found is None or not has_password(found, password) or sorted(tags_of(found)) != tags:
+        salt = os.urandom(4)
+        body = {
+            "password_hash": base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode(),
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": ",".join(tags),
+        }
+        api.change(f"user {user['name']}", "PUT", "users", user["name"], body=body)
+
+
+def has_password(user: dict[str, Any], password: str) -> bool:
+    digest = HASHES.get(user.get("hashing_algorithm", ""))
+    stored = base64.b64decode(user.get("password_hash") or "")
+    return digest is not None and stored[4:] == digest(stored[:4] + password.encode()).digest()
+
+
+def tags_of(user: dict[str, Any]) -> list[str]:
+    tags = user["tags"]
+    return list(tags) if isinstance(tags, list) else [tag for tag in tags.split(",") if tag]
+
+
+def ensure_permission(api: Api, vhost: str, permission: dict[str, str]) -> None:
+    user = permission["user"]
+    wanted = {name: permission[name] for name in ("configure", "write", "read")}
+    found = api.get("permissions", vhost, user)
+    if found is None or {name: found[name] for name in wanted} != wanted:
+        api.change(f"permission {user}", "PUT", "permissions", vhost, user, body=wanted)
+
+
+def ensure_policy(api: Api, vhost: str, policy: dict[str, Any]) -> None:
+    wanted = {
+        "pattern": policy["pattern"],
+        "apply-to": policy["apply_to"],
+        "definition": policy["definition"],
+        "priority": policy["priority"],
+    }
+    found = api.get("policies", vhost, policy["name"])
+    if found is None or {name: found[name] for name in wanted} != wanted:
+        api.change(f"policy {policy['name']}", "PUT", "policies", vhost, policy["name"], body=wanted)
+
+
+def ensure_exchange(api: Api, vhost: str, exchange: dict[str, Any]) -> None:
+    wanted = {"type": exchange["type"], "durable": True, "auto_delete": False, "arguments": exchange["arguments"]}
+    ensure_unchangeable(api, "exchange", "exchanges", vhost, exchange["name"], wanted)
+
+
+def ensure_queue(api: Api, vhost: str, queue: dict[str, Any]) -> None:
+    arguments = {**queue["arguments"], "x-queue-type": queue["type"]}
+    wanted = {"durable": True, "auto_delete": False, "arguments": arguments}
+    ensure_unchangeable(api, "queue", "queues", vhost, queue["name"], wanted)
+
+
+def ensure_unchangeable(api: Api, kind: str, path: str, vhost: str, name: str, wanted: dict[str, Any]) -> None:
+    found = api.get(path, vhost, name)
+    if found is None:
+        api.change(f"{kind} {name}", "PUT", path, vhost, name, body=wanted)
+        return
+    for field, value in wanted.items():
+        if found[field] != value:
+            raise Refused(
+                f"{kind} {name} in vhost {vhost} has {field} {found[field]!r}, not {value!r}, which a broker cannot "
+                f"change; empty it, delete it by hand and run this again"
+            )
+
+
+def ensure_binding(api: Api, vhost: str, binding: dict[str, str]) -> None:
+    path = ("bindings", vhost, "e", binding["exchange"], "q", binding["queue"])
+    found = api.get(*path) or []
+    if not any(one["routing_key"] == binding["routing_key"] and not one["arguments"] for one in found):
+        body = {"routing_key": binding["routing_key"], "arguments": {}}
+        api.change(f"binding {binding['exchange']} to {binding['queue']}", "POST", *path, body=body)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "url": {"type": "str", "required": True},
+            "admin": {"type": "str", "required": True},
+            "admin_password": {"type": "str", "required": True, "no_log": True},
+            "vhost": {"type": "str", "required": True},
+            "topology": {"type": "dict", "required": True},
+            "passwords": {"type": "dict", "required": True, "no_log": True},
+            "timeout": {"type": "float", "default": 30.0},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    api = Api(given["url"], given["admin"], given["admin_password"], given["timeout"], module.check_mode)
+    try:
+        apply(api, given["vhost"], given["topology"], given["passwords"])
+    except Unreachable as refusal:
+        if not module.check_mode:
+            module.fail_json(msg=str(refusal), changes=api.changes)
+        # A rehearsal on a machine that has no broker yet: all of it would be made.
+        module.exit_json(changed=True, changes=["everything: there is no broker yet"])
+    except Refused as refusal:
+        module.fail_json(msg=str(refusal), changes=api.changes)
+    module.exit_json(changed=bool(api.changes), changes=api.changes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""A broker that says what a test wants: it accepts connections and answers by script, or stays silent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from pika import spec
+from pika.frame import Header, Heartbeat, Method, decode_frame
+
+#: Given the method a client sent and the channel, what to answer; None is silence.
+Script = Callable[[int, Any], list[bytes] | None]
+
+
+def method(channel: int, value: Any) -> bytes:
+    return bytes(Method(channel, value).marshal())
+
+
+class FakeBroker:
+    """Shakes hands as RabbitMQ does; then `script` answers, or the defaults where it returns None."""
+
+    def __init__(self, script: Script | None = None) -> None:
+        self.script = script
+        self.port = 0
+        self.heartbeat = 60
+        self.heartbeats = 0
+        #: every method received, by name, for tests to look at
+        self.received: list[tuple[int, Any]] = []
+        self.writers: list[asyncio.StreamWriter] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def uri(self) -> str:
+        return f"amqp://guest:hunter2@127.0.0.1:{self.port}/"
+
+    def send(self, *frames: bytes) -> None:
+        """Say something to the last client that connected."""
+        self.writers[-1].write(b"".join(frames))
+
+    def hang_up(self) -> None:
+        self.writers[-1].transport.abort()
+
+    async def until(self, name: str) -> Any:
+        """Wait until the client has sent a method of this name."""
+        async with asyncio.timeout(5):
+            while True:
+                for _, value in self.received:
+                    if name == value.NAME:
+                        return value
+                await asyncio.sleep(0.005)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readexactly(8)
+            start = spec.Connection.Start(
+                server_properties={"capabilities": {"publisher_confirms": True, "basic.nack": True}},
+                mechanisms="PLAIN",
+            )
+            writer.write(method(0, start))
+            data = b""
+            while chunk := await reader.read(65536):
+                data += chunk
+                while data:
+                    used, frame = decode_frame(data)
+                    if frame is None:
+                        break
+                    data = data[used:]
+                    self._take(writer, frame)
+
+    def _take(self, writer: asyncio.StreamWriter, frame: Any) -> None:
+        if isinstance(frame, Heartbeat):
+            self.heartbeats += 1
+        if not isinstance(frame, Method):
+            return
+        self.received.append((frame.channel_number, frame.method))
+        answers = self.script(frame.channel_number, frame.method) if self.script else None
+        if answers is None:
+            answers = self._answers(frame.channel_number, frame.method)
+        writer.write(b"".join(answers))
+
+    def _answers(self, channel: int, sent: Any) -> list[bytes]:  # noqa: C901 - a table of answers
+        match sent:
+            case spec.Connection.StartOk():
+                return [method(0, spec.Connection.Tune(2047, 131072, self.heartbeat))]
+            case spec.Connection.Open():
+                return [method(0, spec.Connection.OpenOk())]
+            case spec.Connection.Close():
+                return [method(0, spec.Connection.CloseOk())]
+            case spec.Channel.Open():
+                return [method(channel, spec.Channel.OpenOk())]
+            case spec.Channel.Close():
+                return [method(channel, spec.Channel.CloseOk())]
+            case spec.Confirm.Select():
+                return [method(channel, spec.Confirm.SelectOk())]
+            case spec.Basic.Qos():
+                return [method(channel, spec.Basic.QosOk())]
+            case spec.Basic.Consume():
+                return [method(channel, spec.Basic.ConsumeOk(sent.consumer_tag))]
+            case spec.Basic.Cancel() if not sent.nowait:
+                return [method(channel, spec.Basic.CancelOk(sent.consumer_tag))]
+            case spec.Queue.Declare():
+                return [method(channel, spec.Queue.DeclareOk(sent.queue, 3, 1))]
+        return []
+
+
+@contextlib.asynccontextmanager
+async def fake_broker(script: Script | None = None, tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeBroker]:
+    broker = FakeBroker(script)
+    server = await asyncio.start_server(broker._serve, "127.0.0.1", 0, ssl=tls)
+    broker.port = server.sockets[0].getsockname()[1]
+    try:
+        yield broker
+    finally:
+        server.close()
+        for writer in broker.writers:
+            writer.transport.abort()
+        for writer in broker.writers:
+            with contextlib.suppress(ConnectionError, OSError):
+                await writer.wait_closed()
+        await server.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def peer(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[int]:
+    """A peer that is no broker; gives its port."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await serve(reader, writer)
+
+    server = await asyncio.start_server(run, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        for writer in writers:
+            with contextlib.suppress(ConnectionError, OSError):
+                await writer.wait_closed()
+        await server.wait_closed()
+
+
+def delivery(channel: int, consumer_tag: str, tag: int, header: bytes) -> bytes:
+    """A delivery without body whose content header's payload is `header`."""
+    start = method(channel, spec.Basic.Deliver(consumer_tag, tag, False, "", "key"))
+    return start + b"\x02" + channel.to_bytes(2, "big") + len(header).to_bytes(4, "big") + header + b"\xce"
+
+
+def header_payload(properties: spec.BasicProperties) -> bytes:
+    return bytes(Header(1, 0, properties).marshal()[7:-1])

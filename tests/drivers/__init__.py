@@ -1,0 +1,1 @@
+"""Tests of the drivers: one suite for all of them, and what is special of each."""

@@ -1,0 +1,190 @@
+"""The demo replays a day in its true order, tells cold from warm, and counts what is wrong or lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.airports import cache, demo, flights, questions, replay, report
+from examples.airports.whole_table import WholeTable
+from osrdyne_client import errors, replies
+
+Flights = list[tuple[datetime, str, str]]
+
+MORNING = datetime.fromisoformat("2013-12-21T05:00")
+
+
+def departures(*minutes_and_destinations: tuple[int, str]) -> Flights:
+    return [(MORNING + timedelta(minutes=minute), "JFK", key) for minute, key in minutes_and_destinations]
+
+
+def reply(answer: dict[str, Any], worker: str, answers: int) -> replies.Reply:
+    body = answer | {"served_by": {"worker": worker, "answers": answers}}
+    return replies.Reply("ok", json.dumps(body).encode(), {}, "")
+
+
+class Pool:
+    """Answers as workers do that take `start` seconds to start; notes when it was asked what."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._start = start
+        self._answers: dict[str, int] = {}
+        self._ready: dict[str, asyncio.Event] = {}
+        self.asked: list[tuple[float, str]] = []
+
+    async def call(self, key: str, body: bytes) -> replies.Reply:
+        self.asked.append((asyncio.get_running_loop().time(), key))
+        if key not in self._ready:
+            self._ready[key] = asyncio.Event()
+            await asyncio.sleep(self._start)
+            self._ready[key].set()
+        await self._ready[key].wait()
+        self._answers[key] = self._answers.get(key, 0) + 1
+        return reply({"to": key}, f"worker of {key}", self._answers[key])
+
+
+@pytest.fixture(scope="module")
+def table() -> WholeTable:
+    return WholeTable(Path(cache.source()))
+
+
+@pytest.mark.looptime
+async def test_requests_are_sent_in_their_order_at_their_distances(looptime: Any) -> None:
+    # Given flights at 05:00, 05:00, 05:10 and 07:00, and workers that take longer than that to start
+    asks = replay.plan(departures((0, "BOS"), (0, "ORD"), (10, "BOS"), (120, "JAC")), speed=60)
+    pool = Pool(start=300)
+
+    # When they are replayed at a minute a second
+    await replay.replay(pool.call, asks, replay.Progress())
+
+    # Then none waited for the answer of another
+    assert pool.asked == [(0, "BOS"), (0, "ORD"), (10, "BOS"), (120, "JAC")]
+    assert looptime == 420
+
+
+@pytest.mark.looptime
+async def test_a_request_that_started_its_worker_is_told_from_those_that_waited_and_warm_ones() -> None:
+    asks = replay.plan(departures((0, "BOS"), (1, "BOS"), (10, "BOS"), (11, "ORD")), speed=60)
+
+    outcomes = await replay.replay(Pool(start=5).call, asks, replay.Progress())
+
+    found = report.make(outcomes, [""] * 4, (2, 1))
+    assert (found.cold.count, found.waited.count, found.warm.count) == (2, 1, 1)
+    assert (found.cold.p50, found.cold.most) == (5.0, 5.0)
+    assert found.waited.most == pytest.approx(4.0, abs=0.1)
+    assert found.warm.most == pytest.approx(0.0, abs=0.1)
+    assert found.last_line == "demo: requests=4 answered=4 wrong=0 lost=0"
+    assert found.good
+
+
+@pytest.mark.looptime
+async def test_what_is_not_answered_is_lost_and_an_error_reply_is_wrong() -> None:
+    # Given one destination that never answers, one whose answer is an error, one that answers in another form
+    async def call(key: str, _body: bytes) -> replies.Reply:
+        if key == "SBN":
+            raise errors.CallTimeout
+        if key == "ANC":
+            raise errors.Expired(status="expired", body=b"")
+        return replies.Reply("ok", b"[]", {}, "")
+
+    asks = replay.plan(departures((0, "SBN"), (1, "ANC"), (2, "LEX")), speed=60)
+    outcomes = await replay.replay(call, asks, replay.Progress())
+
+    found = report.make(outcomes, report.check(outcomes, lambda _key, _question: {}), (None, None))
+
+    assert found.last_line == "demo: requests=3 answered=2 wrong=2 lost=1"
+    assert not found.good
+    assert sorted(reason for reason, _ in found.reasons) == [
+        "CallTimeout: Nothing came back in time; whether the request was or will be served is unknown.",
+        "expired: ",
+        "not an answer of this pool: b'[]'",
+    ]
+
+
+@pytest.mark.looptime
+async def test_an_answer_that_differs_from_the_whole_table_is_wrong() -> None:
+    asks = replay.plan(departures((0, "BOS"), (1, "ORD")), speed=60)
+    outcomes = await replay.replay(Pool().call, asks, replay.Progress())
+
+    faults = report.check(outcomes, lambda key, _question: {"to": "BOS" if key == "BOS" else "elsewhere"})
+
+    assert faults == ["", "likely-delay: not what the whole table says"]
+
+
+@pytest.mark.looptime
+async def test_a_pool_that_does_not_exist_ends_the_replay_at_once(looptime: Any) -> None:
+    async def call(_key: str, _body: bytes) -> replies.Reply:
+        raise errors.Undeliverable
+
+    asks = replay.plan(departures((0, "BOS"), (600, "ORD")), speed=60)
+
+    with pytest.raises(errors.Undeliverable):
+        await replay.replay(call, asks, replay.Progress())
+
+    assert looptime < 1
+
+
+def test_the_day_of_the_demo_lets_more_workers_go_cold_than_there_are_destinations(table: WholeTable) -> None:
+    # Given the demo's day at its speed, and a pool that keeps an idle worker for eight seconds
+    asks = replay.plan(table.schedule(demo.DAY), demo.SPEED)
+    last: dict[str, float] = {}
+    cold = 0
+    for ask in asks:
+        cold += ask.due - last.get(ask.key, -100.0) > 8.0
+        last[ask.key] = ask.due
+
+    assert (len(asks), len(last)) == (811, 90)
+    assert 60 <= asks[-1].due <= 90
+    assert cold > 1.5 * len(last)
+    assert [ask.due for ask in asks] == sorted(ask.due for ask in asks)
+
+
+def test_every_question_of_the_demo_is_one_that_workers_answer(table: WholeTable) -> None:
+    nobody = flights.Airport("XXX", None, [], {})
+
+    kinds = {
+        questions.answer(nobody, ask.question)["question"]
+        for ask in replay.plan(table.schedule(demo.DAY, 6, 8), demo.SPEED)
+    }
+
+    assert kinds == {"board", "likely-delay", "delays"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--day", "2014-01-01"], "the flights of 2013"),
+        (["--day", "yesterday"], "invalid"),
+        (["--hours", "12-5"], "pair of hours"),
+        (["--hours", "5"], "pair of hours"),
+        (["--speed", "0"], "not larger than 0"),
+        (["--speed", "nan"], "not larger than 0"),
+        (["--sped", "1"], "unrecognized"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_named(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        demo.main(arguments)
+
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+async def test_a_broker_that_is_away_is_named_without_its_password(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["--broker", "amqp://someone:secret@127.0.0.1:9/%2F", "--hours", "5-6"]
+    code = await asyncio.to_thread(demo.main, arguments)  # a thread, because main runs a loop of its own
+
+    said = capsys.readouterr()
+    assert code == 2
+    assert "127.0.0.1:9" in said.err
+    assert "make up" in said.err
+    assert "secret" not in said.err + said.out

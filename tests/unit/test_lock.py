@@ -1,0 +1,63 @@
+"""requirements.lock installs the same on every machine, from whichever index that machine uses."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import steps
+
+LOCK = Path(steps.ROOT, "requirements.lock").read_text()
+PYPROJECTS = [name for name in steps.tracked("pyproject.toml") if name != "pyproject.toml"]
+
+
+def normalized(requirement: str) -> str:
+    """The name of a requirement as an index spells it: `flit_core>=3` is `flit-core`."""
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert name is not None, requirement
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
+
+
+def pinned() -> dict[str, str]:
+    """Each name of the lock with the lines that belong to it."""
+    blocks = re.split(r"\n(?=\S)", LOCK)
+    return {normalized(block): block for block in blocks if re.match(r"[A-Za-z0-9._-]+==", block)}
+
+
+def project(pyproject: str) -> dict[str, list[str]]:
+    """What a package's pyproject.toml asks for, at run time and to be built."""
+    data = tomllib.loads(Path(steps.ROOT, pyproject).read_text())
+    return {"run": data["project"].get("dependencies", []), "build": data["build-system"]["requires"]}
+
+
+def test_the_lock_names_no_address() -> None:
+    assert not re.search(r"://|--(extra-)?index-url|--find-links|--trusted-host", LOCK)
+
+
+def test_every_pinned_package_has_a_hash() -> None:
+    assert len(pinned()) > 50
+    assert [name for name, block in pinned().items() if "--hash=sha256:" not in block] == []
+
+
+@pytest.mark.parametrize("pyproject", PYPROJECTS)
+def test_the_lock_pins_what_a_package_asks_for(pyproject: str) -> None:
+    asked = project(pyproject)
+    ours = {normalized(Path(name).parent.name) for name in PYPROJECTS}
+    ours |= {"osrdyne", "osrdyne-protocol", "osrdyne-client"}
+
+    names = {normalized(requirement) for requirement in asked["run"] + asked["build"]} - ours
+
+    assert names - set(pinned()) == set()
+
+
+def test_the_lock_pins_what_requirements_in_asks_for() -> None:
+    lines = Path(steps.ROOT, "requirements.in").read_text().splitlines()
+    names = {normalized(line) for line in lines if line and not line.startswith("#")}
+
+    assert names - set(pinned()) == set()
+
+
+def test_the_protocol_brings_nothing_and_the_client_only_pika() -> None:
+    assert project("protocol/pyproject.toml")["run"] == []
+    assert {normalized(r) for r in project("client/pyproject.toml")["run"]} == {"osrdyne-protocol", "pika"}

@@ -1,0 +1,75 @@
+"""Settings of a pool: an error names the setting, what is wrong and what would be right."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from osrdyne_protocol import settings
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.settings import Delays, PoolSettings
+
+
+def parse(**values: object) -> PoolSettings:
+    return PoolSettings.from_mapping({"name": "core", **values})
+
+
+def test_a_name_is_enough() -> None:
+    assert parse() == PoolSettings("core")
+
+
+def test_durations_are_kept_as_seconds() -> None:
+    parsed = parse(unbind_delay="PT10M", stop_delay=2, message_ttl=0.5)
+
+    assert (parsed.unbind_delay, parsed.stop_delay, parsed.message_ttl) == (600.0, 2.0, 0.5)
+
+
+def test_every_setting_can_be_given() -> None:
+    assert settings._PARSERS.keys() == {one.name for one in fields(PoolSettings)}
+
+
+def test_an_override_changes_the_delays_of_its_key_only() -> None:
+    parsed = parse(unbind_delay=10, stop_delay=20, overrides={"42": {"stop_delay": "PT1H"}, "": {"unbind_delay": 1}})
+
+    assert parsed.delays("42") == Delays(10.0, 3600.0)
+    assert parsed.delays("") == Delays(1.0, 20.0)
+    assert parsed.delays("43") == Delays(10.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "problem"),
+    [
+        ({"unbind_dely": 1}, "pool.unbind_dely", "is not a setting; known are activity_max_length, "),
+        ({"unbind_delay": -1}, "pool.unbind_delay", "-1 is no duration of zero or more seconds; give seconds"),
+        ({"unbind_delay": "10m"}, "pool.unbind_delay", "'10m' is no duration; give seconds (90 or 1.5) or ISO 8601"),
+        ({"stop_delay": 0}, "pool.stop_delay", "must be longer than 0 seconds"),
+        ({"delivery_limit": 0}, "pool.delivery_limit", "0 is no integer of 1 or more"),
+        ({"delivery_limit": True}, "pool.delivery_limit", "True is no integer of 1 or more"),
+        ({"poison_max_length": 1.5}, "pool.poison_max_length", "1.5 is no integer of 1 or more"),
+        ({"instance": ""}, "pool.instance", "'' is no text of 1 to 255 bytes"),
+        ({"name": "Core"}, "pool.name", "use lower-case letters, digits and inner hyphens"),
+        ({"name": 5}, "pool.name", "5 is no text of 1 to 255 bytes"),
+        ({"overrides": []}, "pool.overrides", "[] is no table of keys"),
+        ({"overrides": {"42": 5}}, "pool.overrides.'42'", "is no table; give unbind_delay, stop_delay or both"),
+        ({"overrides": {"42": {"ttl": 5}}}, "pool.overrides.'42'.ttl", "known are stop_delay, unbind_delay"),
+        ({"overrides": {"42": {"stop_delay": -5}}}, "pool.overrides.'42'.stop_delay", "-5 is no duration"),
+        ({"overrides": {"a\0b": {"stop_delay": 5}}}, "pool.overrides.'a\\x00b'", "NUL"),
+    ],
+)
+def test_an_error_names_the_setting_and_what_would_be_right(values: dict[str, object], path: str, problem: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse(**values)
+
+    assert caught.value.path == path
+    assert problem in caught.value.problem
+
+
+def test_a_pool_without_a_name_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"pool\.name: is missing; give the pool a name"):
+        PoolSettings.from_mapping({})
+
+
+def test_the_path_can_be_that_of_another_file() -> None:
+    with pytest.raises(SettingsError, match=r"^config\.core\.x: is not a setting"):
+        PoolSettings.from_mapping({"name": "core", "x": 1}, path="config.core")

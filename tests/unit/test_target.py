@@ -1,0 +1,170 @@
+"""What should be: lifetimes, generations and overrides of keys, without a clock or a broker."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osrdyne.target import Status, TargetTracker
+from osrdyne_protocol.settings import Delays
+
+UNBIND, STOP = 10.0, 5.0
+
+
+def tracker_of(**overrides: Delays) -> TargetTracker:
+    return TargetTracker(lambda key: overrides.get(key) or Delays(UNBIND, STOP))
+
+
+def test_a_required_key_is_active_then_unbound_then_gone() -> None:
+    tracker = tracker_of()
+    tracker.require("42", 0.0)
+    assert tracker.advance(9.9) == []
+    assert tracker.wanted["42"].status is Status.ACTIVE
+    assert tracker.advance(10.0) == ["42"]
+    assert tracker.wanted["42"].status is Status.UNBOUND
+    assert tracker.advance(14.9) == []
+    assert tracker.advance(15.0) == ["42"]
+    assert "42" not in tracker.wanted
+    assert tracker.next_change() is None
+
+
+def test_a_requirement_renews_the_lifetime_and_keeps_the_generation() -> None:
+    tracker = tracker_of()
+    first = tracker.require("42", 0.0)
+    assert tracker.require("42", 8.0) == first == tracker.generation
+    assert tracker.advance(17.9) == []
+    assert tracker.advance(18.0) == ["42"]
+
+
+def test_extra_lifetime_counts_for_a_new_key_and_for_a_renewed_one() -> None:
+    tracker = tracker_of()
+    tracker.require("42", 0.0, extra_lifetime=1.0)
+    assert tracker.wanted["42"].until == 11.0
+    tracker.require("42", 5.0, extra_lifetime=1.0)
+    assert tracker.wanted["42"].until == 16.0
+
+
+def test_an_earlier_end_never_replaces_a_later_one() -> None:
+    tracker = tracker_of()
+    tracker.require("42", 0.0, extra_lifetime=100.0)
+    tracker.require("42", 1.0)
+    tracker.require("42", 1.0, found_unbound=True)
+    assert tracker.wanted["42"].until == 110.0
+
+
+def test_a_key_found_unbound_is_asserted_anew_although_it_was_active() -> None:
+    tracker = tracker_of()
+    first = tracker.require("42", 0.0)
+    second = tracker.require("42", 0.0, found_unbound=True)
+    assert second > first
+    assert tracker.wanted["42"].generation == second
+
+
+def test_requiring_an_unbound_key_makes_it_active_under_a_new_generation() -> None:
+    tracker = tracker_of()
+    tracker.require("42", 0.0)
+    tracker.advance(10.0)
+    stepped_down = tracker.generation
+    assert tracker.require("42", 11.0) > stepped_down
+    assert tracker.wanted["42"].status is Status.ACTIVE
+    assert tracker.advance(20.9) == []
+
+
+def test_a_late_look_does_not_lengthen_a_life() -> None:
+    tracker = tracker_of()
+    tracker.require("42", 0.0)
+    assert tracker.advance(12.0) == ["42"]
+    assert tracker.wanted["42"].until == 15.0
+    tracker.require("7", 20.0)
+    assert tracker.advance(100.0) == ["42", "7", "7"]
+
+
+def test_a_key_with_an_override_has_its_own_delays() -> None:
+    tracker = tracker_of(short=Delays(1.0, 2.0))
+    tracker.require("short", 0.0)
+    tracker.require("42", 0.0)
+    assert tracker.next_change() == 1.0
+    assert tracker.advance(1.0) == ["short"]
+    assert tracker.advance(3.0) == ["short"]
+    assert list(tracker.wanted) == ["42"]
+
+
+def test_a_target_is_a_value_of_its_own() -> None:
+    tracker = tracker_of()
+    tracker.require("42", 0.0)
+    target = tracker.target()
+    tracker.advance(100.0)
+    assert target.wanted["42"].status is Status.ACTIVE
+    assert target.generation == 1
+
+
+def test_the_generation_wraps_at_64_bits() -> None:
+    tracker = tracker_of()
+    tracker._generation = (1 << 64) - 1
+    assert tracker.require("42", 0.0) == 0
+
+
+def test_a_key_that_is_renewed_for_ever_takes_no_more_room() -> None:
+    tracker = tracker_of()
+    for step in range(10_000):
+        tracker.require("42", step / 100)
+    assert len(tracker._deadlines) < 200
+    assert tracker.advance(99.99 + UNBIND) == ["42"]
+
+
+quarters = st.integers(0, 60).map(lambda count: count / 4)
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("require"), quarters, st.sampled_from("abc"), st.sampled_from((0.0, 1.0)), st.booleans()),
+        st.tuples(st.just("advance"), quarters),
+    ),
+    max_size=40,
+)
+
+
+class Naive:
+    """The same rules by looking at every key."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, tuple[Status, float]] = {}
+
+    def require(self, key: str, now: float, extra: float) -> None:
+        status, until = self.keys.get(key, (Status.UNBOUND, 0.0))
+        mine = now + extra + UNBIND
+        self.keys[key] = (Status.ACTIVE, max(mine, until) if status is Status.ACTIVE else mine)
+
+    def advance(self, now: float) -> None:
+        for key, (status, until) in list(self.keys.items()):
+            if status is Status.ACTIVE and until <= now:
+                status, until = Status.UNBOUND, until + STOP
+                self.keys[key] = status, until
+            if status is Status.UNBOUND and until <= now:
+                del self.keys[key]
+
+
+@given(operations)
+def test_the_tracker_agrees_with_a_naive_model(steps: list[tuple[object, ...]]) -> None:
+    tracker, naive, now = tracker_of(), Naive(), 0.0
+    for kind, pause, *rest in steps:
+        assert isinstance(pause, float)
+        now += pause
+        before = {key: one.status for key, one in tracker.wanted.items()}
+        generation = tracker.generation
+        if kind == "require":
+            key, extra, found = rest
+            assert isinstance(key, str)
+            assert isinstance(extra, float)
+            given_out = tracker.require(key, now, extra_lifetime=extra, found_unbound=bool(found))
+            naive.require(key, now, extra)
+            assert given_out == tracker.wanted[key].generation <= tracker.generation
+            assert (given_out > generation) == (bool(found) or before.get(key) is not Status.ACTIVE)
+        else:
+            changed = tracker.advance(now)
+            naive.advance(now)
+            assert (tracker.generation > generation) == bool(changed)
+            due = tracker.next_change()
+            assert due is None or due > now
+        assert {key: (one.status, one.until) for key, one in tracker.wanted.items()} == naive.keys
+        ends = [one.until for one in tracker.wanted.values()]
+        # It may look too early, never too late.
+        assert not ends or (tracker.next_change() or 0.0) <= min(ends)

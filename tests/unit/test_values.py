@@ -1,0 +1,113 @@
+"""What tasks share: a value a key, sets of changed keys, timers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osrdyne.values import ChangeReader, Changes, Keyed, Timers
+
+
+async def test_waiting_returns_at_once_when_the_value_holds() -> None:
+    values = Keyed[int]()
+    values.set("42", 3)
+    assert await values.wait("42", lambda value: value == 3) == 3
+
+
+async def test_waiting_ends_with_the_value_that_holds_and_not_before() -> None:
+    values = Keyed[int]()
+    waiting = asyncio.ensure_future(values.wait("42", lambda value: value >= 2))
+    for value in (0, 1):
+        await asyncio.sleep(0)
+        values.set("42", value)
+        values.set("7", 5)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    values.set("42", 2)
+    assert await waiting == 2
+
+
+async def test_a_value_that_holds_no_longer_when_the_waiter_looks_does_not_count() -> None:
+    values = Keyed[int]()
+    waiting = asyncio.ensure_future(values.wait("42", lambda value: value == 1))
+    await asyncio.sleep(0)
+    values.set("42", 1)
+    values.set("42", 0)
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    values.set("42", 1)
+    assert await waiting == 1
+
+
+async def test_a_waiter_that_gives_up_leaves_nothing_behind() -> None:
+    values = Keyed[int]()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await values.wait("42", bool)
+    assert not values._waiters
+
+
+async def test_every_reader_gets_every_changed_key_once_and_in_order() -> None:
+    changes = Changes()
+    first, second = changes.reader(), changes.reader()
+    for key in ("b", "a", "b"):
+        changes.add(key)
+    assert await first.take(None) == ["b", "a"]
+    changes.add("c")
+    assert await first.take(None) == ["c"]
+    assert await second.take(None) == ["b", "a", "c"]
+
+
+async def test_a_closed_reader_is_told_nothing_more() -> None:
+    changes = Changes()
+    reader = changes.reader()
+    reader.close()
+    changes.add("42")
+    assert await reader.take(0.001) == []
+
+
+@pytest.mark.looptime
+async def test_taking_waits_for_a_change_or_for_the_time_given() -> None:
+    loop, reader = asyncio.get_running_loop(), ChangeReader([])
+    assert await reader.take(5.0) == []
+    assert loop.time() == 5.0
+    loop.call_later(2.0, reader.add, "42")
+    assert await reader.take(None) == ["42"]
+    assert loop.time() == 7.0
+
+
+def test_a_later_timer_replaces_the_earlier_one() -> None:
+    timers = Timers()
+    timers.at("42", 5.0)
+    timers.at("42", 8.0)
+    assert timers.next() == 8.0
+    assert timers.due(7.9) == []
+    assert timers.due(8.0) == ["42"]
+    assert timers.next() is None
+
+
+def test_the_same_timer_again_takes_no_more_room() -> None:
+    timers = Timers()
+    for _ in range(100):
+        timers.at("42", 5.0)
+    assert len(timers._heap) == 1
+    assert timers.due(5.0) == ["42"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.integers(0, 20)), max_size=60))
+def test_timers_agree_with_a_naive_model(steps: list[tuple[bool, str, int]]) -> None:
+    timers, naive, now = Timers(), dict[str, float](), 0
+    for is_set, key, amount in steps:
+        if is_set:
+            timers.at(key, now + amount)
+            naive[key] = now + amount
+        else:
+            now += amount
+            expected = sorted((when, one) for one, when in naive.items() if when <= now)
+            assert sorted((naive[one], one) for one in timers.due(now)) == expected
+            for _, one in expected:
+                del naive[one]
+        assert timers.next() == min(naive.values(), default=None)
