@@ -12,7 +12,7 @@ help: ## Show this list
 setup: ## Make .venv with everything that requirements.lock pins (seconds; nothing when it is up to date)
 	@$(PYTHON) tools/setup.py
 
-demo: setup ## Set everything up and replay a day of flights through specialized workers
+demo: up ## Set everything up and replay a day of flights through specialized workers
 	@$(BIN)/python -m examples.airports.demo
 
 up: setup ## Bring this machine to a running pool with Ansible (your own broker: see README.md)

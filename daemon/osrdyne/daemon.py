@@ -119,10 +119,10 @@ class Daemon:
         )
         try:
             self._become("standby", None)
-            await leader.acquire(connection, self._names)
+            lock_lost = await leader.acquire(connection, self._names)
             session = Session(self._settings, self._names, state, driver, self._metrics, self._management, self._id)
             self._become("preparing", None)
-            await session.run(connection, lambda: self._acting(state))
+            await session.run(connection, lock_lost, lambda: self._acting(state))
         finally:
             self._metrics.leader.set(0)
             await connection.close()

@@ -3,13 +3,16 @@
 Pure bookkeeping. What does not fit is put back at the tail of its queue, so that one bad key cannot hold
 every prefetch slot; how fast it may be put back is bounded too, so that it does not spin.
 
-A key never holds more than is left for all the others. So however many keys fail, each of them holds less as
-they become more, and a key that holds nothing finds room until there are as many of them as messages in all.
+A key never holds more than is left for all the others, and the last quarter is for keys that hold nothing
+yet: so some bad keys, each with many requests, do not keep out a good one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+#: One part in so many of the room is for keys that hold nothing yet.
+_RESERVED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ class Holding:
         if messages == 0:
             small = size * limits.total <= limits.total_bytes
             return small or self.messages == 0 or self.bytes + size <= limits.total_bytes
-        return messages < min(limits.per_key, room) and held + size <= limits.total_bytes - self.bytes
+        free = room - limits.total // _RESERVED
+        return messages < min(limits.per_key, free) and held + size <= limits.total_bytes - self.bytes
 
     def release(self, key: str, size: int) -> None:
         """Give back what `admit` took."""

@@ -1,7 +1,8 @@
 """The leader lock: only the connection that holds the exclusive `{pool}-leader` queue may act.
 
-The queue dies with its connection, so lock, consumers and every change end together. A standby asks again
-every second or so, and takes over as soon as the broker has noticed that the leader is gone.
+The queue dies with its connection, so lock, consumers and every change end together. It is consumed, too, so
+that the leader notices when somebody deletes it. A standby asks again every second or so, and takes over as
+soon as the broker has noticed that the leader is gone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import random
 
-from osrdyne_client.amqp import Connection
+from osrdyne_client.amqp import Connection, Message
 from osrdyne_client.errors import Locked
 from osrdyne_protocol.names import PoolNames
 
@@ -20,8 +21,12 @@ log = logging.getLogger(__name__)
 _RETRY = 1.0
 
 
-async def acquire(connection: Connection, names: PoolNames) -> None:
-    """Wait until this connection holds the lock. Raises `BrokerError` when the connection is gone."""
+async def acquire(connection: Connection, names: PoolNames) -> asyncio.Event:
+    """Wait until this connection holds the lock; the event returned is set when the lock is lost.
+
+    Raises `BrokerError` when the connection is gone.
+    """
+    lost = asyncio.Event()
     waiting = False
     while True:
         channel = await connection.channel()
@@ -33,5 +38,10 @@ async def acquire(connection: Connection, names: PoolNames) -> None:
             waiting = True
             await asyncio.sleep(_RETRY * random.uniform(0.75, 1.25))
         else:
+            await channel.consume(names.leader_queue, _ignore, on_cancel=lost.set, no_ack=True)
             log.info("leading")
-            return
+            return lost
+
+
+def _ignore(_: Message) -> None:
+    """Nobody has anything to say to a lock."""

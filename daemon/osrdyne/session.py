@@ -54,7 +54,7 @@ class Session:
     management: ManagementApi
     daemon_id: str
 
-    async def run(self, connection: Connection, acting: Callable[[], None]) -> None:
+    async def run(self, connection: Connection, lock_lost: asyncio.Event, acting: Callable[[], None]) -> None:
         """Act until something ends. `acting` is called once every task runs. The caller holds the lock."""
         settings, names = self.settings, self.names
         await self._check_topology()
@@ -101,6 +101,7 @@ class Session:
             ):
                 tasks.create_task(_consume(channel, queue, on_message, no_ack), name=f"consume-{queue}")
             tasks.create_task(_end_with(connection), name="connection")
+            tasks.create_task(_end_without(lock_lost), name="lock")
             acting()
 
     def _start_loops(self, connection: Connection, journal: Journal, tasks: asyncio.TaskGroup) -> None:
@@ -175,3 +176,8 @@ async def _consume(channel: Channel, queue: str, on_message: Callable[[Message],
 async def _end_with(connection: Connection) -> None:
     reason = await connection.wait_closed()
     raise SessionEnded(f"connection to the broker lost: {reason}") from reason
+
+
+async def _end_without(lock_lost: asyncio.Event) -> None:
+    await lock_lost.wait()
+    raise SessionEnded("the lock is lost: somebody deleted the leader queue")

@@ -55,7 +55,7 @@ def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> 
 
 def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
     wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
-    group, attempt, activity = state.groups.get(key), state.attempts.get(key), state.activity.get(key)
+    group, attempt = state.groups.get(key), state.attempts.get(key)
     if group is not None and group.state is GroupState.STOPPING:
         return "stopping"
     if wanted is None:
@@ -66,8 +66,17 @@ def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
         return "idle"
     if queue is None or queue.phase is not Phase.BOUND:
         return "starting"
-    reported = activity is not None
-    return "ready" if reported and (group is not None or not owns_workers) else "starting"
+    return "ready" if _works(state, key) and (group is not None or not owns_workers) else "starting"
+
+
+def _works(state: PoolState, key: str) -> bool:
+    """Say whether workers of the group that was last started have reported, or consume."""
+    activity, attempt, totals = state.activity.get(key), state.attempts.get(key), state.totals.get(key)
+    started = attempt.started_at if attempt is not None else None
+    if activity is not None and (started is None or activity.last_event >= started):
+        return True
+    # A group taken over from a former daemon has nothing to report while nobody calls it.
+    return started is None and totals is not None and totals.consumers > 0
 
 
 def document(

@@ -19,6 +19,9 @@ from osrdyne_protocol import statuses
 LOST = "lost"
 
 
+#: What every further request would meet too: the pool is not there, or not for this user.
+HOPELESS = (errors.Undeliverable, errors.AccessRefused, errors.NotFound)
+
 #: Calls the pool: key and body to reply. Raises what `osrdyne_client.Client.call` raises.
 Call = Callable[[str, bytes], Awaitable[replies.Reply]]
 
@@ -96,7 +99,7 @@ def plan(flights: Iterable[tuple[datetime, str, str]], speed: float) -> list[Ask
 async def replay(call: Call, asks: list[Ask], progress: Progress) -> list[Outcome]:
     """Send every request when it is due, however many are outstanding; return when all have ended.
 
-    Raises `errors.Undeliverable` at the first request that the broker returns: the pool is not set up.
+    Raises the first error that is one of `HOPELESS`.
     """
     progress.total = len(asks)
     clock = asyncio.get_running_loop().time
@@ -108,8 +111,8 @@ async def replay(call: Call, asks: list[Ask], progress: Progress) -> list[Outcom
                 progress.now, progress.sent = ask.at, progress.sent + 1
                 group.create_task(_one(call, ask, progress))
     except ExceptionGroup as together:
-        undeliverable = together.subgroup(errors.Undeliverable)
-        raise undeliverable.exceptions[0] if undeliverable else together from None
+        hopeless = together.subgroup(HOPELESS)
+        raise hopeless.exceptions[0] if hopeless else together from None
     return progress.outcomes
 
 
@@ -122,7 +125,7 @@ async def _one(call: Call, ask: Ask, progress: Progress) -> None:
 
     try:
         reply = await call(ask.key, json.dumps(ask.question).encode())
-    except errors.Undeliverable:
+    except HOPELESS:
         raise
     except errors.RemoteError as error:
         said = error.body[:200].decode(errors="replace")

@@ -235,8 +235,9 @@ def _permissions(names: PoolNames, who: Users) -> tuple[Permission, ...]:
             configure=f"^{pool}-(leader$|req-(?!xchg$))",
             # The prefix is that of the queues it binds and of the exchange it forwards to.
             write=f"^({pool}-(req-.*|(orphan|dl|activity)-xchg)|amq\\.default)$",
-            # Binding a queue reads from the exchange. Requests themselves are the workers' to read.
-            read=f"^{pool}-(req-xchg|orphan|dl|activity)$",
+            # Binding a queue reads from the exchange; the lock is consumed, so that its deletion is noticed.
+            # Requests themselves are the workers' to read.
+            read=f"^{pool}-(req-xchg|orphan|dl|activity|leader)$",
         ),
         # To read the record of all that happened. A stream cannot be emptied by who reads it; any other queue can.
         Permission(who.monitor, configure="^$", write="^$", read=f"^{escape(names.events_stream)}$"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pika
@@ -14,31 +14,20 @@ from osrdyne_client import Client, SyncClient, errors
 from osrdyne_client.amqp import Connection, Message, Properties
 from osrdyne_client.core import MAX_BODY
 from osrdyne_protocol.errors import InvalidKey
-from tests.conftest import Vhost
 from tests.engines.broker import Broker
-from tests.engines.peer import Peer, administrator, consuming, make_request_queue, peer_of
+from tests.engines.peer import Peer, administrator, consuming, make_request_queue, peer_of, until
 from tests.engines.pool import Pool
 
 
 @pytest.fixture
-def pool(vhost: Vhost) -> Iterator[Pool]:
-    pool = Pool.on(vhost.broker, vhost.name)
-    yield pool
-    pool.remove_users()
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    return make_pool()
 
 
 @pytest.fixture
 async def peer(pool: Pool) -> AsyncIterator[Peer]:
     async with peer_of(pool, "42") as peer:
         yield peer
-
-
-async def until(holds: Callable[[], Any], timeout: float = 20.0) -> Any:
-    """Wait for a condition without blocking the loop; the condition may take its time."""
-    async with asyncio.timeout(timeout):
-        while not (value := await asyncio.to_thread(holds)):
-            await asyncio.sleep(0.02)
-        return value
 
 
 def connections(pool: Pool, name: str) -> list[str]:
@@ -74,6 +63,8 @@ async def test_a_call_returns_the_answer_of_its_worker(pool: Pool, peer: Peer) -
         assert request.properties.delivery_mode == 2
         peer.reply(request, b"answer", {"x-status": "ok", "mine": "x"})
         reply = await call
+        # The reply was acknowledged: it will not come again
+        await until(lambda: pool.depth(str(request.properties.reply_to)) == 0)
     assert (reply.status, reply.body, reply.headers["mine"]) == ("ok", b"answer", "x")
     assert reply.correlation_id == request.properties.correlation_id
 
@@ -321,7 +312,7 @@ async def test_a_missing_exchange_is_told_to_whoever_calls(pool: Pool, confirm: 
     pool.broker.management.delete("exchanges", pool.vhost, pool.names.request_exchange)
     async with Client(pool.client_uri, pool.settings.name, confirm=confirm) as client:
         for _ in range(2):
-            with pytest.raises(errors.Undeliverable, match="not set up.*'core-req-xchg'"):
+            with pytest.raises(errors.Undeliverable, match=r"not set up.*'core-req-xchg'"):
                 await client.call("42", b"")
         # And it goes on when the pool is set up again
         await asyncio.to_thread(pool.apply)
@@ -479,15 +470,18 @@ async def test_a_broker_restart_loses_no_call_whose_timeout_has_not_passed(priva
 @pytest.mark.timeout(120)
 async def test_a_blocked_connection_is_waited_for(private_broker: Broker) -> None:
     pool = Pool.on(private_broker, "/")
-    async with peer_of(pool, "42", lambda message: message.body):
-        async with Client(pool.client_uri, pool.settings.name) as client:
-            assert (await client.call("42", b"1")).body == b"1"
-            await asyncio.to_thread(private_broker.rabbitmqctl, "set_vm_memory_high_watermark", "absolute", "1MB")
-            with pytest.raises(errors.CallTimeout):
-                await client.call("42", b"2", timeout=0.5)
-            waiting = asyncio.create_task(client.call("42", b"3", timeout=60))
-            await asyncio.to_thread(private_broker.rabbitmqctl, "set_vm_memory_high_watermark", "absolute", "512MB")
-            assert (await waiting).body == b"3"
+    limit = ("set_vm_memory_high_watermark", "absolute")
+    async with (
+        peer_of(pool, "42", lambda message: message.body),
+        Client(pool.client_uri, pool.settings.name) as client,
+    ):
+        assert (await client.call("42", b"1")).body == b"1"
+        await asyncio.to_thread(private_broker.rabbitmqctl, *limit, "1MB")
+        with pytest.raises(errors.CallTimeout):
+            await client.call("42", b"2", timeout=0.5)
+        waiting = asyncio.create_task(client.call("42", b"3", timeout=60))
+        await asyncio.to_thread(private_broker.rabbitmqctl, *limit, "512MB")
+        assert (await waiting).body == b"3"
 
 
 # --- permissions ----------------------------------------------------------------------------------------------

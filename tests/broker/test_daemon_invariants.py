@@ -13,7 +13,8 @@ import pika
 
 from tests.broker.conftest import MINIMAL, SCRIPTED
 from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool, wait_until
+from tests.engines.pool import DaemonProcess, Pool
+from tests.engines.waiting import until
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
@@ -53,7 +54,7 @@ def test_1_a_confirmed_request_ends_answered_or_in_the_poison_inventory(
     assert {answer.status for answer in client.wait(*good)} == {"ok"}
     assert client.wait(crash, timeout=60)[0].status == "delivery_limit"
     # And what crashed workers is kept: one with a caller, three without
-    wait_until(lambda: pool.depth(pool.names.poison_queue) == 4, timeout=60, what="poison")
+    until(lambda: pool.depth(pool.names.poison_queue) == 4, within=60, what="poison")
     channel = admin_channel(pool)
     kept = [channel.basic_get(pool.names.poison_queue, auto_ack=True)[1] for _ in range(4)]
     assert Counter(one.headers["x-osrdyne-poison-key"] for one in kept) == {"bad": 1, "silent-bad": 3}
@@ -61,7 +62,7 @@ def test_1_a_confirmed_request_ends_answered_or_in_the_poison_inventory(
     channel.connection.close()
     # And nothing else is left anywhere
     for queue in ("bad", "silent-bad", "silent-good"):
-        wait_until(partial(is_empty, pool, pool.names.request_queue(queue)), what=f"empty {queue}")
+        until(partial(is_empty, pool, pool.names.request_queue(queue)), what=f"empty {queue}")
     assert pool.depth(pool.names.orphan_queue) == pool.depth(pool.names.dead_letter_queue) == 0
 
 
@@ -87,8 +88,8 @@ def test_3_a_call_longer_than_both_delays_completes_and_its_queue_stays(
     assert answer.status == "ok"
     # And it was the first worker that answered, at its first try
     assert len([line for line in daemon.lines() if line["message"] == "group started"]) == 1
-    wait_until(lambda: pool.names.request_queue("42") not in pool.queues(), what="end of the queue")
-    wait_until(lambda: not daemon.worker_pids(), what="end of the worker")
+    until(lambda: pool.names.request_queue("42") not in pool.queues(), what="end of the queue")
+    until(lambda: not daemon.worker_pids(), what="end of the worker")
 
 
 def test_3_messages_found_in_an_unbound_queue_bring_its_group_back(
@@ -99,7 +100,7 @@ def test_3_messages_found_in_an_unbound_queue_bring_its_group_back(
     client = make_client(pool)
     # Given a request whose worker cannot start, in a queue that nobody wants any more
     number = client.send("42", b"x")
-    wait_until(lambda: "messages found in an unwanted queue" in daemon.log(), what="found messages")
+    until(lambda: "messages found in an unwanted queue" in daemon.log(), what="found messages")
     # When its worker can be started
     daemon.stop()
     daemon.settings["driver"]["template"]["command"] = MINIMAL
@@ -116,12 +117,12 @@ def test_3_a_queue_with_consumers_that_the_driver_does_not_own_stays(
     client = make_client(pool)
     number = client.send("42", b"x")
     queue = pool.names.request_queue("42")
-    wait_until(lambda: queue in pool.queues(), what="queue")
+    until(lambda: queue in pool.queues(), what="queue")
     # Given somebody who answers by hand and goes on consuming, without telling of any activity
     channel = admin_channel(pool)
     channel.basic_consume(queue, lambda *_: None, auto_ack=True)
     channel.connection.process_data_events(0.2)
-    wait_until(lambda: (daemon.key("42") or {}).get("state") == "draining", what="draining")
+    until(lambda: (daemon.key("42") or {}).get("state") == "draining", what="draining")
     # Then the queue outlives several rechecks, and goes with its consumer
     rechecks = []
 
@@ -130,11 +131,11 @@ def test_3_a_queue_with_consumers_that_the_driver_does_not_own_stays(
         rechecks.append(queue in pool.queues())
         return len(rechecks) > 40
 
-    wait_until(rechecked, what="rechecks")
+    until(rechecked, what="rechecks")
     assert all(rechecks)
     assert number not in client.answers
     channel.connection.close()
-    wait_until(lambda: queue not in pool.queues(), what="end of the queue")
+    until(lambda: queue not in pool.queues(), what="end of the queue")
 
 
 def test_3_a_queue_that_somebody_else_bound_stays(
@@ -146,10 +147,10 @@ def test_3_a_queue_that_somebody_else_bound_stays(
     queue = pool.names.request_queue("42")
     channel = admin_channel(pool)
     channel.queue_bind(queue, "amq.topic", "mine")
-    wait_until(lambda: "somebody else bound" in ((daemon.key("42") or {}).get("last_error") or ""), what="error")
+    until(lambda: "somebody else bound" in ((daemon.key("42") or {}).get("last_error") or ""), what="error")
     assert queue in pool.queues()
     channel.queue_unbind(queue, "amq.topic", "mine")
-    wait_until(lambda: queue not in pool.queues(), what="end of the queue")
+    until(lambda: queue not in pool.queues(), what="end of the queue")
     channel.connection.close()
 
 
@@ -163,7 +164,7 @@ def test_4_a_daemon_killed_again_and_again_while_it_forwards_loses_no_request(
     for generation in range(4):
         ids += [client.send(f"{generation}-{number}", b"x") for number in range(40)]
         # Killed once it has begun: some are forwarded, some are held, some have not been seen
-        wait_until(partial(has_any, client, ids[-40:]), what="first answer")
+        until(partial(has_any, client, ids[-40:]), what="first answer")
         daemon.stop(signal.SIGKILL)
         daemon.start()
     assert {answer.status for answer in client.wait(*ids, timeout=60)} == {"ok"}
@@ -220,6 +221,18 @@ def test_6_of_two_daemons_one_acts_and_the_other_takes_over(
     assert client.ask("b").status == "ok"
 
 
+def test_6_a_leader_whose_lock_is_deleted_stops_acting_and_asks_for_it_again(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    daemon = make_daemon(pool, worker=MINIMAL)
+    # The management API refuses to delete another connection's exclusive queue; an operator's tool does not.
+    pool.broker.rabbitmqctl("delete_queue", "--vhost", pool.vhost, pool.names.leader_queue)
+    until(lambda: "the lock is lost" in daemon.log(), what="lost lock")
+    daemon.wait_for("leading")
+    assert make_client(pool).ask("42").status == "ok"
+
+
 def test_6_two_pools_on_one_vhost_and_machine_do_each_other_no_harm(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, tmp_path: Path
 ) -> None:
@@ -230,7 +243,7 @@ def test_6_two_pools_on_one_vhost_and_machine_do_each_other_no_harm(
     assert make_client(short).ask("42").status == make_client(long).ask("42").status == "ok"
     workers = second.worker_pids()
     # When everything of one pool has come to its end
-    wait_until(lambda: not first.status()["keys"] and not first.worker_pids(), what="end of the first pool")
+    until(lambda: not first.status()["keys"] and not first.worker_pids(), what="end of the first pool")
     # Then the other's group is what it was
     assert second.worker_pids() == workers
     assert long.names.request_queue("42") in long.queues()
@@ -282,7 +295,7 @@ def test_8_no_message_stops_a_task_of_the_daemon(
                 channel.basic_publish(exchange, key, b"odd", properties)
     channel.connection.close()
     for queue in (names.orphan_queue, names.dead_letter_queue, names.activity_queue):
-        wait_until(partial(is_empty, pool, queue), what=f"empty {queue}")
+        until(partial(is_empty, pool, queue), what=f"empty {queue}")
     assert client.ask("good").status == "ok"
     assert daemon.get("/readyz") == "ready\n"
     assert ended_sessions(daemon) == 0

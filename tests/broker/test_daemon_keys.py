@@ -10,7 +10,8 @@ import pytest
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from tests.broker.conftest import MINIMAL
 from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool, wait_until
+from tests.engines.pool import DaemonProcess, Pool
+from tests.engines.waiting import until
 
 KEYS = [
     "",
@@ -96,7 +97,7 @@ def test_every_key_gets_its_queue_when_somebody_else_runs_the_workers(
     daemon = make_daemon(pool)
     client = make_client(pool)
     ids = {key: client.send(key, b"hello") for key in KEYS}
-    wait_until(lambda: {pool.names.request_queue(key) for key in KEYS} <= pool.queues(), what="queues")
+    until(lambda: {pool.names.request_queue(key) for key in KEYS} <= pool.queues(), what="queues")
     for key in KEYS:
         run_worker(pool, key)
     answers = dict(zip(ids, client.wait(*ids.values()), strict=True))

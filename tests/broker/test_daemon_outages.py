@@ -12,7 +12,8 @@ import pytest
 from osrdyne_client import Client, Reply
 from tests.broker.conftest import MINIMAL
 from tests.engines.broker import Broker
-from tests.engines.pool import DaemonProcess, Pool, wait_until
+from tests.engines.pool import DaemonProcess, Pool
+from tests.engines.waiting import until
 
 KEYS = [f"key-{number}" for number in range(8)]
 #: Calls that each caller makes once the outage is over.
@@ -20,9 +21,9 @@ CALLS_AFTER = 20
 
 
 @pytest.fixture
-def pool(private_broker: Broker) -> Iterator[Pool]:
+def pool(private_broker: Broker) -> Pool:
     private_broker.management.add_vhost("outage", private_broker.admin)
-    yield Pool.on(private_broker, "outage")
+    return Pool.on(private_broker, "outage")
 
 
 @pytest.fixture
@@ -80,9 +81,7 @@ def test_a_broker_stopped_and_started_under_load_loses_no_call_and_restarts_no_w
     assert {one["key"] for one in daemon.status()["keys"]} >= set(KEYS)
 
 
-def test_a_daemon_killed_under_load_loses_no_call_and_restarts_no_worker(
-    pool: Pool, daemon: DaemonProcess
-) -> None:
+def test_a_daemon_killed_under_load_loses_no_call_and_restarts_no_worker(pool: Pool, daemon: DaemonProcess) -> None:
     def outage() -> None:
         workers.update(daemon.worker_pids())
         for _ in range(3):
@@ -101,18 +100,14 @@ def test_requests_made_while_no_daemon_runs_are_answered_when_one_does(pool: Poo
     async def ask() -> Reply:
         async with Client(pool.client_uri, pool.names.pool, timeout=60) as client:
             call = asyncio.ensure_future(client.call("later", b"x"))
-            await asyncio.to_thread(
-                wait_until, lambda: pool.depth(pool.names.orphan_queue) == 1, what="the orphan"
-            )
+            await asyncio.to_thread(until, lambda: pool.depth(pool.names.orphan_queue) == 1, what="the orphan")
             await asyncio.to_thread(daemon.start)
             return await call
 
     assert asyncio.run(ask()).body == b"later|x"
 
 
-def test_a_daemon_started_before_its_broker_waits_for_it(
-    pool: Pool, private_broker: Broker, tmp_path: Path
-) -> None:
+def test_a_daemon_started_before_its_broker_waits_for_it(pool: Pool, private_broker: Broker, tmp_path: Path) -> None:
     private_broker.stop()
     daemon = DaemonProcess.of(pool, tmp_path / "early", worker=MINIMAL)
     try:

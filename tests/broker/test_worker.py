@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,17 +19,14 @@ import pytest
 from osrdyne_client import Client, errors
 from osrdyne_client.amqp import Connection, Properties
 from osrdyne_client.worker import Handler, Reject, Request, Requeue, WorkerEnvironment, WorkerError, serve
-from tests.conftest import Vhost
 from tests.engines.broker import Broker
-from tests.engines.peer import administrator, consuming, make_request_queue
+from tests.engines.peer import administrator, consuming, make_request_queue, until
 from tests.engines.pool import Pool
 
 
 @pytest.fixture
-def pool(vhost: Vhost) -> Iterator[Pool]:
-    pool = Pool.on(vhost.broker, vhost.name, delivery_limit=2)
-    yield pool
-    pool.remove_users()
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    return make_pool(delivery_limit=2)
 
 
 @pytest.fixture
@@ -63,13 +60,6 @@ async def working(pool: Pool, handler: Handler, key: str = "42", **options: Any)
     finally:
         stop.set()
         await worker
-
-
-async def until(holds: Callable[[], Any], timeout: float = 20.0) -> Any:
-    async with asyncio.timeout(timeout):
-        while not (value := await asyncio.to_thread(holds)):
-            await asyncio.sleep(0.02)
-        return value
 
 
 async def activity(pool: Pool, last: str) -> list[dict[str, Any]]:
@@ -350,7 +340,12 @@ async def test_a_worker_tells_what_it_does(pool: Pool, client: Client) -> None:
 
 async def test_a_long_request_is_told_to_be_alive_again_and_again(pool: Pool, client: Client) -> None:
     release = threading.Event()
-    async with working(pool, lambda _: release.wait(20) and None, alive_interval=0.1):
+
+    def handle(request: Request) -> bytes:
+        release.wait(20)
+        return request.body
+
+    async with working(pool, handle, alive_interval=0.1):
         call = asyncio.create_task(client.call("42", b""))
         events: list[str] = []
         async with consuming(pool, pool.names.activity_queue) as listener:
@@ -476,7 +471,9 @@ print("ended", flush=True)
 """
 
 
-async def start_worker(environment: WorkerEnvironment | None, *, script: str = SLOW_WORKER) -> asyncio.subprocess.Process:
+async def start_worker(
+    environment: WorkerEnvironment | None, *, script: str = SLOW_WORKER
+) -> asyncio.subprocess.Process:
     variables = {} if environment is None else environment.to_environ()
     return await asyncio.create_subprocess_exec(
         sys.executable,

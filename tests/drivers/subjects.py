@@ -17,7 +17,7 @@ from typing import ClassVar, TypeVar
 
 import psutil
 
-from osrdyne.drivers import Driver, Group
+from osrdyne.drivers import Change, Driver, Group
 from osrdyne.drivers.noop import NoopDriver
 from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
 from osrdyne_protocol import names
@@ -52,6 +52,17 @@ def environment_of(pid: int) -> dict[str, str]:
     """Returns a process's environment, which psutil does not: it takes carriage returns for line breaks."""
     variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
     return dict(variable.split("=", 1) for variable in variables if variable)
+
+
+async def next_change(driver: Driver) -> Change:
+    """Returns the next change of any key."""
+    async with asyncio.timeout(20):
+        return await anext(aiter(driver.changes()))
+
+
+async def is_empty(driver: Driver) -> bool:
+    """Says whether the driver lists no group."""
+    return await driver.list() == []
 
 
 class Subject(ABC):

@@ -8,7 +8,7 @@ import pytest
 
 from osrdyne.drivers import Change, Driver, GroupState
 from osrdyne_protocol.names import PoolNames
-from tests.drivers.subjects import PASSWORD, WORKER_URI, Owning, Subject, listed, until
+from tests.drivers.subjects import PASSWORD, WORKER_URI, Owning, Subject, listed, next_change, until
 
 KEYS = [
     "",
@@ -28,12 +28,6 @@ KEYS = [
     "k" * 255,
     "k" * 120,
 ]
-
-
-async def next_change(driver: Driver) -> Change:
-    """Returns the next change of any key."""
-    async with asyncio.timeout(20):
-        return await anext(aiter(driver.changes()))
 
 
 async def is_gone(driver: Driver, *keys: str) -> None:

@@ -164,6 +164,10 @@ def run_tool(*arguments: str) -> str:
     return done.stdout
 
 
+#: Megabytes above which a test broker blocks publishers.
+MEMORY_MB = 2500
+
+
 @cache
 def root_file_system(version: str) -> str:
     """Path of the root file system with this RabbitMQ; the first call on a machine builds it in about a
@@ -178,7 +182,9 @@ def configure(directory: Path, version: str, first_port: int) -> None:
     ports = [word for offset, name in enumerate(names) for word in (f"--{name}", str(first_port + offset))]
     interval = str(STATISTICS_INTERVAL)
     intervals = ["--collect-statistics-interval", interval, "--quorum-tick-interval", interval]
-    run_tool("configure", "--dir", str(directory), "--root", root_file_system(version), *ports, *intervals)
+    # A thousand queues with a connection each stay below this; it is a bound, not what a broker takes.
+    memory = ["--memory", str(MEMORY_MB)]
+    run_tool("configure", "--dir", str(directory), "--root", root_file_system(version), *ports, *intervals, *memory)
 
 
 def read_password(directory: Path) -> str:

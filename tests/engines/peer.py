@@ -1,4 +1,4 @@
-"""A worker whose every step a test decides: it takes requests of a key and answers them when told, with what it is told.
+"""A worker whose every step a test decides: it takes requests of a key, and answers when and what it is told.
 
 It stands for workers that are not ours: it sends no events, and replies whatever properties a test wants to see.
 """
@@ -12,9 +12,15 @@ from typing import Any
 
 from osrdyne_client.amqp import Channel, Connection, Message, Properties
 from osrdyne_protocol.topology import request_queue_arguments
+from tests.engines import waiting
 from tests.engines.pool import Pool
 
 OK: Mapping[str, Any] = {"x-status": "ok"}
+
+
+async def until(holds: Callable[[], Any], *, seconds: float = 20.0) -> Any:
+    """Return the first true value of `holds`, which may block: it runs in a thread, and the loop goes on."""
+    return await asyncio.to_thread(waiting.until, holds, within=seconds)
 
 
 def administrator(pool: Pool) -> str:

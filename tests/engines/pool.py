@@ -8,9 +8,8 @@ import secrets
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,21 +19,10 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.topology import Topology, Users, topology
 from tests.engines.broker import Broker
+from tests.engines.waiting import until
 
 #: How late a broker's totals may be here: three times what was measured for the lowered intervals.
 STATISTICS_INTERVAL = 0.75
-
-
-def wait_until(holds: Callable[[], Any], *, timeout: float = 30.0, what: str = "condition") -> Any:
-    """Return the first true value of `holds`; fail after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = holds()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} not reached within {timeout} s")
-        time.sleep(0.02)
 
 
 def apply(broker: Broker, vhost: str, declared: Topology, passwords: Mapping[str, str]) -> None:
@@ -121,6 +109,8 @@ class DaemonProcess:
     settings: dict[str, Any]
     process: subprocess.Popen[bytes] | None = None
     number: int = 0
+    #: What is run: the command itself, or a program that stands for it.
+    module: str = "osrdyne.cli"
 
     @classmethod
     def of(
@@ -196,7 +186,7 @@ class DaemonProcess:
                 [
                     sys.executable,
                     "-m",
-                    "osrdyne.cli",
+                    self.module,
                     "daemon",
                     "--settings",
                     str(file),
@@ -222,7 +212,7 @@ class DaemonProcess:
                 return False
 
         try:
-            wait_until(holds, timeout=timeout, what=f"daemon state {state}")
+            until(holds, within=timeout, what=f"daemon state {state}")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log()}") from None
 
@@ -279,7 +269,7 @@ class DaemonProcess:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        wait_until(lambda: not self.worker_pids(), what="end of the workers")
+        until(lambda: not self.worker_pids(), what="end of the workers")
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from examples.airports import cache, demo, flights, questions, replay, report
+from examples.airports import access, cache, demo, flights, questions, replay, report
 from examples.airports.whole_table import WholeTable
 from osrdyne_client import errors, replies
 
@@ -116,14 +116,17 @@ async def test_an_answer_that_differs_from_the_whole_table_is_wrong() -> None:
     assert faults == ["", "likely-delay: not what the whole table says"]
 
 
+@pytest.mark.parametrize("error", replay.HOPELESS)
 @pytest.mark.looptime
-async def test_a_pool_that_does_not_exist_ends_the_replay_at_once(looptime: Any) -> None:
+async def test_a_pool_that_is_not_there_ends_the_replay_at_once(
+    error: type[errors.OsrdyneError], looptime: Any
+) -> None:
     async def call(_key: str, _body: bytes) -> replies.Reply:
-        raise errors.Undeliverable
+        raise error
 
     asks = replay.plan(departures((0, "BOS"), (600, "ORD")), speed=60)
 
-    with pytest.raises(errors.Undeliverable):
+    with pytest.raises(error):
         await replay.replay(call, asks, replay.Progress())
 
     assert looptime < 1
@@ -153,6 +156,30 @@ def test_every_question_of_the_demo_is_one_that_workers_answer(table: WholeTable
     }
 
     assert kinds == {"board", "likely-delay", "delays"}
+
+
+def test_addresses_come_from_the_files_of_make_up(tmp_path: Path) -> None:
+    (tmp_path / "airports").mkdir()
+    (tmp_path / "airports" / "client.uri").write_text("amqp://c:secret@h/v\n")
+    (tmp_path / "airports" / "monitor.uri").write_text("amqp://m:secret@h/v\n")
+
+    found = access.find("airports", None, None, tmp_path)
+
+    assert (found.client, found.monitor) == ("amqp://c:secret@h/v", "amqp://m:secret@h/v")
+    assert "secret" not in repr(found)
+
+
+def test_an_address_that_is_given_wins_and_may_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.uri").write_text("amqp://mine@h/v\n")
+
+    assert access.find("airports", str(tmp_path / "mine.uri"), None, tmp_path).client == "amqp://mine@h/v"
+    assert access.find("airports", "amqp://other@h/v", None, tmp_path) == access.Access("amqp://other@h/v", None)
+
+
+@pytest.mark.parametrize("broker", [None, "/no/such/file"])
+def test_a_machine_without_a_pool_is_told_what_to_do(tmp_path: Path, broker: str | None) -> None:
+    with pytest.raises(access.NoAccess, match=r"make up|amqp://"):
+        access.find("airports", broker, None, tmp_path)
 
 
 @pytest.mark.parametrize(

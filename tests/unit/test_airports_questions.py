@@ -152,9 +152,7 @@ def test_no_answer_about_a_moment_depends_on_what_happens_later(folder: str) -> 
 def test_a_board_shows_each_state_of_a_flight(folder: str) -> None:
     found = answer(folder, "BOS", {"question": "board", "at": "2013-02-08T13:00", "hours": 1})
 
-    lines = [
-        (line["flight"], line["scheduled"][-5:], line["status"], line["delay"]) for line in found["flights"]
-    ]
+    lines = [(line["flight"], line["scheduled"][-5:], line["status"], line["delay"]) for line in found["flights"]]
     assert lines == [
         ("B6 1174", "12:00", "departed", -3),
         ("US 2126", "12:00", "departed", -2),
@@ -177,9 +175,7 @@ def test_a_board_shows_each_state_of_a_flight(folder: str) -> None:
         ([0, 1], 33, 0.33),
     ],
 )
-def test_a_percentile_lies_between_its_neighbours(
-    ordered: list[int], percent: int, expected: float | None
-) -> None:
+def test_a_percentile_lies_between_its_neighbours(ordered: list[int], percent: int, expected: float | None) -> None:
     assert questions.percentile(ordered, percent) == expected
 
 
@@ -241,9 +237,7 @@ def test_weather_is_named_and_kept_in_one_character(
     assert weather.decode(weather.encode(conditions)) == conditions
 
 
-def test_workers_that_start_at_once_prepare_the_files_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_start_at_once_prepare_the_files_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a machine where nothing is prepared
     written: list[str] = []
     monkeypatch.setattr(prepare, "_write_files", lambda _source, folder: written.append(folder))
@@ -261,9 +255,7 @@ def test_workers_that_start_at_once_prepare_the_files_once(
     assert sorted(path.name for path in target.parent.iterdir()) == ["lock", "prepared"]
 
 
-def test_a_preparation_that_fails_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_preparation_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full_disk(_source: str, _folder: str) -> None:
         raise OSError("no space left on device")
 

@@ -139,6 +139,8 @@ async def test_two_publishes_with_the_same_correlation_id_are_told_apart() -> No
     assert not first.done()
     assert isinstance(second.exception(), Returned)
     assert sent["headers"]["a"] == 1
+    assert confirms.returned(RETURN, None, "same")
+    assert isinstance(first.exception(), Returned)
 
 
 @pytest.mark.parametrize("correlation_id", [None, "c"])

@@ -97,7 +97,9 @@ def test_a_reply_to_the_pool_itself_is_refused(queue: str) -> None:
     assert is_refused(PoolNames("core"), queue)
 
 
-@pytest.mark.parametrize("queue", ["reply-core-client-00", "amq.rabbitmq.reply-to.g1", None, "", "cores-req-1", b"\xff"])
+@pytest.mark.parametrize(
+    "queue", ["reply-core-client-00", "amq.rabbitmq.reply-to.g1", None, "", "cores-req-1", b"\xff"]
+)
 def test_any_other_reply_to_is_not(queue: object) -> None:
     assert not is_refused(PoolNames("core"), queue)
 

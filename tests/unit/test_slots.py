@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
-from hypothesis.stateful import Bundle
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from osrdyne_client.errors import NoFreeSlot
 from osrdyne_client.slots import Slots

@@ -7,6 +7,7 @@ input. Writes the reply's body to standard output, and why there is none to stan
 from __future__ import annotations
 
 import base64
+import logging
 import sys
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ import typer
 from osrdyne import logs
 from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
 from osrdyne_client import CallTimeout, RemoteError, SyncClient
+from osrdyne_client.errors import AccessRefused
 from osrdyne_protocol import headers as names
 from osrdyne_protocol import statuses
 from osrdyne_protocol.durations import parse_seconds
@@ -69,6 +71,8 @@ def command(
     Exit status: 0 answered; 1 an error reply, or none in time; 2 it could not be asked.
     """
     logs.configure(as_json=json)
+    # What ends this call says why; that the client meanwhile reconnects is no news to a person.
+    logging.getLogger().setLevel(logging.ERROR)
     request, seconds, extra = _body(body, file), _seconds(timeout), _headers(header or [])
     uri = _address(context, broker, broker_file)
     began = time.monotonic()
@@ -88,6 +92,9 @@ def command(
         content, problem = error.body, _meaning(error)
     except CallTimeout as error:
         outcome, content, problem = {"status": None}, None, str(error)
+    except AccessRefused as error:
+        hint = "; is --pool right, and is this a client of that pool?" if "exchange" in str(error) else ""
+        raise CannotAsk(f"{error}{hint}") from None
     outcome["seconds"] = round(time.monotonic() - began, 6)
     if problem is not None:
         outcome["error"] = problem

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Stops the worker processes of a pool whose daemon has been stopped for good.
 
 Reads the records that the daemon's subprocess driver keeps in its state directory; signals only processes that still

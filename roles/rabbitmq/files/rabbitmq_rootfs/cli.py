@@ -41,6 +41,8 @@ def parse() -> argparse.Namespace:
     add.add_argument("--suite", default="trixie", help="Debian release (trixie: RabbitMQ 4.0, forky: 4.3)")
     add.add_argument("--expect", default="", help="version that RabbitMQ must start with, such as 4.3")
     add.add_argument("--cache", type=Path, default=rootfs.default_cache(), help="directory of root file systems")
+    add.add_argument("--packages", default=rootfs.PACKAGES, help="what it holds, parted by commas")
+    add.add_argument("--name", default="rabbitmq", help="first word of its directory's name")
 
     verbs.add_parser("status", help="print what the instance is and whether it runs")
     add = verbs.add_parser("ctl", help="run rabbitmqctl on the instance")
@@ -81,12 +83,12 @@ def show(**facts: object) -> None:
 
 
 def do_install(arguments: argparse.Namespace) -> None:
-    if arguments.check:
-        root = rootfs.rootfs_path(arguments.cache, arguments.suite)
-        show(root=str(root), version=rootfs.version(root), changed=not root.exists())
-        return
-    root, built = rootfs.install(arguments.cache, arguments.suite, arguments.expect)
-    show(root=str(root), version=rootfs.version(root), changed=built)
+    recipe = rootfs.Recipe(arguments.suite, tuple(arguments.packages.split(",")), arguments.name)
+    root = recipe.path(arguments.cache)
+    changed = not root.exists()
+    if not arguments.check:
+        changed = rootfs.install(arguments.cache, recipe, arguments.expect)
+    show(root=str(root), version=rootfs.version(root), changed=changed)
 
 
 def do_configure(arguments: argparse.Namespace) -> None:

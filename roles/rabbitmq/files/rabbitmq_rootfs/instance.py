@@ -64,7 +64,8 @@ def configure(directory: Path, instance: Instance) -> bool:
     if not (directory / "data/.erlang.cookie").exists():
         put(directory / "data/.erlang.cookie", secrets.token_hex(20), account, 0o400)
     texts = files(instance, password.read_text())
-    return any([put(directory / name, text, account) for name, text in texts.items()])
+    changed = [put(directory / name, text, account) for name, text in texts.items()]
+    return any(changed)
 
 
 def differs(directory: Path, instance: Instance) -> bool:

@@ -4,6 +4,7 @@ instances.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import hashlib
 import os
@@ -14,8 +15,8 @@ from pathlib import Path
 
 from .failure import Failure
 
-#: Packages of the root file system. A change here makes another root file system (see `rootfs_path`).
-PACKAGES = ("rabbitmq-server", "ca-certificates")
+#: What a broker needs of Debian.
+PACKAGES = "rabbitmq-server,ca-certificates"
 #: Bytes free that the building of one root file system needs (it ends at about 270 MB).
 SPACE_NEEDED = 900_000_000
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -25,12 +26,20 @@ def default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "osrdyne" / "rootfs"
 
 
-def rootfs_path(cache: Path, suite: str) -> Path:
-    """Names a root file system after all it is made from, so that a change of recipe never finds an old
-    one.
-    """
-    recipe = " ".join((suite, os.uname().machine, *PACKAGES))
-    return cache / f"rabbitmq-{suite}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What a root file system is made from."""
+
+    suite: str
+    #: Names of packages, beside the smallest Debian that there is.
+    packages: tuple[str, ...]
+    #: First word of the directory's name.
+    name: str = "rabbitmq"
+
+    def path(self, cache: Path) -> Path:
+        """Names the directory after all it is made from: a change of recipe never finds an old one."""
+        recipe = " ".join((self.suite, os.uname().machine, *self.packages))
+        return cache / f"{self.name}-{self.suite}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
 
 
 def version(root: Path) -> str:
@@ -39,14 +48,13 @@ def version(root: Path) -> str:
     return found[-1].name.partition("-")[2] if found else ""
 
 
-def install(cache: Path, suite: str, expect: str) -> tuple[Path, bool]:
-    """Builds the root file system unless a whole one is there; says where it is and whether it was built
-    now.
+def install(cache: Path, recipe: Recipe, expect: str) -> bool:
+    """Builds the root file system unless a whole one is there; says whether it did.
 
     It is built under another name and renamed, so that a build cut short is never taken for a whole one; a
     lock makes a second caller wait for the first.
     """
-    root = rootfs_path(cache, suite)
+    root = recipe.path(cache)
     cache.mkdir(parents=True, exist_ok=True)
     built = False
     with (cache / f"{root.name}.lock").open("w") as lock:
@@ -55,15 +63,17 @@ def install(cache: Path, suite: str, expect: str) -> tuple[Path, bool]:
             part = cache / f"{root.name}.part"
             if part.exists():
                 shutil.rmtree(part)
-            debootstrap(suite, part)
+            debootstrap(recipe, part)
             part.rename(root)
             built = True
-    if not version(root).startswith(expect):
-        raise Failure(f"suite {suite} carries RabbitMQ {version(root)}, not {expect} (remove {root} to build it anew)")
-    return root, built
+    found = version(root)
+    if not found.startswith(expect):
+        raise Failure(f"{recipe.suite} carries RabbitMQ {found}, not {expect} (remove {root} to build it anew)")
+    return built
 
 
-def debootstrap(suite: str, target: Path) -> None:
+def debootstrap(recipe: Recipe, target: Path) -> None:
+    suite = recipe.suite
     free = shutil.disk_usage(target.parent).free
     if free < SPACE_NEEDED:
         needed = SPACE_NEEDED // 10**6
@@ -73,7 +83,7 @@ def debootstrap(suite: str, target: Path) -> None:
     proxy = output("apt-config", "shell", "P", "Acquire::http::Proxy").partition("=")[2].strip("'\n")
     if proxy and proxy != "DIRECT":
         environment.setdefault("http_proxy", proxy)
-    command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", f"--keyring={KEYRING}"]
+    command = ["debootstrap", "--variant=minbase", f"--include={','.join(recipe.packages)}", f"--keyring={KEYRING}"]
     command += [suite, str(target), debian_mirror()]
     if not Path("/usr/share/debootstrap/scripts", suite).exists():
         command.append("sid")  # a release younger than this machine's debootstrap; all of them are made alike

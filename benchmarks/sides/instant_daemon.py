@@ -1,0 +1,48 @@
+"""The real daemon with a driver that accepts a start at once and runs nothing.
+
+So what is measured is the daemon up to the call of the driver, and no engine behind it: how long a process, container
+or pod takes to start is not the daemon's doing. All else, settings, loops, connection, is as in `osrdyne daemon`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncIterator
+
+from osrdyne import cli, daemon
+from osrdyne.drivers import Change, Group, GroupState
+
+
+class InstantDriver:
+    """Says that every group it was asked for runs."""
+
+    owns_workers = True
+    template = "instant"
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+        self._closed = asyncio.Event()
+
+    async def start(self, key: str) -> None:
+        self._keys.add(key)
+
+    async def stop(self, key: str) -> None:
+        self._keys.discard(key)
+
+    async def list(self) -> builtins.list[Group]:
+        return [Group(key, GroupState.RUNNING, 1, self.template) for key in self._keys]
+
+    async def changes(self) -> AsyncIterator[Change]:
+        await self._closed.wait()
+        nothing: tuple[Change, ...] = ()
+        for change in nothing:
+            yield change
+
+    async def close(self) -> None:
+        self._closed.set()
+
+
+if __name__ == "__main__":
+    vars(daemon)["open_driver"] = lambda _settings: InstantDriver()
+    cli.main()

@@ -1,0 +1,20 @@
+"""One call to a key that has no worker yet, with the library that the daemon's installation brings along."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from osrdyne_client import SyncClient
+
+
+def main() -> None:
+    """Prints the status of the answer."""
+    uri = Path(sys.argv[1]).read_text(encoding="utf-8").strip()
+    with SyncClient(uri, "airports", timeout=30.0) as client:
+        reply = client.call("first", b"hello")
+        print(reply.status, reply.body)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Makes, where the playbook runs, a folder of wheels from which a machine installs the daemon without any index.
+
+In it: the project's own packages, and what the daemon needs of others, of the versions and hashes that
+requirements.lock pins, for the Python of that machine. The folder is cached under a digest of all it is made from;
+prints {"path": ..., "digest": ...}. Run it with the Python of the project's virtual environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PROJECT = Path(__file__).resolve().parents[3]
+#: The project's packages that the daemon is made of.
+OURS = ("protocol", "client", "daemon")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("python_version", help="of the machine, such as 3.13")
+    version = parser.parse_args().python_version
+    digest = digest_of(version)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "osrdyne" / "wheels"
+    house = cache / digest
+    if not house.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        # Made under another name and renamed: a folder cut short is never taken for a whole one.
+        part = Path(tempfile.mkdtemp(prefix="part-", dir=cache))
+        try:
+            build(part, version)
+            part.chmod(0o755)
+            part.rename(house)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    print(json.dumps({"path": str(house), "digest": digest}))
+
+
+def digest_of(version: str) -> str:
+    files = [PROJECT / "requirements.lock", Path(__file__)]
+    files += [path for name in OURS for path in sorted((PROJECT / name).rglob("*")) if path.suffix in (".py", ".toml")]
+    summed = hashlib.sha256(version.encode())
+    for path in files:
+        summed.update(f"\0{path.relative_to(PROJECT)}\0".encode() + path.read_bytes())
+    return summed.hexdigest()[:20]
+
+
+def build(folder: Path, version: str) -> None:
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    own = [str(PROJECT / name) for name in OURS]
+    run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), *own])
+    pinned = folder / "requirements.txt"
+    pinned.write_text("".join(block for name, block in locked().items() if name in needed("osrdyne")))
+    wheels = ["--no-deps", "--require-hashes", "--only-binary=:all:", f"--python-version={version}"]
+    run([*pip, "download", *wheels, "--dest", str(folder), "--requirement", str(pinned)])
+
+
+def locked() -> dict[str, str]:
+    """What requirements.lock says of each package: its pin and its hashes."""
+    blocks: dict[str, str] = {}
+    name = ""
+    for line in (PROJECT / "requirements.lock").read_text().splitlines(keepends=True):
+        start = re.match(r"([A-Za-z0-9][\w.-]*)(?:\[[^]]*\])?==", line)
+        if start:
+            name = canonicalize_name(start[1])
+        if name and not line.lstrip().startswith("#"):
+            blocks[name] = blocks.get(name, "") + line
+    return blocks
+
+
+def needed(root: str) -> set[str]:
+    """Names of all that a package needs, whatever Python it runs on; pip leaves out what does not apply."""
+    found: set[str] = set()
+    waiting = [canonicalize_name(root)]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            requirements = map(Requirement, metadata.requires(name) or [])
+        except metadata.PackageNotFoundError:
+            continue  # of another Python than this one; the lock knows it, and what it needs in turn
+        waiting += [canonicalize_name(one.name) for one in requirements if "extra" not in str(one.marker or "")]
+    return found
+
+
+def run(command: list[str]) -> None:
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command[2:5])} ... failed:\n{done.stdout}")
+
+
+if __name__ == "__main__":
+    main()

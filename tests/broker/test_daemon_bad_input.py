@@ -1,0 +1,235 @@
+"""Bad input gets a clear answer, costs nobody else anything, and loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pika
+import pytest
+
+from tests.broker.conftest import MINIMAL, SCRIPTED
+from tests.engines.foreign_client import ForeignClient
+from tests.engines.pool import DaemonProcess, Pool
+from tests.engines.waiting import until
+
+MakePool = Callable[..., Pool]
+MakeDaemon = Callable[..., DaemonProcess]
+MakeClient = Callable[[Pool], ForeignClient]
+
+
+def kept(pool: Pool) -> list[tuple[pika.BasicProperties, bytes]]:
+    """Take everything out of the poison inventory."""
+    connection = pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost)))
+    channel = connection.channel()
+    found: list[tuple[pika.BasicProperties, bytes]] = []
+    while True:
+        method, properties, body = channel.basic_get(pool.names.poison_queue, auto_ack=True)
+        if method is None:
+            connection.close()
+            return found
+        found.append((properties, body))
+
+
+def test_a_request_with_user_id_is_served_cold_and_warm(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=MINIMAL)
+    client = make_client(pool)
+    for _ in ("cold", "warm"):
+        assert client.ask("42", b"x", user_id=pool.users.client).body == b"42|x"
+
+
+def test_a_request_with_cc_is_refused_with_the_reason_and_reaches_nobody(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    daemon = make_daemon(pool, worker=MINIMAL)
+    answer = make_client(pool).ask("42", b"x", headers={"CC": ["43", "44"]})
+    assert answer.status == "invalid_request"
+    assert "CC" in answer.headers["x-reason"]
+    assert daemon.worker_pids() == []
+    assert not any(queue.startswith(pool.names.request_queue_prefix) for queue in pool.queues())
+
+
+def test_a_request_with_bcc_is_served_under_its_own_key(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    # The broker takes BCC away before anybody sees it, so there is nothing that could be refused.
+    pool = make_pool()
+    make_daemon(pool, worker=MINIMAL)
+    assert make_client(pool).ask("42", b"x", headers={"BCC": ["43"]}).body == b"42|x"
+
+
+def test_headers_that_nobody_understands_arrive_at_a_cold_worker_as_they_came(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=MINIMAL)
+    client = make_client(pool)
+    odd: list[dict[str, Any]] = [
+        {"x-rpc-path": "a.b.c"},
+        {"n": None, "t": True, "i": -(2**40), "l": [1, ["x"]], "d": {"e": {}}, "b": b"\xff\x00"},
+        {"x-deadline": "tomorrow", "x-osrdyne-hops": b"1"},
+        {f"h{number}": "v" * 200 for number in range(100)},
+    ]
+    ids = [client.send(f"k{number}", b"x", headers=headers) for number, headers in enumerate(odd)]
+    assert {answer.status for answer in client.wait(*ids)} == {"ok"}
+
+
+def test_headers_too_large_to_be_forwarded_are_answered_and_others_are_served(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    daemon = make_daemon(pool, worker=MINIMAL)
+    client = make_client(pool)
+    # Given a header that fits into a frame alone, and no more with what the daemon adds
+    large = client.send("large", b"x", headers={"h": "v" * 130_900})
+    fine = [client.send(f"fine-{number}", b"x") for number in range(5)]
+    assert {answer.status for answer in client.wait(*fine)} == {"ok"}
+    assert client.wait(large)[0].status == "invalid_request"
+    assert daemon.get("/readyz") == "ready\n"
+
+
+def test_a_body_of_16_mib_is_served_cold(make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=SCRIPTED)
+    client = make_client(pool)
+    ids = [client.send(key, b"x" * (16 * 1024 * 1024)) for key in ("a", "b")]
+    assert {answer.status for answer in client.wait(*ids, timeout=60)} == {"ok"}
+
+
+def test_a_request_without_reply_to_is_served_and_without_correlation_id_is_answered_without(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=SCRIPTED)
+    client = make_client(pool)
+    client.send("42", b"silent", reply_to=None)
+    client.send("42", b"anonymous", correlation_id=None)
+
+    def answered() -> bool:
+        client.poll()
+        return None in client.answers
+
+    until(answered, what="answer without correlation id")
+    assert [answer.body.split(b"|")[2] for answer in client.answers[None]] == [b"anonymous"]
+    until(lambda: pool.depth(pool.names.request_queue("42")) == 0, what="empty queue")
+    assert pool.depth(pool.names.poison_queue) == 0
+
+
+@pytest.mark.parametrize("queue", ["orphan", "dl", "activity", "req-42"])
+def test_a_reply_to_that_names_a_queue_of_the_pool_is_refused_and_kept(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, queue: str
+) -> None:
+    pool = make_pool()
+    daemon = make_daemon(pool, worker=MINIMAL)
+    client = make_client(pool)
+    client.send("42", b"x", reply_to=f"core-{queue}")
+    until(lambda: pool.depth(pool.names.poison_queue) == 1, what="kept request")
+    [(properties, body)] = kept(pool)
+    assert body == b"x"
+    assert properties.headers["x-osrdyne-poison-reason"] == "rejected"
+    assert properties.headers["x-osrdyne-poison-key"] == "42"
+    assert daemon.worker_pids() == []
+
+
+def test_an_activity_event_of_an_unknown_key_or_without_type_wakes_nothing(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
+    pool = make_pool()
+    daemon = make_daemon(pool, worker=MINIMAL)
+    connection = pika.BlockingConnection(pika.URLParameters(pool.uri(pool.users.worker)))
+    channel = connection.channel()
+    for headers in ({"x-event": "started"}, {"x-event": "request-received"}, {}, None, {"x-event": 7}):
+        channel.basic_publish(pool.names.activity_exchange, "unknown", b"", pika.BasicProperties(headers=headers))
+    connection.close()
+
+    def counted(event: str) -> float:
+        for line in daemon.get("/metrics").splitlines():
+            if line.startswith(f'osrdyne_activity_events_total{{event="{event}"}}'):
+                return float(line.split()[1])
+        return 0.0
+
+    until(lambda: counted("unknown_key") == 2 and counted("unreadable") == 3, what="counted events")
+    assert daemon.status()["keys"] == []
+    assert pool.names.request_queue("unknown") not in pool.queues()
+
+
+def test_a_request_that_expires_without_a_caller_is_kept_with_its_key(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool(message_ttl=1.0)
+    make_daemon(pool, worker=["/does/not/exist"])
+    make_client(pool).send("a/b", b"precious", reply_to=None)
+    until(lambda: pool.depth(pool.names.poison_queue) == 1, what="kept request")
+    [(properties, body)] = kept(pool)
+    assert (properties.headers["x-osrdyne-poison-key"], body) == ("a/b", b"precious")
+
+
+def test_a_full_poison_inventory_holds_up_no_error_reply_and_loses_no_copy(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool(message_ttl=1.0, poison_max_length=3)
+    daemon = make_daemon(pool, worker=["/does/not/exist"], limits={"dead_letter_prefetch": 8})
+    client = make_client(pool)
+    # Given more requests without a caller than the inventory holds, and than the daemon may have in hand
+    for number in range(40):
+        client.send("silent", f"{number}".encode(), reply_to=None)
+    until(lambda: (pool.depth(pool.names.poison_queue) or 0) >= 3, what="full inventory")
+    # Then callers still get their errors
+    asked = [client.send("asked", b"x") for _ in range(10)]
+    assert {answer.status for answer in client.wait(*asked)} == {"expired"}
+    # And once there is room again, every copy arrives, once and with its key
+    seen: list[bytes] = []
+    keys = set()
+
+    def all_seen() -> bool:
+        for properties, body in kept(pool):
+            seen.append(body)
+            keys.add(properties.headers["x-osrdyne-poison-key"])
+        return len(set(seen)) == 40
+
+    until(all_seen, within=60, what="40 copies")
+    assert len(seen) == 40
+    assert keys == {"silent"}
+    assert all(len(client.answers[one]) == 1 for one in asked)
+    until(partial(is_drained, pool), what="empty dead-letter queue")
+    assert daemon.get("/readyz") == "ready\n"
+
+
+def is_drained(pool: Pool) -> bool:
+    return pool.depth(pool.names.dead_letter_queue) == 0
+
+
+def test_a_missing_static_queue_is_named_with_what_to_do(make_pool: MakePool, make_daemon: MakeDaemon) -> None:
+    pool = make_pool()
+    pool.broker.management.delete("queues", pool.vhost, pool.names.orphan_queue)
+    daemon = make_daemon(pool, worker=MINIMAL, start=False)
+    daemon.start(ready=False)
+    daemon.wait_for("waiting")
+    detail = daemon.status()["detail"]
+    assert "queue core-orphan" in detail
+    assert "apply it" in detail
+    # And it begins by itself once the topology is complete
+    pool.apply()
+    daemon.wait_for("leading")
+
+
+def test_a_wrong_password_is_said_clearly_and_needs_no_restart_once_it_is_right(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
+    pool = make_pool()
+    daemon = make_daemon(pool, worker=MINIMAL, start=False)
+    user, right = pool.users.daemon, pool.passwords[pool.users.daemon]
+    pool.broker.management.put("users", user, body={"password": "other", "tags": "monitoring"})
+    daemon.start(ready=False)
+    daemon.wait_for("waiting")
+    detail = daemon.status()["detail"]
+    assert user in detail
+    assert "password" in detail
+    assert right not in detail
+    pool.broker.management.put("users", user, body={"password": right, "tags": "monitoring"})
+    daemon.wait_for("leading")

@@ -1,0 +1,107 @@
+"""Every command that docs/cli.md shows does what the page says, on a real broker with a real daemon."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import osrdyne_protocol.lint as lint_module
+import steps
+from osrdyne_protocol import drift as drift_module
+from tests.engines.broker import Broker
+from tests.engines.pool import DaemonProcess, Pool
+
+PAGE = Path(steps.ROOT, "docs/cli.md").read_text()
+WORKER = [sys.executable, str(Path(steps.ROOT, "tests/engines/library_worker.py"))]
+#: Where the page assumes files of an installed pool.
+INSTALLED = "/etc/osrdyne/core"
+
+
+def commands() -> list[str]:
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    return [re.sub(r"\s+#.*", "", line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def installed(
+    brokers: Callable[[str], Broker], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[DaemonProcess, Path]]:
+    """A pool as the page assumes it: its daemon runs, its files are there. One version of the broker is enough."""
+    broker = brokers("4.3")
+    vhost, directory = "docs-cli", tmp_path_factory.mktemp("docs")
+    broker.management.add_vhost(vhost, broker.admin)
+    pool = Pool.on(broker, vhost)
+    daemon = DaemonProcess.of(pool, directory, worker=WORKER)
+    (directory / "client.uri").write_text(pool.client_uri)
+    (directory / "request.json").write_text('{"question": "board"}')
+    address = broker.management_url.replace("://", f"://{broker.admin}:{broker.admin_password}@")
+    (directory / "admin.management").write_text(address)
+    try:
+        daemon.start()
+        # The settings as the page has them: the daemon's name, and a port that is known.
+        (directory / "daemon.toml").write_text(
+            (directory / "settings.toml").read_text().replace('"port" = 0', f'"port" = {daemon.url.rpartition(":")[2]}')
+        )
+        yield daemon, directory
+    finally:
+        daemon.close()
+        pool.remove_users()
+        broker.management.delete("vhosts", vhost)
+
+
+def run(line: str, daemon: DaemonProcess, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line of the page as a shell does, with the pool's files in the place of installed ones."""
+    line = line.replace(INSTALLED, str(directory))
+    if line.startswith("osrdyne status") and "--settings" not in line:
+        line += f" --url {daemon.url}"
+    if "--watch" in line:
+        line = f"timeout 3 {line}"
+    if "--users" in line:
+        users = daemon.pool.users
+        line += "".join(f" --user {role}={getattr(users, role)}" for role in ("client", "worker", "daemon", "monitor"))
+    if line.startswith("osrdyne daemon") and "--check" not in line:
+        line += " --check"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {
+        "PATH": path,
+        "OSRDYNE_CLIENT_POOL": "core",
+        "OSRDYNE_CLIENT_URI_FILE": str(directory / "client.uri"),
+    }
+    return subprocess.run(
+        ["bash", "-c", line], cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_of_the_page_works(line: str, installed: tuple[DaemonProcess, Path]) -> None:
+    done = run(line, *installed)
+
+    # `timeout` ends what would go on for ever.
+    assert done.returncode == (124 if "--watch" in line else 0), done
+    assert done.stderr == ""
+    if "osrdyne" in line and "--cast" not in line and "export" not in line:
+        assert done.stdout
+
+
+def test_the_page_explains_every_rule_of_lint() -> None:
+    section = PAGE.split("## `osrdyne lint`")[1].split("\n## ")[0]
+    shown = {rule for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for rule in re.findall("`(.*?)`", row)}
+    sources = [Path(str(module.__file__)).read_text() for module in (lint_module, drift_module)]
+    rules = {rule for source in sources for rule in re.findall(r'Finding\(\s*"([a-z-]+)"', source)}
+
+    assert shown == rules
+
+
+def test_the_page_explains_every_command() -> None:
+    helped = subprocess.run(
+        [sys.executable, "-m", "osrdyne.cli", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    listed = set(re.findall(r"^  ([a-z]+)  ", helped.split("Commands:")[1], re.MULTILINE))
+
+    assert set(re.findall(r"^## `osrdyne ([a-z]+)`", PAGE, re.MULTILINE)) == listed

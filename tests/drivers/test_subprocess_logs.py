@@ -1,0 +1,90 @@
+"""What a person sees of workers that are processes: their exits and their output."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from osrdyne.drivers.subprocess import SubprocessTemplate
+from tests.drivers.subjects import STUB, SubprocessSubject, is_empty, listed, next_change, until
+
+
+async def test_an_exit_tells_status_time_log_and_last_line_without_the_password(machine: SubprocessSubject) -> None:
+    driver = machine.driver()
+    await driver.start("crash")
+    change = await next_change(driver)
+    assert change.error is not None
+    assert change.error.startswith("worker exited with status 3 after 0.")
+    assert change.error.endswith(f"see {machine.log('crash')}: cannot reach amqp://worker:***@broker.invalid/vhost")
+
+
+async def test_a_signal_is_named(machine: SubprocessSubject) -> None:
+    driver = machine.driver()
+    await driver.start("a")
+    machine.process("a").kill()
+    change = await next_change(driver)
+    assert change.error is not None
+    assert "was killed by SIGKILL (9, perhaps by the kernel for want of memory)" in change.error
+
+
+async def test_a_log_is_appended_to_and_names_the_key(machine: SubprocessSubject) -> None:
+    driver = machine.driver()
+    for _ in range(2):
+        await machine.ready(driver, "a\nb é")
+        await driver.stop("a\nb é")
+        await until(lambda: is_empty(driver))
+    lines = machine.log("a\nb é").read_text().splitlines()
+    assert lines.count("ready") == lines.count("finished") == 2
+    headings = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [heading["key"] for heading in headings] == ["a\nb é"] * 2
+    assert "é" in lines[0]  # as a person would search for it
+
+
+async def test_logs_keep_to_their_limit_while_the_worker_writes_on(
+    machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("osrdyne.drivers.subprocess._TIDY_INTERVAL", 0.0)
+    chatty = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.001; done"
+    driver = machine.driver_of(SubprocessTemplate(("sh", "-c", chatty), log_limit=2000))
+    await driver.start("a")
+    old = machine.log("a").with_suffix(".log.1")
+
+    async def trimmed() -> bool:
+        await driver.list()
+        return old.exists() and "line" in machine.log("a").read_text()
+
+    await until(trimmed)
+    assert old.stat().st_size <= 2000
+    assert machine.log("a").stat().st_size <= 20_000
+    assert '"key": "a"' in machine.log("a").read_text()
+
+
+async def test_only_so_many_logs_of_ended_groups_are_kept(
+    machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("osrdyne.drivers.subprocess._TIDY_INTERVAL", 0.0)
+    driver = machine.driver_of(SubprocessTemplate(STUB, log_files=2))
+    await driver.start("stays")
+    for key in ("one", "two", "three"):
+        await driver.start(key)
+        await driver.stop(key)
+
+        async def gone(key: str = key) -> bool:
+            return key not in await listed(driver)
+
+        await until(gone)
+    assert {key for key in ("stays", "one", "two", "three") if machine.log(key).exists()} == {"stays", "two", "three"}
+
+
+async def test_lifecycle_is_logged_without_credentials(
+    machine: SubprocessSubject, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = machine.driver()
+    with caplog.at_level(logging.DEBUG):
+        await driver.start("crash")
+        await next_change(driver)
+    told = {record.getMessage() for record in caplog.records}
+    assert {"worker started", "worker ended"} <= told
+    assert "pass-word" not in str([record.__dict__ for record in caplog.records])

@@ -1,0 +1,140 @@
+"""What a worker that is a process is started with, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from osrdyne.drivers.processes import control
+from osrdyne.drivers.subprocess import SubprocessTemplate
+from osrdyne.errors import DriverError
+from osrdyne_protocol.errors import SettingsError
+from tests.drivers.subjects import STUB, SubprocessSubject, listed
+
+
+def descriptors(process: psutil.Process) -> dict[str, str]:
+    """Returns what each open descriptor of a process leads to."""
+    return {path.name: str(path.readlink()) for path in Path(f"/proc/{process.pid}/fd").iterdir()}
+
+
+async def test_a_worker_has_a_session_of_its_own_and_only_the_environment_it_needs(
+    machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OSRDYNE_BROKER__AMQP_URI", "amqp://daemon:secret@broker")
+    monkeypatch.setenv("LC_TIME", "C.UTF-8")
+    template = SubprocessTemplate(STUB, {"MY_OPTION": "é"}, machine.state.parent)
+    driver = machine.driver_of(template)
+    await driver.start("a")
+    worker = machine.process("a")
+    [environment] = await machine.environments("a")
+    assert environment.keys() - os.environ.keys() >= {"MY_OPTION", "WORKER_KEY"}
+    assert environment["PATH"] == os.environ["PATH"]
+    assert environment["LC_TIME"] == "C.UTF-8"
+    assert "OSRDYNE_BROKER__AMQP_URI" not in environment
+    assert not any(name.startswith("PYTEST") for name in environment)
+    assert os.getsid(worker.pid) == worker.pid
+    assert worker.cwd() == str(machine.state.parent)
+    assert descriptors(worker) == {"0": "/dev/null", "1": str(machine.log("a")), "2": str(machine.log("a"))}
+
+
+@pytest.fixture
+def low_limit() -> Iterator[tuple[int, int]]:
+    """This process's limit of open files, low for one test, as a service manager would have set it."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    low = (min(1024, before[0]), before[1])
+    control._inherited_open_files.cache_clear()
+    resource.setrlimit(resource.RLIMIT_NOFILE, low)
+    yield low
+    control._inherited_open_files.cache_clear()
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_the_limit_of_open_files_is_raised_for_the_daemon_and_not_for_workers(
+    machine: SubprocessSubject, low_limit: tuple[int, int]
+) -> None:
+    driver = machine.driver()
+    await driver.start("a")
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (low_limit[1], low_limit[1])
+    assert machine.process("a").rlimit(psutil.RLIMIT_NOFILE) == low_limit
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        (
+            SubprocessTemplate(("no-such-command",)),
+            "command 'no-such-command' or its interpreter was not found in PATH",
+        ),
+        (SubprocessTemplate(("/no/such/command",)), "command '/no/such/command' or its interpreter was not found;"),
+        (SubprocessTemplate((__file__,)), "may not be run by this user; chmod"),
+        (SubprocessTemplate(STUB, working_directory=Path("/no/such/place")), "working_directory /no/such/place"),
+        (SubprocessTemplate((*STUB, "x" * 4_000_000)), "shorten the command"),
+    ],
+    ids=["not on PATH", "no file", "not executable", "no directory", "too long"],
+)
+async def test_a_start_that_fails_says_what_to_do_and_leaves_nothing(
+    machine: SubprocessSubject, template: SubprocessTemplate, says: str
+) -> None:
+    driver = machine.driver_of(template)
+    with pytest.raises(DriverError) as refused:
+        await driver.start("a")
+    assert "key 'a'" in str(refused.value)
+    assert says in str(refused.value)
+    assert await driver.list() == []
+    assert not machine.record("a").exists()
+
+
+async def test_a_refused_fork_is_explained(machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    driver = machine.driver()
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", refuse)
+        with pytest.raises(DriverError, match="TasksMax"):
+            await driver.start("a")
+    await driver.start("a")
+    assert (await listed(driver)).keys() == {"a"}
+
+
+async def test_a_directory_that_others_can_write_to_is_refused(machine: SubprocessSubject) -> None:
+    machine.state.mkdir(mode=0o777)
+    machine.state.chmod(0o777)
+    with pytest.raises(DriverError, match="chmod 700"):
+        machine.driver()
+
+
+async def test_records_and_logs_are_ours_alone(machine: SubprocessSubject) -> None:
+    driver = machine.driver()
+    await driver.start("a")
+    for path in [machine.state, *machine.state.rglob("*")]:
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.parametrize(
+    ("fields", "setting"),
+    [
+        ({"command": ()}, "driver.template.command"),
+        ({"command": ("",)}, "driver.template.command"),
+        ({"command": ("a\0",)}, "driver.template.command"),
+        ({"command": ("a",), "environment": {"A=": ""}}, "driver.template.environment"),
+        ({"command": ("a",), "environment": {"A": "\0secret"}}, "driver.template.environment"),
+        ({"command": ("a",), "environment": {"WORKER_ID": "mine"}}, "driver.template.environment.WORKER_ID"),
+        ({"command": ("a",), "working_directory": Path("here")}, "driver.template.working_directory"),
+    ],
+)
+def test_a_template_that_cannot_work_is_refused(fields: dict[str, object], setting: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        SubprocessTemplate(**fields)  # type: ignore[arg-type]
+    assert refused.value.path == setting
+    assert "secret" not in str(refused.value)
+
+
+def test_a_templates_environment_is_not_in_its_text() -> None:
+    assert "secret" not in repr(SubprocessTemplate(("a",), {"TOKEN": "secret"}))

@@ -1,0 +1,71 @@
+"""`playbooks/dev.yml` on a clean Debian 13: the Molecule scenario of molecule/default, step by step."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engines.docker import engine
+
+PROJECT = Path(__file__).parents[2]
+Molecule = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def molecule(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Molecule]:
+    """Runs a step of the scenario on a machine of this test run; the machine ends with it."""
+    with engine() as docker:
+        environment = docker.environment | {
+            "PATH": f"{Path(sys.executable).parent}:{docker.environment['PATH']}",
+            "OSRDYNE_MACHINE_IMAGE": docker.machine("trixie"),
+            "OSRDYNE_MACHINE_NAME": f"osrdyne-{secrets.token_hex(4)}",
+            "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path_factory.mktemp("molecule")),
+            "ANSIBLE_NOCOLOR": "1",
+        }
+
+        def run(step: str, *arguments: str) -> str:
+            command = ["molecule", step, *arguments]
+            done = subprocess.run(
+                command,
+                cwd=PROJECT,
+                env=environment,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)
+            assert done.returncode == 0, f"molecule {step} failed:\n{text[-6000:]}"
+            return text
+
+        try:
+            run("create")
+            run("prepare")
+            yield run
+        finally:
+            run("destroy")
+            shutil.rmtree(PROJECT / ".cache", ignore_errors=True)
+
+
+def changed(output: str) -> list[str]:
+    """What the recap of each machine says was changed."""
+    return re.findall(r"changed=(\d+)", output)
+
+
+@pytest.mark.timeout(900)
+def test_a_clean_machine_comes_to_a_running_pool_and_a_second_run_changes_nothing(molecule: Molecule) -> None:
+    # When the playbook runs on a machine that has Python and nothing else
+    assert changed(molecule("converge"))[-1] != "0"
+    # Then the pool runs, with the distribution's broker, and answers
+    molecule("verify")
+    # And neither another run nor a rehearsal has anything left to do
+    molecule("idempotence")
+    assert set(changed(molecule("converge", "--", "--check"))) == {"0"}

@@ -1,0 +1,250 @@
+"""Small stand-ins for broker, management API, journal and engine: for tests of the loops under virtual time.
+
+They answer what a broker would for the few calls the loops make, and nothing more; real brokers are in
+tests/broker. Each call may be made to fail, to hang, or to run something first, by `on`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from osrdyne.drivers import Change, Group, GroupState
+from osrdyne.management_api import RequestQueue
+from osrdyne.pool_state import PoolState
+from osrdyne.queue_plan import Totals
+from osrdyne_client.amqp import QueueInfo
+from osrdyne_client.errors import BrokerError, ChannelClosed, NotFound
+from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.settings import PoolSettings
+
+NAMES = PoolNames("core")
+#: Seconds that every call takes, so that there is a moment for something else to happen.
+LATENCY = 0.001
+
+
+def state_of(*, unbind_delay: float = 100.0, stop_delay: float = 50.0) -> PoolState:
+    settings = PoolSettings("core", unbind_delay=unbind_delay, stop_delay=stop_delay)
+    return PoolState.of(settings, asyncio.get_running_loop().time)
+
+
+@asynccontextmanager
+async def running(*coroutines: Any) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Run loops while the context is open; one that ends by itself fails the test."""
+    tasks = [asyncio.ensure_future(one) for one in coroutines]
+    try:
+        yield tasks
+        assert not [task for task in tasks if task.done()], [task.exception() for task in tasks if task.done()]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(found: Callable[[], object], within: float = 1000.0) -> None:
+    """Wait in virtual time for a condition."""
+    async with asyncio.timeout(within):
+        while not found():
+            await asyncio.sleep(LATENCY)
+
+
+@dataclass
+class BrokerQueue:
+    ready: int = 0
+    unacknowledged: int = 0
+    consumers: int = 0
+    bound: bool = False
+
+
+@dataclass
+class StandInBroker:
+    """Request queues, and the calls that were made on them: (what, key)."""
+
+    queues: dict[str, BrokerQueue] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    #: Run before a call is answered; may raise.
+    on: Callable[[str, str], None] = lambda what, key: None
+    #: (what, key) that are never answered.
+    hanging: set[tuple[str, str]] = field(default_factory=set)
+
+    async def called(self, what: str, name: str) -> str:
+        key = name.removeprefix(NAMES.request_queue_prefix)
+        self.calls.append((what, key))
+        await asyncio.sleep(LATENCY)
+        self.on(what, key)
+        if (what, key) in self.hanging:
+            await asyncio.get_running_loop().create_future()
+        return key
+
+    def steps(self, key: str) -> list[str]:
+        return [what for what, of in self.calls if of == key]
+
+
+class StandInChannel:
+    """A channel: one call at a time, as pika queues them, and closed by its first failure."""
+
+    def __init__(self, broker: StandInBroker, timeout: float) -> None:
+        self._broker, self._timeout = broker, timeout
+        self._turn = asyncio.Lock()
+        self.is_open = True
+
+    async def _call(self, what: str, name: str) -> str:
+        from osrdyne_client.errors import BrokerTimeout
+
+        if not self.is_open:
+            raise ChannelClosed
+        asked = asyncio.ensure_future(self._in_turn(what, name))
+        done, _ = await asyncio.wait((asked,), timeout=self._timeout)
+        if not done:
+            raise BrokerTimeout(f"no answer to {what}")
+        try:
+            return asked.result()
+        except ChannelClosed:
+            self.is_open = False
+            raise
+
+    async def _in_turn(self, what: str, name: str) -> str:
+        async with self._turn:
+            return await self._broker.called(what, name)
+
+    async def declare_queue(self, name: str, *, passive: bool = False, arguments: Any = None) -> QueueInfo:
+        key = await self._call("look" if passive else "declare", name)
+        queues = self._broker.queues
+        if passive and key not in queues:
+            self.is_open = False
+            raise NotFound
+        queue = queues.setdefault(key, BrokerQueue())
+        return QueueInfo(name, queue.ready, queue.consumers)
+
+    async def bind_queue(self, queue: str, exchange: str, routing_key: str) -> None:
+        self._broker.queues[await self._call("bind", queue)].bound = True
+
+    async def unbind_queue(self, queue: str, exchange: str, routing_key: str) -> None:
+        key = await self._call("unbind", queue)
+        if key in self._broker.queues:
+            self._broker.queues[key].bound = False
+
+    async def delete_queue(self, queue: str) -> int:
+        return self._broker.queues.pop(await self._call("delete", queue)).ready
+
+    async def close(self) -> None:
+        self.is_open = False
+
+
+@dataclass
+class StandInConnection:
+    """Opens channels on the stand-in broker."""
+
+    broker: StandInBroker
+    timeout: float = 10.0
+    is_open: bool = True
+    blocked: bool = False
+
+    async def channel(self, *, confirm: bool = False, prefetch: int | None = None) -> StandInChannel:
+        return StandInChannel(self.broker, self.timeout)
+
+
+@dataclass
+class StandInManagement:
+    """What the broker says of its queues, `lag` seconds late."""
+
+    broker: StandInBroker
+    lag: float = 0.0
+    bindings: int = 0
+    history: dict[str, list[tuple[float, Totals]]] = field(default_factory=dict)
+
+    def watch(self, key: str, queue: BrokerQueue) -> None:
+        """Remember what a queue holds from now on."""
+        totals = Totals(queue.ready, queue.unacknowledged, queue.consumers, self.bindings)
+        self.history.setdefault(key, []).append((asyncio.get_running_loop().time(), totals))
+
+    async def totals(self, queue: str) -> Totals | None:
+        key = await self.broker.called("sample", queue)
+        if key not in self.broker.queues:
+            return None
+        shown_at = asyncio.get_running_loop().time() - self.lag
+        past = [totals for when, totals in self.history.get(key, []) if when <= shown_at]
+        found = self.broker.queues[key]
+        return past[-1] if past else Totals(found.ready, found.unacknowledged, found.consumers, self.bindings)
+
+    async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
+        await self.broker.called("list", "")
+        return [
+            RequestQueue(names.request_queue(key), key, Totals(one.ready, one.unacknowledged, one.consumers, 0))
+            for key, one in self.broker.queues.items()
+        ]
+
+
+class StandInJournal:
+    """Keeps what was recorded: (event, key)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def record(self, event: str, key: str, *, request_id: object = None, outcome: str | None = None) -> None:
+        self.events.append((event, key))
+
+
+class StandInDriver:
+    """An engine in memory: groups run until somebody stops or crashes them."""
+
+    owns_workers = True
+
+    def __init__(self, template: str = "current") -> None:
+        self.template = template
+        self.groups: dict[str, Group] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.news: asyncio.Queue[Change] = asyncio.Queue()
+        #: Run within a call; may raise, or wait.
+        self.on: Callable[[str, str], Any] = lambda what, key: None
+        self.listings = 0
+
+    async def _called(self, what: str, key: str) -> None:
+        self.calls.append((what, key))
+        await asyncio.sleep(LATENCY)
+        outcome = self.on(what, key)
+        if outcome is not None:
+            await outcome
+
+    def starts(self, key: str) -> int:
+        return self.calls.count(("start", key))
+
+    async def start(self, key: str) -> None:
+        await self._called("start", key)
+        self.groups.setdefault(key, Group(key, GroupState.RUNNING, 1, self.template))
+
+    async def stop(self, key: str) -> None:
+        await self._called("stop", key)
+        if key in self.groups:
+            self.groups[key] = replace(self.groups[key], state=GroupState.STOPPING)
+            asyncio.get_running_loop().call_later(1.0, self.crash, key, None)
+
+    def crash(self, key: str, error: str | None = "exit 1") -> None:
+        if self.groups.pop(key, None) is not None:
+            self.news.put_nowait(Change(key, error))
+
+    async def list(self) -> list[Group]:
+        self.listings += 1
+        found = list(self.groups.values())
+        await self._called("list", "")
+        return found
+
+    async def changes(self) -> AsyncIterator[Change]:
+        while True:
+            yield await self.news.get()
+
+    async def close(self) -> None:
+        return
+
+
+def refuse(*pairs: tuple[str, str], error: BrokerError | Exception) -> Callable[[str, str], None]:
+    """Return an `on` that refuses these calls."""
+
+    def on(what: str, key: str) -> None:
+        if (what, key) in pairs:
+            raise error
+
+    return on

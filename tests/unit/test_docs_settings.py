@@ -1,0 +1,98 @@
+"""docs/settings.md names every setting with its true default, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+import steps
+from osrdyne import settings
+from osrdyne.drivers.processes.template import SubprocessTemplate
+from osrdyne_protocol.settings import PoolSettings
+
+PAGE = Path(steps.ROOT, "docs/settings.md").read_text()
+
+#: Heading of the page -> what it describes.
+TABLES: dict[str, Any] = {
+    "`[pool]`": PoolSettings,
+    "`[broker]`": settings.BrokerSettings,
+    '`kind = "noop"`': settings.NoopSettings,
+    '`kind = "subprocess"`': settings.SubprocessSettings,
+    "`[driver.template]`": SubprocessTemplate,
+    "`[limits]`": settings.LimitSettings,
+    "`[intervals]`": settings.IntervalSettings,
+    "`[status]`": settings.StatusSettings,
+}
+
+
+def rows(heading: str) -> dict[str, str]:
+    """The settings that the table under a heading names, with the default that it shows."""
+    section = re.split(r"^##+ ", PAGE.split(f"# {heading}\n")[1], flags=re.MULTILINE)[0]
+    return dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", section, re.MULTILINE))
+
+
+def defaults(model: Any) -> Iterator[tuple[str, Any]]:
+    """The settings of a model, with their defaults; PydanticUndefined for none."""
+    if issubclass(model, BaseModel):
+        yield from ((name, one.default) for name, one in model.model_fields.items())
+        return
+    for one in dataclasses.fields(model):
+        if one.default_factory is not dataclasses.MISSING:
+            yield one.name, one.default_factory()
+        else:
+            yield one.name, PydanticUndefined if one.default is dataclasses.MISSING else one.default
+
+
+def as_written(value: Any) -> str:
+    if value is PydanticUndefined:
+        return "-"
+    if value is None:
+        return "*none*"
+    return f"`{value:g}`" if isinstance(value, float) and value < 1e6 else f"`{value}`"
+
+
+@pytest.mark.parametrize("heading", TABLES)
+def test_the_page_names_every_setting_with_its_true_default(heading: str) -> None:
+    assert rows(heading) == {name: as_written(value) for name, value in defaults(TABLES[heading])}
+
+
+def test_every_table_of_settings_has_its_section() -> None:
+    known = {"pool", "broker", "driver", "limits", "intervals", "status"}
+
+    assert settings.DaemonSettings.model_fields.keys() == known
+    assert {name for name in known if f"## `[{name}]`\n" in PAGE} == known
+
+
+def example() -> str:
+    found = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_example_is_right(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text(example())
+
+    loaded = settings.load(tmp_path / "settings.toml")
+
+    assert loaded.pool.delays("infra=42").unbind_delay == 7200
+    assert loaded.driver.kind == "subprocess"
+
+
+@pytest.mark.parametrize("name", ["broker.amqp_uri", "broker.management_uri"])
+def test_a_credential_can_be_in_the_environment_as_the_page_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OSRDYNE_" + name.replace(".", "__").upper(), "amqp://from-the-environment")
+    (tmp_path / "settings.toml").write_text(example())
+
+    value: Mapping[str, Any] = settings.load(tmp_path / "settings.toml").broker.model_dump()
+
+    assert value[name.partition(".")[2]].get_secret_value() == "amqp://from-the-environment"
+    assert value["timeout"] == 10

@@ -1,0 +1,176 @@
+"""What becomes of an orphan: forwarded without what would break the forward, or answered with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osrdyne import forwarding
+from osrdyne.forwarding import MAX_HOPS, Answer, Forward
+from osrdyne_client.amqp import Message, Properties
+from osrdyne_protocol import headers, statuses
+from osrdyne_protocol.names import PoolNames
+
+NAMES = PoolNames("core")
+TTL = 60_000
+NOW = 1_700_000_000_000
+
+
+def orphan(routing_key: str | bytes = "42", *, malformed: bytes | None = None, **properties: Any) -> Message:
+    return Message(b"body", "core-req-xchg", routing_key, Properties(**properties), 1, False, malformed)
+
+
+def decided(message: Message, *, now: int = NOW) -> forwarding.Decision:
+    return forwarding.decide(message, NAMES, orphan_ttl_ms=TTL, now_ms=now)
+
+
+def forwarded(message: Message, *, now: int = NOW) -> Forward:
+    decision = decided(message, now=now)
+    assert isinstance(decision, Forward), decision
+    return decision
+
+
+def answered(message: Message, *, now: int = NOW) -> str:
+    decision = decided(message, now=now)
+    assert isinstance(decision, Answer), decision
+    assert decision.reason
+    return decision.status
+
+
+@pytest.mark.parametrize("key", ["", "xchg", "leader", "a\nb", "a\rb", "50%", "a/b", "é", "~x", "k" * 255])
+def test_any_key_is_forwarded_as_it_is(key: str) -> None:
+    assert forwarded(orphan(key)).key == key
+
+
+@pytest.mark.parametrize("routing_key", ["a\0b", b"\xff\xfe"])
+def test_a_key_that_no_worker_can_be_given_is_answered(routing_key: str | bytes) -> None:
+    assert answered(orphan(routing_key)) == statuses.INVALID_KEY
+
+
+@pytest.mark.parametrize("name", ["CC", "BCC"])
+def test_a_request_that_would_fan_out_is_refused(name: str) -> None:
+    assert answered(orphan(headers={name: ["7"]})) == statuses.INVALID_REQUEST
+
+
+def test_a_request_whose_properties_cannot_be_read_is_refused() -> None:
+    assert answered(orphan(malformed=b"\0")) == statuses.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("reply_to", ["core-req-42", "core-orphan", "core-dl", "core-poison", b"core-leader"])
+def test_a_reply_address_within_the_pool_is_refused(reply_to: str | bytes) -> None:
+    assert answered(orphan(reply_to=reply_to)) == statuses.REJECTED
+
+
+def test_what_the_broker_added_and_the_users_name_do_not_travel_on() -> None:
+    given_headers = {"x-death": [{}], "x-first-death-reason": "expired", "x-delivery-count": 3, "mine": "kept"}
+    properties = forwarded(orphan(user_id="guest", correlation_id="7", headers=given_headers)).properties
+    assert properties.user_id is None
+    assert properties.correlation_id == "7"
+    assert properties.headers == {"mine": "kept", headers.X_FIRST_SEEN: NOW, headers.X_HOPS: 1}
+
+
+def test_the_message_itself_is_left_as_it_came() -> None:
+    message = orphan(user_id="guest", headers={"x-death": []}, expiration="5000")
+    properties = forwarded(message).properties
+    forwarding.at_publish(properties, now_ms=NOW + 10)
+    forwarding.put_back(message, now_ms=NOW)
+    assert (message.properties.user_id, message.properties.headers) == ("guest", {"x-death": []})
+    assert message.properties.expiration == "5000"
+
+
+def test_forwards_are_counted_and_end() -> None:
+    message = orphan(headers={headers.X_HOPS: 3})
+    forward = forwarded(message)
+    assert forward.hops == 3
+    assert forward.properties.headers[headers.X_HOPS] == 4
+    assert answered(orphan(headers={headers.X_HOPS: MAX_HOPS})) == statuses.UNROUTABLE
+
+
+def test_an_orphan_ends_with_the_orphan_ttl_counted_from_first_sight() -> None:
+    seen = {headers.X_FIRST_SEEN: NOW}
+    assert forwarded(orphan(headers=seen), now=NOW + TTL - 1).deadline_ms == NOW + TTL
+    assert answered(orphan(headers=seen), now=NOW + TTL) == statuses.EXPIRED
+
+
+def test_the_clients_deadline_and_its_expiration_end_it_earlier() -> None:
+    assert forwarded(orphan(headers={headers.X_DEADLINE: NOW + 500})).deadline_ms == NOW + 500
+    assert answered(orphan(headers={headers.X_DEADLINE: NOW})) == statuses.EXPIRED
+    assert forwarded(orphan(expiration="700")).deadline_ms == NOW + 700
+    assert forwarded(orphan(expiration=b"700")).deadline_ms == NOW + 700
+    both = orphan(expiration="700", headers={headers.X_DEADLINE: NOW + 500})
+    assert forwarded(both).deadline_ms == NOW + 500
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {headers.X_DEADLINE: "soon"},
+        {headers.X_DEADLINE: True},
+        {headers.X_HOPS: "many"},
+        {headers.X_FIRST_SEEN: "then"},
+        {headers.X_FIRST_SEEN: NOW + 10**12},
+    ],
+)
+def test_headers_of_ours_that_make_no_sense_are_ignored(nonsense: dict[str, object]) -> None:
+    forward = forwarded(orphan(headers=nonsense))
+    assert forward.deadline_ms == NOW + TTL
+    assert forward.properties.headers[headers.X_FIRST_SEEN] == NOW
+
+
+def test_a_held_request_is_published_with_what_is_left_of_its_expiration() -> None:
+    properties = forwarded(orphan(expiration="10000")).properties
+    assert forwarding.at_publish(properties, now_ms=NOW + 4000).expiration == "6000"
+    assert forwarding.at_publish(properties, now_ms=NOW + 20_000).expiration == "1"
+
+
+def test_a_request_without_expiration_gets_none() -> None:
+    properties = forwarded(orphan(headers={headers.X_DEADLINE: NOW + 500})).properties
+    assert forwarding.at_publish(properties, now_ms=NOW + 100).expiration is None
+
+
+def test_elapsed_time_is_subtracted_once_however_often_a_request_comes_back() -> None:
+    # Given a request that is held for a second at each of three forwards, and comes back at once
+    message, now = orphan(expiration="10000"), NOW
+    for _ in range(3):
+        properties = forwarded(message, now=now).properties
+        now += 1000
+        message = orphan()
+        message.properties.__dict__ = forwarding.at_publish(properties, now_ms=now).__dict__
+    assert message.properties.expiration == "7000"
+    assert forwarded(message, now=now).deadline_ms == NOW + 10_000
+
+
+def test_a_request_that_is_put_back_keeps_its_clock_and_its_hops() -> None:
+    message = orphan(expiration="10000", user_id="guest", headers={headers.X_HOPS: 2, "x-death": []})
+    properties = forwarding.put_back(message, now_ms=NOW)
+    assert properties.user_id is None
+    assert properties.headers == {headers.X_HOPS: 2, headers.X_FIRST_SEEN: NOW, headers.X_DEADLINE: NOW + 10_000}
+    again = orphan(expiration="10000", headers=properties.headers)
+    assert forwarding.put_back(again, now_ms=NOW + 5000).headers == properties.headers
+    assert answered(again, now=NOW + 10_000) == statuses.EXPIRED
+
+
+values = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.text(max_size=5), st.binary(max_size=5)
+)
+names_of_ours = st.sampled_from((headers.X_HOPS, headers.X_FIRST_SEEN, headers.X_DEADLINE, "x-death", "CC", "mine"))
+
+
+@given(
+    st.dictionaries(names_of_ours, values),
+    st.none() | st.text(max_size=6) | st.binary(max_size=6),
+    st.none() | st.text(max_size=12) | st.binary(max_size=12),
+    st.one_of(st.text(max_size=300), st.binary(max_size=300)),
+)
+def test_no_message_can_make_the_decision_fail(
+    given_headers: dict[str, Any], expiration: str | bytes | None, reply_to: str | bytes | None, key: str | bytes
+) -> None:
+    message = orphan(key, headers=given_headers, expiration=expiration, reply_to=reply_to)
+    decision = decided(message)
+    forwarding.put_back(message, now_ms=NOW)
+    if isinstance(decision, Forward):
+        assert NOW < decision.deadline_ms <= NOW + TTL
+        forwarding.at_publish(decision.properties, now_ms=NOW)

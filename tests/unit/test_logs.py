@@ -1,0 +1,68 @@
+"""Log lines: one line an event, fields that a machine can read, whatever a client put into them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from osrdyne import logs
+
+
+@pytest.fixture(autouse=True)
+def root_logger_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    names = ("pika", "asyncio")
+    before = root.handlers[:], root.level, [logging.getLogger(name).level for name in names]
+    yield
+    root.handlers[:], level, levels = before
+    root.setLevel(level)
+    for name, of in zip(names, levels, strict=True):
+        logging.getLogger(name).setLevel(of)
+
+
+def test_a_json_line_carries_message_level_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(as_json=True)
+    logging.getLogger("osrdyne.x").info("queue deleted", extra={"key": "a\nb", "count": 3})
+    line = json.loads(capsys.readouterr().err)
+    assert line.pop("time").endswith("+00:00")
+    assert line == {"level": "info", "logger": "osrdyne.x", "message": "queue deleted", "key": "a\nb", "count": 3}
+
+
+def test_a_text_line_shows_fields_so_that_no_key_can_forge_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(as_json=False)
+    logging.getLogger("osrdyne.x").warning("group failed", extra={"key": "a\nb", "reason": "é"})
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    assert text.endswith(' warning group failed key="a\\nb" reason="é"\n')
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_an_exception_is_shown(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(as_json=as_json)
+    try:
+        raise ValueError("of no use")
+    except ValueError:
+        logging.getLogger("osrdyne.x").exception("failed")
+    assert "ValueError: of no use" in capsys.readouterr().err
+
+
+def test_what_json_does_not_know_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(as_json=True)
+    logging.getLogger("osrdyne.x").info("seen", extra={"key": b"\xff"})
+    assert json.loads(capsys.readouterr().err)["key"] == "b'\\xff'"
+
+
+def test_debug_lines_are_for_those_who_ask_and_configuring_twice_doubles_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure(as_json=True)
+    logs.configure(as_json=True)
+    logging.getLogger("osrdyne.x").debug("hidden")
+    logging.getLogger("osrdyne.x").info("shown")
+    assert capsys.readouterr().err.count("\n") == 1
+    logs.configure(as_json=True, verbose=True)
+    logging.getLogger("osrdyne.x").debug("now shown")
+    assert "now shown" in capsys.readouterr().err

@@ -1,0 +1,263 @@
+"""The queue loop under virtual time: what is wanted is bound, what is not goes away, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from osrdyne.drivers import Group, GroupState
+from osrdyne.errors import ManagementError
+from osrdyne.pool_state import PoolState
+from osrdyne.publishing import ChannelPool
+from osrdyne.queue_loop import QueueLoop, QueueTiming
+from osrdyne.queue_plan import Phase, Queue
+from osrdyne.target_clock import TargetClock
+from osrdyne_client.errors import PreconditionFailed
+from tests.unit.stand_ins import (
+    NAMES,
+    BrokerQueue,
+    StandInBroker,
+    StandInConnection,
+    StandInJournal,
+    StandInManagement,
+    refuse,
+    running,
+    state_of,
+    until,
+)
+
+pytestmark = pytest.mark.looptime
+
+WAY_OUT = ["unbind", "look", "sample", "look", "sample", "sample", "look", "delete"]
+
+
+class Loop:
+    """A queue loop and a target clock on stand-ins."""
+
+    def __init__(self, *, size: int = 8, **delays: float) -> None:
+        self.state: PoolState = state_of(**delays)
+        self.broker = StandInBroker()
+        self.management = StandInManagement(self.broker)
+        self.journal = StandInJournal()
+        connection: Any = StandInConnection(self.broker)
+        pool, management, journal = ChannelPool(connection, size), self.management, self.journal
+        given: Any = (NAMES, self.state, pool, management, journal, QueueTiming(7.5, recheck=30.0))
+        self.coroutines = (QueueLoop(*given).run(), TargetClock(self.state).run())
+
+    def bound(self, *keys: str) -> bool:
+        return all(key in self.broker.queues and self.broker.queues[key].bound for key in keys)
+
+    def abandoned(self, key: str, **holding: int) -> BrokerQueue:
+        """Put a queue there that nobody wants."""
+        queue = self.broker.queues[key] = BrokerQueue(bound=True, **holding)
+        self.state.queues.set(key, Queue(Phase.UNKNOWN))
+        return queue
+
+
+async def test_a_required_key_is_bound_at_once_and_told() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        generation = loop.state.require("42")
+        applied = await loop.state.queues.wait("42", lambda queue: queue.phase is Phase.BOUND)
+        assert applied.asserted >= generation
+        assert loop.bound("42")
+        assert asyncio.get_running_loop().time() < 0.1
+        assert loop.journal.events == [("queue-ready", "42")]
+
+
+async def test_an_orphan_that_comes_during_an_assertion_gets_an_assertion_of_its_own() -> None:
+    loop, later = Loop(), list[int]()
+
+    def orphan(what: str, key: str) -> None:
+        if what == "bind" and not later:
+            later.append(loop.state.require("42", found_unbound=True))
+
+    loop.broker.on = orphan
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await loop.state.queues.wait("42", lambda queue: queue.asserted >= later[0] if later else False)
+        assert loop.broker.steps("42") == ["declare", "bind"] * 2
+
+
+async def test_a_key_without_activity_is_unbound_rests_and_is_deleted() -> None:
+    loop = Loop(unbind_delay=100.0, stop_delay=50.0)
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(
+            lambda: not loop.bound("42") and "42" in loop.broker.queues and asyncio.get_running_loop().time() > 1
+        )
+        assert asyncio.get_running_loop().time() == pytest.approx(100.0, abs=0.1)
+        await until(lambda: "look" in loop.broker.steps("42"))
+        assert asyncio.get_running_loop().time() == pytest.approx(150.0, abs=0.1)
+        await until(lambda: "42" not in loop.broker.queues)
+        assert asyncio.get_running_loop().time() >= 150.0 + 3 * 7.5
+        assert loop.broker.steps("42") == ["declare", "bind", *WAY_OUT]
+        await until(lambda: loop.state.queues.get("42") is None)
+
+
+@pytest.mark.parametrize("holding", [{"ready": 1}, {"unacknowledged": 1}])
+async def test_messages_found_in_an_unwanted_queue_make_its_key_active_again(holding: dict[str, int]) -> None:
+    loop = Loop()
+    loop.abandoned("42", **holding)
+    async with running(*loop.coroutines):
+        await until(lambda: "42" in loop.state.tracker.wanted, within=20.0)
+        await until(lambda: loop.bound("42"), within=1.0)
+        assert "delete" not in loop.broker.steps("42")
+
+
+async def test_a_message_that_the_statistics_show_late_keeps_its_queue() -> None:
+    loop = Loop()
+    queue = loop.abandoned("42")
+    loop.management.lag = 7.0
+    async with running(*loop.coroutines):
+        # Given a message that was taken just before the last look of a drained queue, by a consumer that then left
+        await until(lambda: loop.state.phase("42") is Phase.DRAINED)
+        loop.management.watch("42", queue)
+        queue.unacknowledged = 1
+        loop.management.watch("42", queue)
+        await until(lambda: "42" in loop.state.tracker.wanted, within=60.0)
+        assert "delete" not in loop.broker.steps("42")
+
+
+async def test_a_drained_queue_is_not_deleted_while_its_group_is_there() -> None:
+    loop = Loop()
+    loop.abandoned("42")
+    loop.state.groups["42"] = Group("42", GroupState.STOPPING, 1, "")
+    async with running(*loop.coroutines):
+        await until(lambda: loop.state.phase("42") is Phase.DRAINED)
+        await asyncio.sleep(1000.0)
+        assert loop.broker.steps("42") == WAY_OUT[:3]
+        del loop.state.groups["42"]
+        loop.state.group_changes.add("42")
+        await until(lambda: "42" not in loop.broker.queues, within=20.0)
+
+
+async def test_a_queue_that_somebody_else_consumes_stays() -> None:
+    loop = Loop()
+    queue = loop.abandoned("42", consumers=1)
+    async with running(*loop.coroutines):
+        await asyncio.sleep(1000.0)
+        assert "delete" not in loop.broker.steps("42")
+        # And a request for it does not wait for the next look
+        started = asyncio.get_running_loop().time()
+        loop.state.require("42", found_unbound=True)
+        await until(lambda: loop.bound("42"))
+        assert asyncio.get_running_loop().time() - started < 1.0
+        assert queue.bound
+
+
+async def test_a_queue_that_somebody_else_bound_stays() -> None:
+    loop = Loop()
+    loop.abandoned("42")
+    loop.management.bindings = 1
+    async with running(*loop.coroutines):
+        await asyncio.sleep(1000.0)
+        assert "delete" not in loop.broker.steps("42")
+        found = loop.state.queues.get("42")
+        assert found is not None
+        assert "bound" in (found.error or "")
+
+
+@pytest.mark.parametrize("moment", range(len(WAY_OUT) - 1))
+async def test_no_queue_is_deleted_when_its_key_is_required_on_the_way_out(moment: int) -> None:
+    # When the key is required at any of the waits before the deletion itself is sent
+    loop, seen = Loop(), list[str]()
+    loop.abandoned("42")
+
+    def required(what: str, key: str) -> None:
+        seen.append(what)
+        if len(seen) == moment + 1:
+            loop.state.require("42", found_unbound=True)
+
+    loop.broker.on = required
+    async with running(*loop.coroutines):
+        await until(lambda: len(seen) > moment)
+        await until(lambda: loop.bound("42") and seen[-1] == "bind", within=10.0)
+        await asyncio.sleep(50.0)
+        assert seen == [*WAY_OUT[: moment + 1], *seen[moment + 1 :]]
+        assert "delete" not in seen
+        assert loop.bound("42")
+
+
+async def test_a_key_required_while_its_queue_is_being_deleted_gets_a_new_one() -> None:
+    loop = Loop()
+    loop.abandoned("42")
+
+    def required(what: str, key: str) -> None:
+        if what == "delete":
+            loop.state.require("42", found_unbound=True)
+
+    loop.broker.on = required
+    async with running(*loop.coroutines):
+        await until(lambda: "delete" in loop.broker.steps("42"))
+        await until(lambda: loop.bound("42"), within=1.0)
+
+
+async def test_a_failing_key_is_tried_again_with_its_reason_and_delays_no_other() -> None:
+    loop = Loop(size=2)
+    bad = [f"bad {number}" for number in range(20)]
+    loop.broker.on = refuse(*(("declare", key) for key in bad), error=PreconditionFailed("other arguments"))
+    async with running(*loop.coroutines):
+        for key in (*bad, "good"):
+            loop.state.require(key)
+        await until(lambda: loop.bound("good"), within=0.5)
+        failed = loop.state.queues.get("bad 0")
+        assert failed is not None
+        assert failed.error == "other arguments"
+        await asyncio.sleep(90.0)
+        assert 3 < loop.broker.steps("bad 0").count("declare") < 12
+        loop.broker.on = lambda what, key: None
+        loop.state.require("bad 0")
+        await until(lambda: loop.bound("bad 0"), within=31.0)
+
+
+async def test_a_call_without_an_answer_does_not_stand_before_another_keys_call() -> None:
+    loop = Loop(size=1)
+    loop.broker.hanging.add(("declare", "bad"))
+    async with running(*loop.coroutines):
+        loop.state.require("bad")
+        await asyncio.sleep(0.1)
+        loop.state.require("good")
+        # The only channel is given back after the call's timeout of 10 s; it must not be the hung one.
+        await until(lambda: loop.bound("good"), within=10.5)
+
+
+async def test_an_unexpected_error_about_one_key_ends_nothing() -> None:
+    loop = Loop()
+    loop.broker.on = refuse(("declare", "bad"), error=ZeroDivisionError("of ours"))
+    async with running(*loop.coroutines):
+        loop.state.require("bad")
+        loop.state.require("good")
+        await until(lambda: loop.bound("good"), within=0.5)
+        failed = loop.state.queues.get("bad")
+        assert failed is not None
+        assert "ZeroDivisionError" in (failed.error or "")
+
+
+async def test_while_the_management_api_is_away_nothing_is_deleted() -> None:
+    loop = Loop()
+    loop.abandoned("42")
+    loop.broker.on = refuse(("sample", "42"), error=ManagementError("away"))
+    async with running(*loop.coroutines):
+        await asyncio.sleep(500.0)
+        assert "delete" not in loop.broker.steps("42")
+        loop.broker.on = lambda what, key: None
+        await until(lambda: "42" not in loop.broker.queues, within=100.0)
+
+
+async def test_every_queue_of_a_former_session_is_asserted_anew() -> None:
+    loop = Loop()
+    loop.state.require("42")
+    loop.state.queues.set("42", Queue(Phase.UNKNOWN))
+    async with running(*loop.coroutines):
+        await until(lambda: loop.bound("42"), within=0.5)
+
+
+async def test_a_loop_that_ends_leaves_no_reader_behind() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        await asyncio.sleep(1.0)
+    assert not loop.state.target_changes._readers
+    assert not loop.state.group_changes._readers

@@ -1,0 +1,235 @@
+"""What is done next about one request queue: above all, that nothing is deleted without the full evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osrdyne import queue_plan
+from osrdyne.queue_plan import NOTHING, Phase, Plan, Queue, Step, Totals, plan
+from osrdyne.target import Status, Wanted
+
+INTERVAL = 7.5
+ACTIVE = Wanted(Status.ACTIVE, 3, 1000.0)
+UNBOUND = Wanted(Status.UNBOUND, 4, 1000.0)
+EMPTY = Totals(ready=0, unacknowledged=0, consumers=0, bindings=0)
+
+
+def next_step(wanted: Wanted | None, queue: Queue, *, group_gone: bool = True, now: float = 100.0) -> Plan:
+    return plan(wanted, queue, group_gone=group_gone, interval=INTERVAL, now=now)
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        *(Queue(phase, asserted=3) for phase in Phase if phase is not Phase.BOUND),
+        Queue(Phase.BOUND, asserted=2),
+        Queue(Phase.DRAINED, looked_at=1.0, sampled_at=10.0),
+    ],
+)
+def test_a_wanted_queue_that_was_not_asserted_since_is_declared_and_bound(queue: Queue) -> None:
+    assert next_step(ACTIVE, queue) == Plan(Step.ASSERT)
+
+
+def test_a_wanted_queue_asserted_since_is_left_alone() -> None:
+    assert next_step(ACTIVE, Queue(Phase.BOUND, asserted=3)) == NOTHING
+
+
+@pytest.mark.parametrize("wanted", [UNBOUND, None])
+@pytest.mark.parametrize("phase", [Phase.UNKNOWN, Phase.BOUND])
+def test_what_is_no_longer_active_is_unbound_first(wanted: Wanted | None, phase: Phase) -> None:
+    assert next_step(wanted, Queue(phase, asserted=3)) == Plan(Step.UNBIND)
+
+
+def test_an_unbound_queue_rests_for_the_stop_delay() -> None:
+    assert next_step(UNBOUND, Queue(Phase.UNBOUND)) == NOTHING
+
+
+def test_a_queue_that_does_not_exist_needs_nothing_unless_it_is_wanted() -> None:
+    assert next_step(UNBOUND, Queue(Phase.GONE)) == NOTHING
+    assert next_step(None, Queue(Phase.GONE)) == NOTHING
+
+
+def test_a_drained_queue_waits_until_its_group_is_gone() -> None:
+    assert next_step(None, Queue(Phase.DRAINED), group_gone=False) == NOTHING
+    assert next_step(None, Queue(Phase.DRAINED)) == Plan(Step.LOOK)
+
+
+def test_samples_are_one_statistics_interval_after_what_they_confirm() -> None:
+    looked = Queue(Phase.DRAINED, looked_at=100.0)
+    assert next_step(None, looked, now=107.4) == Plan(at=107.5)
+    assert next_step(None, looked, now=107.5) == Plan(Step.SAMPLE)
+    sampled = replace(looked, sampled_at=107.5)
+    assert next_step(None, sampled, now=114.9) == Plan(at=115.0)
+    assert next_step(None, sampled, now=115.0) == Plan(Step.DELETE)
+
+
+def test_a_failed_action_is_tried_again_after_a_growing_pause() -> None:
+    queue, pauses = Queue(Phase.BOUND, asserted=3), []
+    for _ in range(3):
+        queue = queue_plan.after_failure(queue, "no permission", now=100.0)
+        pauses.append(queue.not_before - 100.0)
+        assert (queue.phase, queue.asserted, queue.error) == (Phase.UNKNOWN, -1, "no permission")
+        for wanted in (ACTIVE, UNBOUND, None):
+            assert next_step(wanted, queue) == Plan(at=queue.not_before)
+    assert pauses == sorted(set(pauses))
+
+
+def test_a_failure_throws_the_evidence_away_but_not_that_the_group_may_stop() -> None:
+    queue = queue_plan.after_failure(Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), "x", now=100.0)
+    assert queue.phase is Phase.DRAINED
+    assert (queue.looked_at, queue.sampled_at) == (None, None)
+
+
+def test_a_queue_that_others_consume_stays_and_is_looked_at_again_later() -> None:
+    queue = queue_plan.after_look(Queue(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0)
+    assert queue is not None
+    assert next_step(None, queue) == Plan(at=130.0)
+    assert next_step(None, queue, now=130.0) == Plan(Step.LOOK)
+
+
+def test_a_request_for_a_queue_that_others_consume_does_not_wait_for_the_next_look() -> None:
+    for queue in (
+        queue_plan.after_look(Queue(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0),
+        queue_plan.bound_by_others(Queue(Phase.DRAINED), replace(EMPTY, bindings=1), recheck=30.0, now=100.0),
+    ):
+        assert queue is not None
+        assert next_step(ACTIVE, queue) == Plan(Step.ASSERT)
+
+
+def test_a_queue_that_somebody_bound_again_starts_over_and_says_why() -> None:
+    queue = Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
+    assert queue_plan.bound_by_others(queue, EMPTY, recheck=30.0, now=100.0) is None
+    bound = queue_plan.bound_by_others(queue, replace(EMPTY, bindings=1), recheck=30.0, now=100.0)
+    assert bound is not None
+    assert (bound.phase, bound.looked_at, bound.sampled_at) == (Phase.UNKNOWN, None, None)
+    assert "bound" in (bound.error or "")
+    assert next_step(None, bound) == Plan(at=130.0)
+
+
+def test_messages_found_by_a_look_or_a_sample_revive_the_key() -> None:
+    queue = Queue(Phase.UNBOUND)
+    assert queue_plan.after_look(queue, ready=1, consumers=0, recheck=30.0, now=1.0) is None
+    assert queue_plan.after_sample(queue, replace(EMPTY, ready=1), now=1.0) is None
+    assert queue_plan.after_sample(queue, replace(EMPTY, unacknowledged=1), now=1.0) is None
+
+
+def test_the_first_quiet_sample_lets_the_group_stop_and_asks_for_all_evidence_anew() -> None:
+    drained = queue_plan.after_sample(Queue(Phase.UNBOUND, looked_at=92.0), EMPTY, now=100.0)
+    assert drained == Queue(Phase.DRAINED)
+
+
+queues = st.builds(
+    Queue,
+    phase=st.sampled_from(Phase),
+    asserted=st.integers(-1, 4),
+    looked_at=st.none() | st.floats(0, 120),
+    sampled_at=st.none() | st.floats(0, 120),
+    recheck_at=st.floats(0, 120),
+    failures=st.integers(0, 3),
+    not_before=st.floats(0, 120),
+)
+
+
+@given(st.sampled_from((ACTIVE, UNBOUND, None)), queues, st.booleans())
+def test_a_plan_makes_progress_or_names_a_time_or_waits_for_a_named_event(
+    wanted: Wanted | None, queue: Queue, group_gone: bool
+) -> None:
+    found = next_step(wanted, queue, group_gone=group_gone)
+    assert found.step is None or found.at is None
+    assert found.at is None or found.at > 100.0
+    if found == NOTHING:
+        assert (
+            (wanted is ACTIVE and queue.phase is Phase.BOUND and queue.asserted >= 3)
+            or (wanted is not ACTIVE and queue.phase is Phase.GONE)
+            or (wanted is UNBOUND and queue.phase in (Phase.UNBOUND, Phase.DRAINED))
+            or (queue.phase is Phase.DRAINED and not group_gone)
+        )
+
+
+@dataclass
+class Evidence:
+    """What was really done and seen since the queue was last bound: kept apart from what the plan remembers."""
+
+    unbound: bool = False
+    quiet_looks: list[tuple[float, bool]] = field(default_factory=list)
+    quiet_samples: list[float] = field(default_factory=list)
+
+    def is_full(self, now: float) -> bool:
+        """Say whether, of a gone group, a look and two samples in the right distances are there."""
+        return self.unbound and any(
+            gone and any(first >= look + INTERVAL and now >= first + INTERVAL for first in self.quiet_samples)
+            for look, gone in self.quiet_looks
+        )
+
+
+environment = st.lists(
+    st.tuples(
+        st.sampled_from((ACTIVE, UNBOUND, None, None, None, None)),
+        st.booleans(),
+        st.sampled_from((0.0, 1.0, 7.5, 30.0)),
+        st.sampled_from((0, 0, 0, 0, 1)),
+        st.sampled_from((0, 0, 0, 1)),
+        st.sampled_from((False, False, False, False, True)),
+    ),
+    min_size=5,
+    max_size=60,
+)
+
+
+@given(environment)
+def test_a_queue_is_never_deleted_before_all_evidence_was_gathered(
+    world: list[tuple[Wanted | None, bool, float, int, int, bool]],
+) -> None:
+    queue, evidence, now = Queue(Phase.BOUND, asserted=0), Evidence(), 0.0
+    for wanted, gone, pause, messages, consumers, fails in world:
+        now += pause
+        step = plan(wanted, queue, group_gone=gone, interval=INTERVAL, now=now).step
+        if step is Step.DELETE:
+            assert wanted is None
+            assert evidence.is_full(now)
+            return
+        queue = _applied(step, queue, evidence, now, (messages, consumers, fails, gone))
+
+
+def test_the_path_to_deletion_exists() -> None:
+    queue, evidence, now, steps = Queue(Phase.BOUND), Evidence(), 0.0, []
+    while not steps or steps[-1] is not Step.DELETE:
+        found = plan(None, queue, group_gone=True, interval=INTERVAL, now=now)
+        now = found.at if found.at is not None else now
+        if found.step is not None:
+            steps.append(found.step)
+            queue = _applied(found.step, queue, evidence, now, (0, 0, False, True))
+    assert steps == [Step.UNBIND, Step.LOOK, Step.SAMPLE, Step.LOOK, Step.SAMPLE, Step.DELETE]
+
+
+def _applied(
+    step: Step | None, queue: Queue, evidence: Evidence, now: float, seen: tuple[int, int, bool, bool]
+) -> Queue:
+    """Do what the queue loop does with a step, in a world that answers `seen`."""
+    messages, consumers, fails, gone = seen
+    if step is None:
+        return queue
+    if fails:
+        return queue_plan.after_failure(queue, "refused", now=now)
+    result: Queue | None
+    match step:
+        case Step.ASSERT:
+            evidence.__init__()  # type: ignore[misc]
+            return Queue(Phase.BOUND, asserted=4)
+        case Step.UNBIND:
+            evidence.unbound = True
+            return Queue(Phase.UNBOUND)
+        case Step.LOOK:
+            result = queue_plan.after_look(queue, ready=messages, consumers=consumers, recheck=30.0, now=now)
+            if messages == consumers == 0:
+                evidence.quiet_looks.append((now, gone))
+        case _:
+            totals = replace(EMPTY, unacknowledged=messages, consumers=consumers)
+            result = queue_plan.after_sample(queue, totals, now=now)
+            if messages == 0:
+                evidence.quiet_samples.append(now)
+    return result or replace(queue, phase=Phase.UNKNOWN, looked_at=None, sampled_at=None)

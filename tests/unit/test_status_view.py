@@ -1,0 +1,137 @@
+"""What `/status` shows of the shared state."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from osrdyne import status_view
+from osrdyne.drivers import Group, GroupState
+from osrdyne.pool_state import Activity, PoolState
+from osrdyne.queue_plan import Phase, Queue, Totals
+from osrdyne.status_view import KeyView
+from osrdyne.worker_plan import Attempt
+from osrdyne_protocol.settings import PoolSettings
+
+BOUND = Queue(Phase.BOUND, asserted=1)
+
+
+@pytest.fixture
+def state() -> PoolState:
+    return PoolState.of(PoolSettings("core", unbind_delay=10.0, stop_delay=5.0), lambda: 100.0)
+
+
+def view(state: PoolState, *, owns_workers: bool = True) -> KeyView:
+    (only,) = status_view.keys_view(state, owns_workers=owns_workers, now=104.0)
+    return only
+
+
+def running(state: PoolState, of: GroupState = GroupState.RUNNING) -> None:
+    state.groups["42"] = Group("42", of, 2, "")
+
+
+def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) -> None:
+    state.require("42")
+    state.queues.set("42", BOUND)
+    state.totals["42"] = Totals(ready=3, unacknowledged=1, consumers=2, bindings=0)
+    state.activity["42"] = Activity(last_event=99.0)
+    running(state)
+    assert asdict(view(state)) == {
+        "key": "42",
+        "state": "ready",
+        "ready": 3,
+        "unacknowledged": 1,
+        "consumers": 2,
+        "workers": 2,
+        "last_error": None,
+        "unbinds_in": 6.0,
+        "stops_in": None,
+    }
+
+
+def test_a_key_without_a_sign_of_life_is_starting(state: PoolState) -> None:
+    state.require("42")
+    assert view(state).state == "starting"
+    state.queues.set("42", BOUND)
+    running(state)
+    assert view(state).state == "starting"
+
+
+def test_a_group_that_was_started_again_is_starting_until_it_reports(state: PoolState) -> None:
+    state.require("42")
+    state.queues.set("42", BOUND)
+    running(state)
+    state.activity["42"] = Activity(last_event=50.0)
+    state.attempts["42"] = Attempt(started_at=60.0)
+    assert view(state).state == "starting"
+    state.activity["42"] = Activity(last_event=61.0)
+    assert view(state).state == "ready"
+
+
+def test_a_group_taken_over_from_a_former_daemon_is_ready_when_it_consumes(state: PoolState) -> None:
+    state.require("42")
+    state.queues.set("42", BOUND)
+    running(state)
+    state.totals["42"] = Totals(ready=0, unacknowledged=0, consumers=1, bindings=0)
+    assert view(state).state == "ready"
+
+
+def test_an_unbound_key_is_idle_and_shows_when_it_stops(state: PoolState) -> None:
+    state.require("42")
+    state.tracker.advance(110.0)
+    state.queues.set("42", Queue(Phase.UNBOUND))
+    found = status_view.keys_view(state, owns_workers=True, now=112.0)[0]
+    assert (found.state, found.unbinds_in, found.stops_in) == ("idle", None, 3.0)
+
+
+def test_what_is_no_longer_wanted_is_draining_then_stopping(state: PoolState) -> None:
+    state.queues.set("42", Queue(Phase.DRAINED))
+    running(state)
+    assert view(state).state == "draining"
+    running(state, GroupState.STOPPING)
+    assert view(state).state == "stopping"
+
+
+def test_a_failure_of_queue_or_group_is_shown_with_its_reason(state: PoolState) -> None:
+    state.require("42")
+    state.queues.set("42", BOUND)
+    state.attempts["42"] = Attempt(failures=2, error="no such image")
+    assert (view(state).state, view(state).last_error) == ("failed", "no such image")
+    state.queues.set("42", Queue(Phase.UNKNOWN, error="no permission"))
+    assert (view(state).state, view(state).last_error) == ("failed", "no permission")
+
+
+def test_a_driver_without_workers_shows_no_number_and_needs_no_group(state: PoolState) -> None:
+    state.require("42")
+    state.queues.set("42", BOUND)
+    state.activity["42"] = Activity(last_event=99.0)
+    found = view(state, owns_workers=False)
+    assert (found.workers, found.state) == (None, "ready")
+
+
+def test_keys_of_target_queues_and_groups_are_shown_once_and_in_order(state: PoolState) -> None:
+    state.require("b")
+    state.queues.set("a", BOUND)
+    state.queues.set("b", BOUND)
+    state.groups["c"] = Group("c", GroupState.RUNNING, 1, "")
+    assert [one.key for one in status_view.keys_view(state, owns_workers=True, now=0.0)] == ["a", "b", "c"]
+
+
+def test_the_document_is_json_with_any_key(state: PoolState) -> None:
+    for key in ("", "é", "a\nb", '"'):
+        state.require(key)
+    document = status_view.document(
+        state,
+        pool="core",
+        instance="dev",
+        phase="leading",
+        detail=None,
+        driver="noop",
+        daemon_id="d",
+        owns_workers=False,
+    )
+    assert json.loads(json.dumps(document)) == document
+    assert (document["pool"], document["state"], document["driver"]) == ("core", "leading", "noop")
+    assert "owns_workers" not in document

@@ -1,0 +1,153 @@
+"""What is done next about one worker group, and what is remembered of its starts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osrdyne import worker_plan
+from osrdyne.drivers import Group, GroupState
+from osrdyne.queue_plan import Phase
+from osrdyne.worker_plan import NOTHING, Action, Attempt, Plan, holds_start_slot, stuck_reason
+
+RUNNING = Group("42", GroupState.RUNNING, 1, "current")
+STOPPING = Group("42", GroupState.STOPPING, 1, "current")
+OLD = Group("42", GroupState.RUNNING, 1, "former")
+
+
+def decided(
+    *,
+    wanted: bool = True,
+    phase: Phase = Phase.BOUND,
+    group: Group | None = None,
+    attempt: Attempt = Attempt(),  # noqa: B008 - frozen
+    stuck: str | None = None,
+) -> Plan:
+    return worker_plan.plan(
+        wanted=wanted, phase=phase, group=group, attempt=attempt, template="current", stuck=stuck, now=100.0
+    )
+
+
+@pytest.mark.parametrize("phase", [Phase.BOUND, Phase.UNBOUND])
+def test_a_wanted_key_with_a_queue_gets_a_group(phase: Phase) -> None:
+    assert decided(phase=phase).action is Action.START
+
+
+@pytest.mark.parametrize("phase", [Phase.UNKNOWN, Phase.DRAINED, Phase.GONE])
+def test_no_group_is_started_for_a_queue_that_may_not_be_there(phase: Phase) -> None:
+    assert decided(phase=phase) == NOTHING
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_a_group_is_stopped_only_when_its_queue_is_drained_or_gone(phase: Phase) -> None:
+    stops = decided(wanted=False, phase=phase, group=RUNNING).action is Action.STOP
+    assert stops == (phase in (Phase.DRAINED, Phase.GONE))
+
+
+def test_a_wanted_group_that_runs_is_left_alone_whatever_its_queue() -> None:
+    for phase in Phase:
+        assert decided(phase=phase, group=RUNNING) == NOTHING
+
+
+def test_a_group_of_another_template_is_stopped_and_started_again_once_gone() -> None:
+    assert decided(group=OLD) == Plan(Action.STOP, "template changed")
+    assert decided(group=STOPPING) == NOTHING
+    assert decided(group=None).action is Action.START
+
+
+def test_a_stuck_group_is_stopped_with_its_reason() -> None:
+    assert decided(group=RUNNING, stuck="took nothing") == Plan(Action.STOP, "took nothing")
+
+
+def test_a_stopping_group_is_not_stopped_again() -> None:
+    assert decided(wanted=False, phase=Phase.GONE, group=STOPPING) == NOTHING
+    assert decided(group=STOPPING, stuck="took nothing") == NOTHING
+
+
+def test_a_failing_start_waits_longer_each_time_and_keeps_its_error() -> None:
+    attempt, pauses = Attempt(), []
+    for _ in range(8):
+        attempt = worker_plan.after_failure(attempt, "no such image", now=100.0)
+        pauses.append(attempt.not_before - 100.0)
+        assert decided(attempt=attempt) == Plan(at=attempt.not_before)
+    assert pauses == sorted(pauses)
+    assert pauses[0] < pauses[4] <= pauses[-1] == 30.0
+    assert attempt.error == "no such image"
+
+
+def test_a_group_that_lived_before_it_crashed_starts_over_with_short_pauses() -> None:
+    failing = Attempt(failures=6, started_at=0.0, alive=True)
+    assert worker_plan.after_failure(failing, "exit 1", now=100.0).failures == 1
+    # A group that never showed life, or died soon, has failed at its start
+    assert worker_plan.after_failure(Attempt(failures=6, started_at=0.0), "exit 1", now=100.0).failures == 7
+    soon = Attempt(failures=6, started_at=95.0, alive=True)
+    assert worker_plan.after_failure(soon, "exit 1", now=100.0).failures == 7
+
+
+def test_a_sign_of_life_of_a_young_group_does_not_forgive_its_failures() -> None:
+    attempt = worker_plan.after_start(Attempt(failures=3, error="exit 1"), now=100.0)
+    young = worker_plan.after_sign_of_life(attempt, now=101.0)
+    assert (young.alive, young.failures, young.error) == (True, 3, "exit 1")
+    old = worker_plan.after_sign_of_life(attempt, now=110.0)
+    assert (old.alive, old.failures, old.error) == (True, 0, None)
+
+
+def test_a_start_is_in_flight_until_it_shows_life_or_its_hold_is_over() -> None:
+    started = worker_plan.after_start(Attempt(), now=100.0)
+    assert holds_start_slot(started, RUNNING, hold=10.0, now=109.9)
+    assert not holds_start_slot(started, RUNNING, hold=10.0, now=110.0)
+    assert not holds_start_slot(worker_plan.after_sign_of_life(started, now=101.0), RUNNING, hold=10.0, now=101.0)
+    assert not holds_start_slot(started, None, hold=10.0, now=101.0)
+    assert not holds_start_slot(started, STOPPING, hold=10.0, now=101.0)
+    assert not holds_start_slot(Attempt(), RUNNING, hold=10.0, now=101.0)
+
+
+@given(st.floats(0, 1e7), st.floats(0, 1e3))
+def test_a_start_slot_is_free_when_the_timer_for_it_rings(started: float, hold: float) -> None:
+    attempt = worker_plan.after_start(Attempt(), now=started)
+    assert not holds_start_slot(attempt, RUNNING, hold=hold, now=started + hold)
+
+
+def test_a_group_is_stuck_when_nothing_was_taken_for_as_long_as_something_was_ready() -> None:
+    def reason(*, ready: float | None, taken: float | None, started: float | None) -> str | None:
+        return stuck_reason(ready_since=ready, last_taken=taken, started_at=started, patience=50.0, now=100.0)
+
+    assert reason(ready=50.0, taken=None, started=None) is not None
+    assert reason(ready=50.0, taken=20.0, started=30.0) is not None
+    assert reason(ready=None, taken=None, started=None) is None
+    assert reason(ready=51.0, taken=None, started=None) is None
+    assert reason(ready=0.0, taken=51.0, started=None) is None
+    assert reason(ready=0.0, taken=0.0, started=51.0) is None
+
+
+groups = st.none() | st.builds(
+    Group,
+    st.just("42"),
+    st.sampled_from(GroupState),
+    st.integers(0, 2),
+    st.sampled_from(("current", "former")),
+)
+
+
+@given(st.booleans(), st.sampled_from(Phase), groups, st.floats(0, 200), st.booleans())
+def test_a_plan_acts_or_names_a_time_when_something_is_wrong(
+    wanted: bool, phase: Phase, group: Group | None, not_before: float, is_stuck: bool
+) -> None:
+    attempt = Attempt(failures=1, not_before=not_before)
+    found = decided(
+        wanted=wanted, phase=phase, group=group, attempt=attempt, stuck="took nothing" if is_stuck else None
+    )
+    assert found.at is None or (found.at == not_before > 100.0 and found.action is None)
+    if found.action is Action.START:
+        assert wanted
+        assert group is None
+    if found.action is Action.STOP:
+        assert group is not None
+        assert group.state is not GroupState.STOPPING
+    if found == NOTHING and group is not None and group.state is not GroupState.STOPPING:
+        if wanted:
+            assert group.template == "current"
+            assert not is_stuck
+        else:
+            assert phase not in (Phase.DRAINED, Phase.GONE)
