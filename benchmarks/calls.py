@@ -30,9 +30,9 @@ def _ours(pool: Pool, key: str, prefetch: int, *, threads: int) -> tuple[Side, S
     return worker, rigs.client("our_client", pool, key)
 
 
-def _bare(pool: Pool, key: str, prefetch: int, *, events: bool) -> tuple[Side, Side]:
+def _bare(pool: Pool, key: str, prefetch: int, *, events: bool = True, acknowledges: bool = False) -> tuple[Side, Side]:
     worker = rigs.bare_worker(pool, key, prefetch=prefetch, events=events)
-    return worker, rigs.client("bare_pika_client", pool, key)
+    return worker, rigs.client("bare_pika_client", pool, key, acknowledges=acknowledges)
 
 
 def _aio_pika(pool: Pool, key: str, prefetch: int, *, events: bool) -> tuple[Side, Side]:
@@ -51,7 +51,8 @@ def _aio_pika(pool: Pool, key: str, prefetch: int, *, events: bool) -> tuple[Sid
 PAIRS: Pairs = {
     "ours": partial(_ours, threads=0),
     "thread": partial(_ours, threads=1),
-    "bare": partial(_bare, events=True),
+    "bare": _bare,
+    "bare-acks": partial(_bare, acknowledges=True),
     "bare-mute": partial(_bare, events=False),
     "aio-pika": partial(_aio_pika, events=True),
     "aio-pika-mute": partial(_aio_pika, events=False),
@@ -90,6 +91,13 @@ def rows(rates: dict[str, list[float]]) -> list[Row]:
         result += [
             compared(f"calls, {at}, handler on the loop", unit, of["ours"], of["bare"], BARE, bare),
             compared(f"calls, {at}, handler in a thread", unit, of["thread"], of["bare"], BARE, bare),
+            compared(
+                f"calls, {at}, the peer acknowledges replies, as ours",
+                unit,
+                of["ours"],
+                of["bare-acks"],
+                f"{BARE}, with acks",
+            ),
             compared(f"calls, {at}, handler on the loop", unit, of["ours"], of["aio-pika"], AIO_PIKA, aio),
             compared(f"calls, {at}, handler in a thread", unit, of["thread"], of["aio-pika"], AIO_PIKA, aio),
             compared(
@@ -99,6 +107,7 @@ def rows(rates: dict[str, list[float]]) -> list[Row]:
                 of["aio-pika-mute"],
                 f"{AIO_PIKA}, no events",
             ),
+            compared(f"{BARE} in our place, {at}", unit, of["bare"], of["aio-pika"], AIO_PIKA),
             compared(f"cost of events, bare pika, {at}", unit, of["bare"], of["bare-mute"], f"{BARE}, no events"),
         ]
     many, one = PREFETCHES

@@ -123,7 +123,9 @@ class Turn:
 class Side:
     """A program of `sides/` as a process, idle until it is told to do something. Use it with `with`."""
 
-    def __init__(self, module: str, uri: str, environment: Mapping[str, str] | None = None, **options: object) -> None:
+    def __init__(
+        self, module: str, uri: str, environment: Mapping[str, str] | None = None, /, **options: object
+    ) -> None:
         self.name = module
         self._process = subprocess.Popen(
             [sys.executable, "-m", f"benchmarks.sides.{module}", json.dumps(options)],
@@ -192,9 +194,9 @@ def _worker(module: str, pool: Pool, key: str, **options: object) -> Side:
     return Side(module, uri, environment.to_environ(), **options)
 
 
-def client(module: str, pool: Pool, key: str) -> Side:
+def client(module: str, pool: Pool, key: str, **options: object) -> Side:
     """A client side for one key."""
-    return Side(module, administrator(pool), pool=pool.names.pool, key=key)
+    return Side(module, administrator(pool), pool=pool.names.pool, key=key, **options)
 
 
 def administrator(pool: Pool) -> str:

@@ -18,11 +18,16 @@ from osrdyne_protocol.names import PoolNames
 
 
 class BareClient:
-    """Calls one key; `turn` keeps so many calls under way."""
+    """Calls one key; `turn` keeps so many calls under way.
 
-    def __init__(self, pool: str, key: str) -> None:
+    Replies need no acknowledgement, so one that is on its way when the connection breaks is lost; unless
+    `acknowledges`, which costs the broker more.
+    """
+
+    def __init__(self, pool: str, key: str, *, acknowledges: bool) -> None:
         self._exchange = PoolNames(pool).request_exchange
         self._key = key
+        self._acknowledges = acknowledges
         self._queue = f"reply-bare-{secrets.token_hex(16)}"
         self._channel: Any = None
         self._waiting: set[str] = set()
@@ -40,7 +45,7 @@ class BareClient:
         consumer = await opening.channel()
         arguments = {"x-queue-type": "classic", "x-expires": 600_000}
         await opening.call(consumer.queue_declare, self._queue, durable=True, arguments=arguments)
-        await opening.call(consumer.basic_consume, self._queue, self._on_reply, auto_ack=True)
+        await opening.call(consumer.basic_consume, self._queue, self._on_reply, auto_ack=not self._acknowledges)
 
     async def turn(self, seconds: float, outstanding: int) -> tuple[int, float]:
         loop = asyncio.get_running_loop()
@@ -74,7 +79,9 @@ class BareClient:
     def _on_return(self, *_: Any) -> None:
         self._done.set_exception(RuntimeError("a request was returned"))
 
-    def _on_reply(self, _channel: Any, _method: Any, properties: Any, body: bytes) -> None:
+    def _on_reply(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        if self._acknowledges:
+            channel.basic_ack(method.delivery_tag)
         if properties.correlation_id not in self._waiting:
             return
         self._waiting.remove(properties.correlation_id)
@@ -89,7 +96,7 @@ class BareClient:
 
 async def main() -> None:
     options = turns.options()
-    client = BareClient(options["pool"], options["key"])
+    client = BareClient(options["pool"], options["key"], acknowledges=options["acknowledges"])
     await client.open(turns.uri())
     await turns.serve(client.turn)
 

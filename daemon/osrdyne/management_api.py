@@ -23,6 +23,8 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.topology import Binding, Exchange, Permission, Policy, Queue, Topology, User
 
 _PAGE_SIZE = 500
+#: Calls under way at once.
+_CALLS = 4
 #: Asks for a queue's own samples, which are younger than those of the API's aggregates.
 _FRESH = {"disable_stats": "true", "enable_queue_totals": "true"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -49,6 +51,7 @@ class ManagementApi:
             )
         self._where = f"{parts.scheme}://{parts.hostname}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
         self._user = unquote(parts.username)
+        self._calls = asyncio.Semaphore(_CALLS)
         self._vhost = quote(vhost, safe="")
         self._client = pyrabbit2.http.HTTPClient(
             self._where.removeprefix(parts.scheme + "://") + parts.path.rstrip("/"),
@@ -124,6 +127,11 @@ class ManagementApi:
         )
 
     async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
+        # Few at a time: an API that hangs must not take every thread that others of this process need.
+        async with self._calls:
+            return await self._ask(path, params)
+
+    async def _ask(self, path: str, params: Mapping[str, str] | None) -> Any:
         try:
             return await asyncio.to_thread(self._client.do_call, path, "GET", params=params)
         except pyrabbit2.http.HTTPError as error:

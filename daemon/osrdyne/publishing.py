@@ -122,6 +122,8 @@ class ChannelPool:
         self._connection = connection
         self._free: list[Channel] = []
         self._slots = asyncio.Semaphore(size)
+        #: At most half of the channels are for operations that failed before.
+        self.for_suspects = asyncio.Semaphore(max(1, size // 2))
 
     async def __aenter__(self) -> ChannelPool:
         return self

@@ -68,9 +68,7 @@ class QueueLoop:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._relay(groups), name="queue-loop-groups")
                 while True:
-                    due = self._timers.next()
-                    timeout = None if due is None else max(0.0, due - self._state.clock())
-                    changed = await self._reader.take(timeout)
+                    changed = await self._reader.take(self._timers.wait(self._state.clock()))
                     for key in {
                         **dict.fromkeys(changed),
                         **dict.fromkeys(self._timers.due(self._state.clock())),
@@ -103,6 +101,7 @@ class QueueLoop:
             self._timers.at(key, plan.at)
         elif queue.phase is Phase.GONE and key not in self._state.tracker.wanted:
             self._state.queues.remove(key)
+            self._state.activity.pop(key, None)
 
     async def _act(self, key: str, queue: Queue, step: Step) -> None:
         try:
@@ -130,6 +129,13 @@ class QueueLoop:
     async def _take(self, key: str, queue: Queue, step: Step) -> Queue | None:
         if step is Step.SAMPLE:
             return await self._sample(key, queue)
+        if queue.failures:
+            # Keys that keep failing may hang: they share half of the channels, so that the others get through.
+            async with self._channels.for_suspects:
+                return await self._on_channel(key, queue, step)
+        return await self._on_channel(key, queue, step)
+
+    async def _on_channel(self, key: str, queue: Queue, step: Step) -> Queue | None:
         channel = await self._channels.take()
         try:
             match step:
@@ -141,6 +147,8 @@ class QueueLoop:
                     return await self._look(key, queue, channel)
                 case Step.DELETE:
                     return await self._delete(key, queue, channel)
+                case Step.SAMPLE:
+                    return await self._sample(key, queue)
         except BrokerTimeout:
             # The next call on this channel would wait behind the one without an answer.
             await channel.close()

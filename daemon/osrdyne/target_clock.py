@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from osrdyne.pool_state import PoolState
+from osrdyne.values import wait_for
 
 
 class TargetClock:
@@ -18,7 +19,7 @@ class TargetClock:
             while True:
                 due = state.tracker.next_change()
                 # A key required meanwhile may be due before the one waited for.
-                await self._required.take(None if due is None else max(0.0, due - state.clock()))
+                await self._required.take(wait_for(due, state.clock()))
                 for key in state.tracker.advance(state.clock()):
                     state.target_changes.add(key)
         finally:

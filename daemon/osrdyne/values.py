@@ -12,6 +12,9 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+#: Seconds.
+_SHORTEST_WAIT = 0.001
+
 
 class Keyed(Generic[T]):
     """One value for each key, with waiting for a single key: a change of one key wakes nobody else."""
@@ -89,6 +92,8 @@ class ChangeReader:
     async def take(self, within: float | None) -> list[str]:
         """Wait for a change, at most `within` seconds (None: no limit); return the keys in order of change."""
         if not self._keys:
+            # A wait too short for the clock to move would be taken again and again.
+            within = max(within, _SHORTEST_WAIT) if within else within
             try:
                 async with asyncio.timeout(within):
                     await self._event.wait()
@@ -101,6 +106,14 @@ class ChangeReader:
 
     def close(self) -> None:
         self._readers.remove(self)
+
+
+def wait_for(due: float | None, now: float) -> float | None:
+    """Return the seconds from `now` until just after `due`; None for never.
+
+    A millisecond is added, because a clock that is read a rounding error too early would make a loop spin.
+    """
+    return None if due is None else max(0.0, due - now) + 0.001
 
 
 class Timers:
@@ -121,6 +134,10 @@ class Timers:
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
+
+    def wait(self, now: float) -> float | None:
+        """Return the seconds to wait for the earliest timer, None when there is none."""
+        return wait_for(self.next(), now)
 
     def due(self, now: float) -> list[str]:
         """Return the keys whose time has come, and forget their timers."""

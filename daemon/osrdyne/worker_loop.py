@@ -52,7 +52,8 @@ class WorkerLoop:
         self._journal = journal
         self._timing = timing
         self._busy: set[str] = set()
-        self._starting: set[str] = set()
+        #: Starts in flight, and when each was begun.
+        self._starting: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
         self._accepted: dict[str, float] = {}
         self._timers = Timers()
@@ -78,9 +79,7 @@ class WorkerLoop:
                 tasks.create_task(self._list_again(), name="worker-loop-listing")
                 tasks.create_task(self._watch(), name="worker-loop-changes")
                 while True:
-                    due = self._timers.next()
-                    timeout = None if due is None else max(0.0, due - self._state.clock())
-                    changed = await self._dirty.take(timeout)
+                    changed = await self._dirty.take(self._timers.wait(self._state.clock()))
                     now = self._state.clock()
                     for key in {**dict.fromkeys(changed), **dict.fromkeys(self._timers.due(now))}:
                         self._consider(key, tasks)
@@ -124,7 +123,7 @@ class WorkerLoop:
         if key in self._starting and not worker_plan.holds_start_slot(
             self._state.attempts.get(key, attempt), group, hold=self._timing.start_hold, now=now
         ):
-            self._starting.discard(key)
+            self._starting.pop(key, None)
 
     def _stuck(self, key: str, group: Group | None, attempt: Attempt, now: float) -> str | None:
         if group is None or group.state is not GroupState.RUNNING:
@@ -142,11 +141,15 @@ class WorkerLoop:
         # Keys that never failed go first, so that those that keep failing cannot hold them up.
         attempts = self._state.attempts
         fresh_first = sorted(self._waiting, key=lambda key: key in attempts and attempts[key].failures > 0)
+        now = self._state.clock()
         for key in fresh_first:
-            if len(self._starting) >= self._timing.starts_in_flight:
+            # A start that hangs in the engine counts no longer than one that shows no life.
+            in_flight = sum(1 for began in self._starting.values() if now < began + self._timing.start_hold)
+            if in_flight >= self._timing.starts_in_flight:
                 return
             del self._waiting[key]
-            self._starting.add(key)
+            self._starting[key] = now
+            self._timers.at(key, now + self._timing.start_hold)
             self._do(key, self._start(key), tasks)
 
     def _do(self, key: str, action: Coroutine[None, None, None], tasks: asyncio.TaskGroup) -> None:
@@ -175,7 +178,6 @@ class WorkerLoop:
         await self._driver.start(key)
         attempt = self._state.attempts.get(key, Attempt())
         self._state.attempts[key] = worker_plan.after_start(attempt, now=started)
-        self._timers.at(key, started + self._timing.start_hold)
         self._state.groups[key] = Group(key, GroupState.STARTING, 1, self._driver.template)
         self._accepted[key] = self._state.clock()
         self._state.group_changes.add(key)
@@ -194,7 +196,7 @@ class WorkerLoop:
         now = self._state.clock()
         attempt = worker_plan.after_failure(self._state.attempts.get(key, Attempt()), error, now=now)
         self._state.attempts[key] = attempt
-        self._starting.discard(key)
+        self._starting.pop(key, None)
         log.warning(
             "group failed; it is tried again",
             extra={"key": key, "reason": error, "retry_in": round(attempt.not_before - now, 1)},

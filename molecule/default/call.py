@@ -13,7 +13,7 @@ def main() -> None:
     uri = Path(sys.argv[1]).read_text(encoding="utf-8").strip()
     with SyncClient(uri, "airports", timeout=30.0) as client:
         reply = client.call("first", b"hello")
-        print(reply.status, reply.body)
+        sys.stdout.write(f"{reply.status} {reply.body!r}\n")
 
 
 if __name__ == "__main__":

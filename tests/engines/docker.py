@@ -1,7 +1,7 @@
 """A Docker engine for tests, and images of clean machines for it, made without any image registry.
 
-An engine that already answers is used and left as it was. Else docker.io is installed by apt where it is missing,
-and dockerd runs as a plain process with a data root, socket and bridge rules that are gone when the test run ends.
+An engine that already answers is used and left as it was. Else `dockerd.py` keeps one for the time of the
+test run.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
+import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.engines.broker import run_tool
-from tests.engines.waiting import until
 
 #: What a machine has before anybody has set anything up on it, beside the smallest Debian that there is.
 MACHINE = ("systemd", "systemd-sysv", "dbus", "python3", "ca-certificates", "iproute2", "procps", "sudo")
@@ -45,9 +43,7 @@ class Docker:
 
     def __call__(self, *arguments: str) -> str:
         """Output of `docker ARGUMENTS`."""
-        done = subprocess.run(
-            ["docker", *arguments], env=self.environment, check=False, capture_output=True, text=True
-        )
+        done = subprocess.run(["docker", *arguments], env=self.environment, check=False, capture_output=True, text=True)
         if done.returncode:
             raise DockerFailed(f"docker {' '.join(arguments[:3])}: {done.stderr}")
         return done.stdout
@@ -116,10 +112,21 @@ def engine() -> Iterator[Docker]:
     if _answers(None):
         yield Docker(None)
         return
-    if not shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin"):
-        _install()
-    with _own_engine() as host:
-        yield Docker(host)
+    keeper = subprocess.Popen(
+        _as_root(sys.executable, "-m", "tests.engines.dockerd", str(os.getgid())),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        start_new_session=True,
+    )
+    assert keeper.stdin
+    assert keeper.stdout
+    with keeper:
+        found = json.loads(keeper.stdout.readline() or '{"error": "it ended without a word"}')
+        if "error" in found:
+            raise DockerFailed(f"no Docker engine could be started: {found['error']}")
+        yield Docker(found["host"])
 
 
 def _answers(host: str | None) -> bool:
@@ -127,80 +134,3 @@ def _answers(host: str | None) -> bool:
         return False
     environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
     return subprocess.run(["docker", "info"], env=environment, check=False, capture_output=True).returncode == 0
-
-
-def _install() -> None:
-    apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
-    for step in (["update"], ["install", "-y", "--no-install-recommends", "docker.io", "iptables"]):
-        done = subprocess.run(_as_root(*apt, *step), check=False, capture_output=True, text=True)
-        if done.returncode and step[0] == "install":
-            raise DockerFailed(f"docker.io could not be installed: {done.stderr[-800:]}")
-
-
-@contextlib.contextmanager
-def _own_engine() -> Iterator[str]:
-    """dockerd as a child process, ended with all that it changed of the machine's network."""
-    folder = Path(tempfile.mkdtemp(prefix="osrdyne-docker-"))
-    before = _network()
-    host = f"unix://{folder}/docker.sock"
-    paths = [f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/pid", f"--host={host}"]
-    command = _as_root("dockerd", *paths, f"--group={os.getgid()}")
-    with (folder / "log").open("w") as log:
-        daemon = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
-    try:
-        until(lambda: daemon.poll() is not None or _answers(host), within=60, every=0.2)
-        if daemon.poll() is not None:
-            raise DockerFailed(f"dockerd did not start:\n{(folder / 'log').read_text()[-1500:]}")
-        yield host
-    finally:
-        with _no_interruption():
-            subprocess.run(_as_root("kill", str(_pid(folder, daemon))), check=False)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                daemon.wait(timeout=60)
-            _restore(before)
-            subprocess.run(_as_root("rm", "-rf", str(folder)), check=False)
-
-
-def _pid(folder: Path, daemon: subprocess.Popen[bytes]) -> int:
-    """dockerd's own process id: `daemon` is sudo's where this is not root."""
-    try:
-        return int((folder / "pid").read_text())
-    except (OSError, ValueError):
-        return daemon.pid
-
-
-@contextlib.contextmanager
-def _no_interruption() -> Iterator[None]:
-    """Ctrl-C waits until everything is put back."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, kept)
-
-
-def _network() -> tuple[str, str]:
-    """What dockerd changes: the packet filter, and whether this machine forwards."""
-    rules = subprocess.run(_as_root("iptables-save"), check=True, capture_output=True, text=True).stdout
-    return rules, Path("/proc/sys/net/ipv4/ip_forward").read_text().strip()
-
-
-def _restore(before: tuple[str, str]) -> None:
-    rules, forward = before
-    subprocess.run(_as_root("ip", "link", "delete", "docker0"), check=False, capture_output=True)
-    for table in ("filter", "nat"):
-        if f"*{table}" not in rules:  # it was empty
-            chains = f"*{table}\n" + "".join(f":{chain} ACCEPT [0:0]\n" for chain in CHAINS[table]) + "COMMIT\n"
-            rules += chains
-    subprocess.run(_as_root("iptables-restore"), check=False, input=rules, text=True, capture_output=True)
-    subprocess.run(_as_root("sysctl", "-q", "-w", f"net.ipv4.ip_forward={forward}"), check=False)
-
-
-#: Chains that each table of the packet filter has from the start.
-CHAINS: dict[str, Sequence[str]] = {
-    "filter": ("INPUT", "FORWARD", "OUTPUT"),
-    "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
-}

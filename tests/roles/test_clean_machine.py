@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -41,6 +40,7 @@ def molecule(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Molecule]:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
+                timeout=420,
             )
             text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)
             assert done.returncode == 0, f"molecule {step} failed:\n{text[-6000:]}"
@@ -52,7 +52,6 @@ def molecule(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Molecule]:
             yield run
         finally:
             run("destroy")
-            shutil.rmtree(PROJECT / ".cache", ignore_errors=True)
 
 
 def changed(output: str) -> list[str]:

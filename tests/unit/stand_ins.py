@@ -17,7 +17,7 @@ from osrdyne.management_api import RequestQueue
 from osrdyne.pool_state import PoolState
 from osrdyne.queue_plan import Totals
 from osrdyne_client.amqp import QueueInfo
-from osrdyne_client.errors import BrokerError, ChannelClosed, NotFound
+from osrdyne_client.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 
@@ -46,9 +46,11 @@ async def running(*coroutines: Any) -> AsyncIterator[list[asyncio.Task[None]]]:
 
 async def until(found: Callable[[], object], within: float = 1000.0) -> None:
     """Wait in virtual time for a condition."""
+    pause = LATENCY
     async with asyncio.timeout(within):
         while not found():
-            await asyncio.sleep(LATENCY)
+            await asyncio.sleep(pause)
+            pause = min(1.1 * pause, 0.05)
 
 
 @dataclass
@@ -92,8 +94,6 @@ class StandInChannel:
         self.is_open = True
 
     async def _call(self, what: str, name: str) -> str:
-        from osrdyne_client.errors import BrokerTimeout
-
         if not self.is_open:
             raise ChannelClosed
         asked = asyncio.ensure_future(self._in_turn(what, name))

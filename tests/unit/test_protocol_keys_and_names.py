@@ -154,6 +154,7 @@ def test_pools_and_instances_never_share_an_engine_name() -> None:
     }
 
     assert len(named) == 12
+    assert engine_name("a", "x", "é") != engine_name("a", "xé", "")
 
 
 @unhurried

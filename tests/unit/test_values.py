@@ -79,6 +79,14 @@ async def test_taking_waits_for_a_change_or_for_the_time_given() -> None:
     assert loop.time() == 7.0
 
 
+@pytest.mark.looptime
+async def test_a_wait_shorter_than_the_clock_can_show_still_lets_time_pass() -> None:
+    loop, reader = asyncio.get_running_loop(), ChangeReader([])
+    await asyncio.sleep(23.506)
+    assert await reader.take(1e-13) == []
+    assert loop.time() > 23.506
+
+
 def test_a_later_timer_replaces_the_earlier_one() -> None:
     timers = Timers()
     timers.at("42", 5.0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import hashlib
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +34,12 @@ def osrdyne_credentials(wanted: Mapping[str, Any], passwords: Mapping[str, str])
     """Name and password of the broker user of each role."""
     users = wanted["users"]
     return {user["role"]: {"name": user["name"], "password": passwords[user["name"]]} for user in users}
+
+
+def osrdyne_password_hash(password: str) -> str:
+    """RabbitMQ's password_hash of algorithm rabbit_password_hashing_sha256, with a new salt."""
+    salt = os.urandom(4)
+    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
 
 
 def osrdyne_toml(document: Mapping[str, Any]) -> str:
@@ -78,5 +87,6 @@ class FilterModule:
         return {
             "osrdyne_topology": osrdyne_topology,
             "osrdyne_credentials": osrdyne_credentials,
+            "osrdyne_password_hash": osrdyne_password_hash,
             "osrdyne_toml": osrdyne_toml,
         }

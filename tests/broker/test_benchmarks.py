@@ -1,0 +1,39 @@
+"""The benchmarks run: every measurement with the shortest rounds, on a real broker. No figure is asserted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from benchmarks.__main__ import MEASUREMENTS, VERSION
+from benchmarks.rig import Rig
+from tests.engines.broker import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Brief(Rig):
+    """One round, as short as can be."""
+
+    @property
+    def rounds(self) -> int:
+        return 1
+
+    @property
+    def seconds(self) -> float:
+        return 0.1
+
+
+@pytest.mark.parametrize("broker_version", [VERSION], indirect=True)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.fast) if name == "steady" else name for name in MEASUREMENTS]
+)
+def test_a_measurement_returns_rows_and_leaves_nothing_on_the_broker(broker: Broker, name: str) -> None:
+    before = {one["name"] for one in broker.management.get("vhosts")}
+
+    rows = MEASUREMENTS[name](Brief(broker, quick=True))
+
+    assert rows
+    assert all(row.ours.median >= 0 for row in rows)
+    assert all(row.ratio is not None for row in rows if row.peer is not None)
+    assert {one["name"] for one in broker.management.get("vhosts")} == before
