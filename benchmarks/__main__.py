@@ -31,7 +31,10 @@ VERSION = max(SUITES)
 
 def main() -> int:
     """Run what the command line asks for, and return the exit status."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    if unknown := set(arguments.measurement) - set(MEASUREMENTS):
+        parser.error(f"cannot measure {', '.join(sorted(unknown))}; there are {', '.join(MEASUREMENTS)}")
     if arguments.list:
         for name, measure in MEASUREMENTS.items():
             summary = (sys.modules[measure.__module__].__doc__ or "").splitlines()[0]
@@ -67,9 +70,7 @@ def _run(names: list[str], *, quick: bool) -> tuple[list[Row], list[str]]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare with bare pika and aio-pika.")
-    parser.add_argument(
-        "measurement", nargs="*", choices=[*MEASUREMENTS, []], help="what to measure; all when none is named"
-    )
+    parser.add_argument("measurement", nargs="*", help=f"what to measure: {', '.join(MEASUREMENTS)}; by default all")
     parser.add_argument("--list", action="store_true", help="say what can be measured, and measure nothing")
     parser.add_argument("--quick", action="store_true", help="few and short rounds: whether it works, not how fast")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

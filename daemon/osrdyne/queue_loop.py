@@ -62,7 +62,7 @@ class QueueLoop:
 
     async def run(self) -> None:
         groups = self._state.group_changes.reader()
-        for key in {*self._state.tracker.wanted, *self._state.queues.items()}:
+        for key in (*self._state.tracker.wanted, *self._state.queues.items()):
             self._reader.add(key)
         try:
             async with asyncio.TaskGroup() as tasks:

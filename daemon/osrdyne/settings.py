@@ -21,7 +21,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
 
 #: Environment variables that name a setting begin so; nested names are joined by two underscores.
-ENVIRONMENT_PREFIX = "OSRDYNE_"
+ENVIRONMENT_PREFIX = "OSRDYNE_DAEMON_"
 
 
 def _pool(value: object) -> PoolSettings:

@@ -71,7 +71,7 @@ class WorkerLoop:
     async def run(self) -> None:
         try:
             self._adopt(await self._list(), began=self._state.clock())
-            for key in {*self._state.tracker.wanted, *self._state.groups}:
+            for key in (*self._state.tracker.wanted, *self._state.groups):
                 self._dirty.add(key)
             async with asyncio.TaskGroup() as tasks:
                 for reader in self._readers:
@@ -255,7 +255,7 @@ class WorkerLoop:
     def _adopt(self, listed: list[Group], *, began: float) -> None:
         state = self._state
         found = {group.key: group for group in listed}
-        for key in {*found, *state.groups}:
+        for key in dict.fromkeys((*found, *state.groups)):
             if found.get(key) == state.groups.get(key):
                 continue
             if key in found:

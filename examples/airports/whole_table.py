@@ -46,6 +46,11 @@ class WholeTable:
         self._names = pd.read_csv(data / "airports.csv").set_index("faa")["name"].to_dict()
         self._destinations = set(table["dest"].unique())
 
+    @property
+    def destinations(self) -> list[str]:
+        """The destinations that any flight of the year went to, in order."""
+        return sorted(self._destinations)
+
     def schedule(self, day: date, first: int = 0, last: int = 24) -> list[tuple[datetime, str, str]]:
         """Return scheduled departure, origin and destination of the flights of a day, in that order.
 

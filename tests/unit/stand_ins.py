@@ -248,3 +248,49 @@ def refuse(*pairs: tuple[str, str], error: BrokerError | Exception) -> Callable[
             raise error
 
     return on
+
+
+@dataclass
+class Sent:
+    """One publish that reached the stand-in broker."""
+
+    exchange: str
+    routing_key: str | bytes
+    body: bytes
+    properties: Any
+    mandatory: bool
+
+
+class StandInPublisher:
+    """A publisher that confirms, unless told otherwise."""
+
+    def __init__(self) -> None:
+        #: Every try, in order.
+        self.sent: list[Sent] = []
+        self.confirmed: list[Sent] = []
+        #: Seconds until a confirm.
+        self.delay = LATENCY
+        #: Outcomes of the next publishes: an error to raise, None for a confirm.
+        self.answers: list[Exception | None] = []
+        #: (exchange, routing key) -> the error of every publish to it.
+        self.refusing: dict[tuple[str, str], Exception] = {}
+        #: Reply addresses whose caller is gone.
+        self.gone: set[str] = set()
+
+    def sent_to(self, exchange: str, routing_key: str) -> list[Sent]:
+        return [one for one in self.sent if (one.exchange, one.routing_key) == (exchange, routing_key)]
+
+    async def publish(
+        self, exchange: str, routing_key: str | bytes, body: bytes, properties: Any, *, publish_id: str | None = None
+    ) -> None:
+        sent = Sent(exchange, routing_key, body, properties, publish_id is not None)
+        self.sent.append(sent)
+        await asyncio.sleep(self.delay)
+        error = self.answers.pop(0) if self.answers else self.refusing.get((exchange, str(routing_key)))
+        if error is not None:
+            raise error
+        self.confirmed.append(sent)
+
+    async def reply(self, reply_to: str | bytes, body: bytes, properties: Any) -> bool:
+        await self.publish("", reply_to, body, properties)
+        return reply_to not in self.gone

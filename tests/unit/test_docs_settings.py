@@ -89,7 +89,7 @@ def test_the_example_is_right(tmp_path: Path) -> None:
 def test_a_credential_can_be_in_the_environment_as_the_page_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OSRDYNE_" + name.replace(".", "__").upper(), "amqp://from-the-environment")
+    monkeypatch.setenv("OSRDYNE_DAEMON_" + name.replace(".", "__").upper(), "amqp://from-the-environment")
     (tmp_path / "settings.toml").write_text(example())
 
     value: Mapping[str, Any] = settings.load(tmp_path / "settings.toml").broker.model_dump()

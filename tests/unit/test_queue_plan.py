@@ -196,7 +196,7 @@ def test_a_queue_is_never_deleted_before_all_evidence_was_gathered(
 
 
 def test_the_path_to_deletion_exists() -> None:
-    queue, evidence, now, steps = Queue(Phase.BOUND), Evidence(), 0.0, []
+    queue, evidence, now, steps = Queue(Phase.BOUND), Evidence(), 0.0, list[Step]()
     while not steps or steps[-1] is not Step.DELETE:
         found = plan(None, queue, group_gone=True, interval=INTERVAL, now=now)
         now = found.at if found.at is not None else now

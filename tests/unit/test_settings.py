@@ -116,7 +116,7 @@ def test_the_environment_wins_over_the_file_one_setting_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OSRDYNE_BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
-    monkeypatch.setenv("OSRDYNE_INTERVALS__DEBOUNCE", "PT3S")
+    monkeypatch.setenv("OSRDYNE_DAEMON_INTERVALS__DEBOUNCE", "PT3S")
     found = loaded(tmp_path, GOOD + "[intervals]\nrecheck = 7\n")
     assert found.broker.amqp_uri is not None
     assert "elsewhere" in found.broker.amqp_uri.get_secret_value()

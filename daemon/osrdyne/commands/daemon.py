@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,9 @@ import typer
 
 from osrdyne import logs
 from osrdyne.commands.output import failing_clearly
-from osrdyne.settings import load
+from osrdyne.settings import environment_names, load
+
+log = logging.getLogger(__name__)
 
 
 @failing_clearly
@@ -29,4 +32,5 @@ def command(
     if check:
         typer.echo(f"{settings}: settings are right")
         return
+    log.info("settings read", extra={"file": str(settings), "from_environment": environment_names()})
     asyncio.run(daemon.run())

@@ -1,0 +1,91 @@
+"""The activity listener: which events keep a key alive, and what they cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from osrdyne.activity_listener import ActivityListener
+from osrdyne.metrics import Metrics
+from osrdyne.pool_state import PoolState
+from osrdyne.queue_plan import Phase, Queue
+from osrdyne.values import ChangeReader
+from osrdyne_client.amqp import Message, Properties
+from osrdyne_protocol import events
+from osrdyne_protocol.settings import PoolSettings
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.state = PoolState.of(PoolSettings("core", unbind_delay=10.0, stop_delay=5.0), lambda: self.now)
+        self.metrics = Metrics()
+        self.listener = ActivityListener(self.state, self.metrics, debounce=1.0)
+        self.wakes: ChangeReader = self.state.activity_changes.reader()
+
+    def event(self, event: object, key: str | bytes = "42", *, after: float = 0.0) -> None:
+        self.now += after
+        given: dict[str, Any] | None = None if event is None else {"x-event": event}
+        self.listener.on_message(Message(b"", "core-activity-xchg", key, Properties(headers=given), 1, False))
+
+    def woken(self) -> bool:
+        keys = bool(self.wakes._keys)
+        self.wakes._keys.clear()
+        return keys
+
+    def counted(self, kind: str) -> float:
+        value = self.metrics.registry.get_sample_value("osrdyne_activity_events_total", {"event": kind})
+        return value or 0.0
+
+
+@pytest.fixture
+def listener() -> Listener:
+    made = Listener()
+    made.state.queues.set("42", Queue(Phase.UNBOUND))
+    return made
+
+
+@pytest.mark.parametrize("event", sorted(events.ACTIVITY))
+def test_activity_of_a_key_with_a_queue_requires_it_with_the_burst_s_length(listener: Listener, event: str) -> None:
+    listener.event(event)
+    assert listener.state.tracker.wanted["42"].until == 100.0 + 1.0 + 10.0
+
+
+def test_an_event_may_be_a_byte_array(listener: Listener) -> None:
+    listener.event(b"request-received")
+    assert "42" in listener.state.tracker.wanted
+
+
+@pytest.mark.parametrize("event", [events.STOPPING, *sorted(events.LIFECYCLE), None, "made-up", 7, b"\xff"])
+def test_what_is_no_activity_requires_nothing(listener: Listener, event: object) -> None:
+    listener.event(event)
+    assert not listener.state.tracker.wanted
+    assert not listener.state.activity
+
+
+@pytest.mark.parametrize("key", ["7", "a\0b", b"\xff\xfe", "x" * 300])
+def test_an_event_of_a_key_without_a_queue_wakes_nothing(listener: Listener, key: str | bytes) -> None:
+    listener.event(events.STARTED, key)
+    assert not listener.state.tracker.wanted
+    assert not listener.state.activity
+    assert listener.counted("unknown_key") + listener.counted("unreadable") == 1
+
+
+def test_only_the_first_event_of_a_burst_goes_on(listener: Listener) -> None:
+    listener.event(events.REQUEST_RECEIVED)
+    assert listener.woken()
+    for _ in range(5):
+        listener.event(events.REQUEST_RECEIVED, after=0.1)
+        assert not listener.woken()
+    assert listener.state.tracker.wanted["42"].until == 111.0
+    assert listener.state.activity["42"].last_taken == pytest.approx(100.5)
+    listener.event(events.FINISHED, after=0.6)
+    assert listener.woken()
+
+
+def test_a_start_is_told_at_once_also_within_a_burst(listener: Listener) -> None:
+    listener.event(events.REQUEST_RECEIVED)
+    listener.woken()
+    listener.event(events.STARTED, after=0.1)
+    assert listener.woken()

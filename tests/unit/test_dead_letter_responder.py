@@ -1,0 +1,209 @@
+"""The dead-letter responder under virtual time: the caller first, the inventory where one is due, and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from osrdyne import dead_letters
+from osrdyne.answering import Answerer
+from osrdyne.dead_letter_responder import DeadLetterResponder
+from osrdyne.metrics import Metrics
+from osrdyne.publishing import Refused
+from osrdyne_client.amqp import Message, Properties
+from osrdyne_client.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
+from osrdyne_protocol import headers, statuses
+from tests.unit.stand_ins import NAMES, Sent, StandInJournal, StandInPublisher, until
+
+pytestmark = pytest.mark.looptime
+
+REPLIES = ("", "reply-1")
+POISON = ("", NAMES.poison_queue)
+BACK = (NAMES.dead_letter_exchange, "42")
+
+
+class Responder:
+    """A responder on stand-ins."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self.publisher = StandInPublisher()
+        self.acked: list[int] = []
+        self.journal = StandInJournal()
+        self.metrics = Metrics()
+        publisher: Any = self.publisher
+        journal: Any = self.journal
+        channel: Any = self
+        answerer = Answerer(NAMES, publisher, self.metrics)
+        self.responder = DeadLetterResponder(
+            NAMES, channel, publisher, answerer, journal, self.metrics, tasks, prefetch=8
+        )
+        self.delivered = 0
+
+    def ack(self, tag: int) -> None:
+        assert tag not in self.acked, "settled twice"
+        self.acked.append(tag)
+
+    def letter(self, reason: str = "expired", *, more: dict[str, Any] | None = None, **properties: Any) -> int:
+        self.delivered += 1
+        given = {headers.X_FIRST_DEATH_REASON: reason, headers.X_FIRST_DEATH_QUEUE: "core-req-42"} | (more or {})
+        properties = {"reply_to": "reply-1", "correlation_id": "7"} | properties
+        self.deliver(Properties(headers=given, **properties))
+        return self.delivered
+
+    def deliver(self, properties: Any) -> None:
+        message = Message(b"body", "core-dl-xchg", "42", properties, self.delivered, redelivered=False)
+        self.responder.on_message(message)
+
+    def sent(self, where: tuple[str, str]) -> list[Sent]:
+        return self.publisher.sent_to(*where)
+
+
+@asynccontextmanager
+async def responding() -> AsyncIterator[Responder]:
+    async with asyncio.TaskGroup() as tasks:
+        yield Responder(tasks)
+        for task in list(tasks._tasks):
+            task.cancel()
+
+
+async def test_a_caller_gets_status_and_correlation_id_and_then_the_letter_is_settled() -> None:
+    async with responding() as one:
+        one.publisher.delay = 3.0
+        tag = one.letter("expired")
+        await asyncio.sleep(2.5)
+        assert one.acked == []
+        await until(lambda: one.acked == [tag], within=1.0)
+        (reply,) = one.sent(REPLIES)
+        assert reply.properties.correlation_id == "7"
+        assert reply.properties.headers[headers.X_STATUS] == statuses.EXPIRED
+        assert one.sent(POISON) == []
+        assert ("dead-lettered", "42") in one.journal.events
+
+
+async def test_what_workers_failed_on_is_answered_first_and_then_kept() -> None:
+    async with responding() as one:
+        one.letter("delivery_limit")
+        await until(lambda: one.acked == [1])
+        assert [sent.routing_key for sent in one.publisher.sent] == ["reply-1", NAMES.poison_queue]
+        assert one.sent(POISON)[0].body == b"body"
+
+
+async def test_a_reply_that_is_returned_is_final() -> None:
+    async with responding() as one:
+        one.publisher.gone.add("reply-1")
+        one.letter("expired")
+        await until(lambda: one.acked == [1])
+        assert len(one.publisher.sent) == 1
+
+
+async def test_a_letter_without_a_caller_is_kept_and_settled() -> None:
+    async with responding() as one:
+        one.letter("expired", reply_to=None)
+        await until(lambda: one.acked == [1])
+        assert len(one.sent(POISON)) == 1
+
+
+async def test_when_the_inventory_is_full_the_caller_is_answered_once_and_the_copy_goes_back_marked() -> None:
+    async with responding() as one:
+        one.publisher.refusing[POISON] = Nacked()
+        one.letter("delivery_limit")
+        await until(lambda: one.acked == [1])
+        for round_ in (1, 2, 3):
+            back = one.sent(BACK)[-1]
+            assert back.properties.headers[headers.X_ANSWERED] is True
+            one.delivered += 1
+            one.deliver(back.properties)
+            await until(lambda: len(one.acked) == round_ + 1)  # noqa: B023
+        assert len(one.sent(REPLIES)) == 1
+        # And it is kept when there is room again
+        del one.publisher.refusing[POISON]
+        one.delivered += 1
+        one.deliver(one.sent(BACK)[-1].properties)
+        await until(lambda: len(one.acked) == 5)
+        assert len(one.sent(BACK)) == 4
+        assert one.publisher.confirmed[-1].routing_key == NAMES.poison_queue
+
+
+async def test_a_full_inventory_does_not_stop_the_replies_of_others() -> None:
+    async with responding() as one:
+        one.publisher.refusing[POISON] = Nacked()
+        for _ in range(200):
+            one.letter("delivery_limit")
+        one.letter("expired", reply_to="reply-2")
+        await until(lambda: len(one.sent(("", "reply-2"))) == 1, within=0.1)
+        assert len(one.sent(REPLIES)) == 200
+
+
+@pytest.mark.parametrize("error", [Refused("cannot be sent"), Nacked(), BrokerTimeout("no confirm")])
+async def test_a_caller_that_cannot_be_answered_now_is_not_marked_as_answered(error: Exception) -> None:
+    async with responding() as one:
+        one.publisher.refusing[REPLIES] = error
+        one.publisher.refusing[POISON] = Nacked()
+        one.letter("expired")
+        await until(lambda: one.acked == [1])
+        (back,) = one.sent(BACK)
+        assert headers.X_ANSWERED not in back.properties.headers
+        # And it is not lost: once its caller can be answered, it is
+        del one.publisher.refusing[REPLIES]
+        one.delivered += 1
+        one.deliver(back.properties)
+        await until(lambda: one.acked == [1, 2])
+        assert one.publisher.confirmed[-1].properties.headers[headers.X_STATUS] == statuses.EXPIRED
+
+
+@pytest.mark.parametrize("error", [Refused("cannot be sent"), Nacked(), BrokerTimeout("no confirm")])
+async def test_a_reply_queue_that_takes_no_reply_costs_a_copy_not_the_session(error: Exception) -> None:
+    async with responding() as one:
+        one.publisher.refusing[REPLIES] = error
+        one.letter("expired")
+        one.letter("expired", reply_to="reply-2")
+        await until(lambda: sorted(one.acked) == [1, 2], within=1.0)
+        assert len(one.sent(POISON)) == 1
+
+
+@pytest.mark.parametrize("error", [Returned("no such queue"), Refused("too large"), BrokerTimeout("no confirm")])
+async def test_an_inventory_that_takes_no_copy_whatever_the_reason_costs_no_message(error: Exception) -> None:
+    async with responding() as one:
+        one.publisher.refusing[POISON] = error
+        one.letter("expired", reply_to=None)
+        await until(lambda: one.acked == [1])
+        assert len(one.sent(BACK)) == 1
+
+
+async def test_a_letter_that_can_not_even_go_back_stays_on_the_broker() -> None:
+    async with responding() as one:
+        one.publisher.refusing |= {POISON: Nacked(), BACK: Refused("too large")}
+        one.letter("expired", reply_to=None)
+        await asyncio.sleep(100.0)
+        assert one.acked == []
+
+
+async def test_a_mistake_of_ours_keeps_the_letter_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(dead_letters, "decide", fail)
+    async with responding() as one:
+        one.letter("expired")
+        await until(lambda: one.acked == [1])
+        assert one.sent(POISON)[0].properties.headers[headers.X_POISON_REASON] == statuses.INVALID_REQUEST
+
+
+async def test_a_lost_connection_ends_the_session_and_settles_nothing() -> None:
+    acked = list[int]()
+
+    async def session() -> None:
+        async with responding() as one:
+            one.acked = acked
+            one.publisher.refusing[REPLIES] = ConnectionLost()
+            one.letter("expired")
+            await asyncio.sleep(10.0)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await session()
+    assert caught.group_contains(ConnectionLost)
+    assert acked == []

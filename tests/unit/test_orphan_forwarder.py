@@ -1,0 +1,302 @@
+"""The orphan forwarder under virtual time: each orphan reaches its key or is answered, none is settled too early."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from osrdyne import answering, forwarding, orphan_forwarder
+from osrdyne.answering import Answerer
+from osrdyne.holding import Limits
+from osrdyne.metrics import Metrics
+from osrdyne.orphan_forwarder import ForwardLimits, OrphanForwarder
+from osrdyne.publishing import Refused
+from osrdyne.queue_plan import Phase, Queue
+from osrdyne_client.amqp import Message, Properties
+from osrdyne_client.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
+from osrdyne_protocol import headers, statuses
+from tests.unit.stand_ins import NAMES, StandInJournal, StandInPublisher, state_of, until
+
+pytestmark = pytest.mark.looptime
+
+ORPHAN_TTL = 60.0
+
+
+@pytest.fixture(autouse=True)
+def wall_clock_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wall_ms() -> int:
+        return 1_700_000_000_000 + round(asyncio.get_running_loop().time() * 1000)
+
+    for module in (answering, orphan_forwarder):
+        monkeypatch.setattr(module, "wall_ms", wall_ms)
+
+
+@dataclass
+class Settled:
+    """What was acknowledged, and what had been confirmed by then."""
+
+    publisher: StandInPublisher
+    tags: list[int] = field(default_factory=list)
+
+    def ack(self, tag: int) -> None:
+        copies = [one.body == str(tag).encode() for one in self.publisher.confirmed]
+        replies = [one.properties.correlation_id == f"id {tag}" for one in self.publisher.confirmed]
+        assert any(copies + replies), "settled before anything was confirmed"
+        self.tags.append(tag)
+
+
+class Forwarder:
+    """A forwarder on stand-ins. Bodies carry the delivery tag, so that copies can be told."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, *, unbind_delay: float = 1000.0, per_key: int = 2) -> None:
+        self.state = state_of(unbind_delay=unbind_delay)
+        self.publisher = StandInPublisher()
+        self.channel = Settled(self.publisher)
+        publisher: Any = self.publisher
+        channel: Any = self.channel
+        journal: Any = StandInJournal()
+        metrics = Metrics()
+        answerer = Answerer(NAMES, publisher, metrics)
+        limits = ForwardLimits(40, Limits(per_key, 20, 1_000_000), round(ORPHAN_TTL * 1000))
+        self.forwarder = OrphanForwarder(
+            NAMES, self.state, channel, publisher, answerer, journal, metrics, limits, tasks
+        )
+        self.delivered = 0
+
+    def orphan(self, key: str | bytes = "42", **properties: Any) -> int:
+        self.delivered += 1
+        tag = self.delivered
+        properties = {"reply_to": "reply-1", "correlation_id": f"id {tag}"} | properties
+        body = str(tag).encode()
+        message = Message(body, "core-req-xchg", key, Properties(**properties), tag, redelivered=False)
+        self.forwarder.on_message(message)
+        return tag
+
+    def bind(self, key: str = "42") -> None:
+        self.state.queues.set(key, Queue(Phase.BOUND, asserted=self.state.tracker.generation))
+
+    def answers(self) -> list[str]:
+        return [one.properties.headers[headers.X_STATUS] for one in self.publisher.sent_to("", "reply-1")]
+
+
+@asynccontextmanager
+async def forwarding_with(**options: Any) -> AsyncIterator[Forwarder]:
+    async with asyncio.TaskGroup() as tasks:
+        yield Forwarder(tasks, **options)
+        for task in list(tasks._tasks):
+            task.cancel()
+
+
+async def test_an_orphan_waits_for_its_queue_is_forwarded_and_then_settled() -> None:
+    async with forwarding_with() as one:
+        tag = one.orphan()
+        await asyncio.sleep(5.0)
+        assert one.channel.tags == []
+        assert "42" in one.state.tracker.wanted
+        one.bind()
+        await until(lambda: one.channel.tags == [tag], within=0.1)
+        (sent,) = one.publisher.sent_to(NAMES.request_exchange, "42")
+        assert sent.mandatory
+        assert sent.properties.correlation_id == "id 1"
+
+
+async def test_a_queue_bound_before_the_orphan_came_is_not_believed() -> None:
+    async with forwarding_with() as one:
+        one.state.require("42")
+        one.bind()
+        one.orphan()
+        await asyncio.sleep(5.0)
+        assert one.publisher.sent == []
+
+
+async def test_an_orphan_is_not_settled_before_its_forward_is_confirmed() -> None:
+    async with forwarding_with() as one:
+        one.publisher.delay = 7.0
+        one.orphan()
+        await asyncio.sleep(0.1)
+        one.bind()
+        await asyncio.sleep(6.5)
+        assert one.channel.tags == []
+        await until(lambda: one.channel.tags == [1], within=1.0)
+
+
+async def test_a_key_whose_queue_is_not_ready_delays_no_other() -> None:
+    async with forwarding_with() as one:
+        for _ in range(10):
+            one.orphan("bad")
+        good = one.orphan("good")
+        await asyncio.sleep(0)
+        one.bind("good")
+        await until(lambda: good in one.channel.tags, within=0.1)
+
+
+async def test_beyond_its_share_an_orphan_goes_back_to_the_tail_under_its_own_key() -> None:
+    async with forwarding_with(per_key=2) as one:
+        tags = [one.orphan("bad", user_id="guest") for _ in range(3)]
+        await until(lambda: one.channel.tags == tags[2:], within=2.0)
+        (back,) = one.publisher.sent_to(NAMES.orphan_exchange, "bad")
+        assert back.body == b"3"
+        assert back.properties.headers[headers.X_FIRST_SEEN]
+        assert back.properties.user_id is None
+        assert one.publisher.sent_to("", NAMES.orphan_queue) == []
+
+
+async def test_an_orphan_that_nobody_binds_is_answered_expired_with_the_reason() -> None:
+    async with forwarding_with() as one:
+        one.orphan()
+        one.state.queues.set("42", Queue(Phase.UNKNOWN, failures=3, error="no permission"))
+        await until(lambda: one.channel.tags == [1], within=ORPHAN_TTL + 1.0)
+        assert asyncio.get_running_loop().time() >= ORPHAN_TTL
+        assert one.answers() == [statuses.EXPIRED]
+        (reply,) = one.publisher.sent_to("", "reply-1")
+        assert reply.properties.correlation_id == "id 1"
+        assert "no permission" in reply.properties.headers[headers.X_REASON]
+
+
+async def test_a_clients_deadline_ends_the_wait() -> None:
+    async with forwarding_with() as one:
+        one.orphan(expiration="3000")
+        await until(lambda: one.answers() == [statuses.EXPIRED], within=3.5)
+
+
+async def test_a_waiting_orphan_keeps_its_key_wanted() -> None:
+    async with forwarding_with(unbind_delay=2.0) as one:
+        one.orphan()
+        for _ in range(60):
+            await asyncio.sleep(0.5)
+            assert one.state.tracker.advance(one.state.clock()) == []
+        one.bind()
+        await until(lambda: one.channel.tags == [1], within=0.1)
+
+
+async def test_a_refused_forward_is_tried_again() -> None:
+    async with forwarding_with() as one:
+        one.publisher.answers = [Nacked(), Nacked(), None]
+        one.orphan()
+        await asyncio.sleep(0)
+        async with keeping_bound(one):
+            await until(lambda: one.channel.tags == [1], within=5.0)
+        assert len(one.publisher.sent_to(NAMES.request_exchange, "42")) == 3
+        assert one.answers() == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (Nacked(), statuses.MAXLEN),
+        (Returned("no alternate exchange"), statuses.UNROUTABLE),
+        (BrokerTimeout("no confirm"), statuses.UNROUTABLE),
+    ],
+)
+async def test_a_forward_that_is_never_accepted_is_answered_with_why(outcome: Exception, status: str) -> None:
+    async with forwarding_with() as one:
+        one.publisher.refusing[NAMES.request_exchange, "42"] = outcome
+        one.orphan()
+        async with keeping_bound(one):
+            await until(lambda: one.channel.tags == [1], within=ORPHAN_TTL)
+        assert one.answers() == [status]
+
+
+async def test_a_message_that_the_broker_cannot_take_is_answered_at_once() -> None:
+    async with forwarding_with() as one:
+        one.publisher.refusing[NAMES.request_exchange, "42"] = Refused("headers too large")
+        one.orphan()
+        async with keeping_bound(one):
+            await until(lambda: one.channel.tags == [1], within=1.0)
+        assert one.answers() == [statuses.INVALID_REQUEST]
+
+
+async def test_what_cannot_be_forwarded_is_answered_without_requiring_any_key() -> None:
+    async with forwarding_with() as one:
+        one.orphan("a\0b")
+        one.orphan("42", headers={"CC": ["7"]})
+        await until(lambda: sorted(one.channel.tags) == [1, 2], within=0.1)
+        assert one.answers() == [statuses.INVALID_KEY, statuses.INVALID_REQUEST]
+        assert not one.state.tracker.wanted
+
+
+async def test_what_has_no_caller_is_kept_instead_of_answered() -> None:
+    async with forwarding_with() as one:
+        one.orphan("a\0b", reply_to=None)
+        await until(lambda: one.channel.tags == [1], within=0.1)
+        (kept,) = one.publisher.sent_to("", NAMES.poison_queue)
+        assert kept.body == b"1"
+
+
+async def test_what_can_be_neither_answered_nor_kept_goes_back_to_the_tail() -> None:
+    async with forwarding_with() as one:
+        one.publisher.refusing["", NAMES.poison_queue] = Nacked()
+        one.orphan("a\0b", reply_to=None)
+        await until(lambda: one.channel.tags == [1], within=2.0)
+        assert len(one.publisher.sent_to(NAMES.orphan_exchange, "a\0b")) == 1
+
+
+async def test_a_reply_queue_that_refuses_the_answer_ends_nothing() -> None:
+    async with forwarding_with() as one:
+        one.publisher.refusing["", "reply-1"] = Nacked()
+        one.orphan("a\0b")
+        await until(lambda: one.channel.tags == [1], within=2.0)
+        assert len(one.publisher.sent_to("", NAMES.poison_queue)) == 1
+
+
+async def test_a_request_that_came_back_waits_longer_each_time() -> None:
+    moments = list[float]()
+    for hops in (1, 4, 7):
+        async with forwarding_with() as one:
+            began = asyncio.get_running_loop().time()
+            one.orphan(headers={headers.X_HOPS: hops})
+            async with keeping_bound(one):
+                await until(lambda now=one: now.channel.tags == [1], within=10.0)  # type: ignore[misc]
+            moments.append(asyncio.get_running_loop().time() - began)
+    assert moments == sorted(moments)
+    assert moments[0] < 0.3 < moments[1] < 3.0 < moments[2]
+
+
+async def test_a_mistake_of_ours_ends_the_message_not_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    async with forwarding_with() as one:
+        monkeypatch.setattr(forwarding, "decide", fail)
+        one.orphan()
+        await until(lambda: one.channel.tags == [1], within=1.0)
+        assert one.answers() == [statuses.INVALID_REQUEST]
+
+
+async def test_a_lost_connection_ends_the_session_and_settles_nothing() -> None:
+    tags = list[int]()
+
+    async def session() -> None:
+        async with forwarding_with() as one:
+            one.channel.tags = tags
+            one.publisher.refusing[NAMES.request_exchange, "42"] = ConnectionLost()
+            one.orphan()
+            async with keeping_bound(one):
+                await asyncio.sleep(1.0)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await session()
+    assert caught.group_contains(ConnectionLost)
+    assert tags == []
+
+
+@asynccontextmanager
+async def keeping_bound(one: Forwarder, key: str = "42") -> AsyncIterator[None]:
+    """Assert the key's queue whenever that is asked for, as the queue loop does."""
+    reader = one.state.target_changes.reader()
+
+    async def follow() -> None:
+        while True:
+            one.bind(key)
+            await reader.take(1.0)
+
+    task = asyncio.ensure_future(follow())
+    try:
+        yield
+    finally:
+        task.cancel()

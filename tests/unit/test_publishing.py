@@ -1,0 +1,243 @@
+"""Publishing that must arrive: the message that breaks a channel is refused, and the innocent ones get through."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from osrdyne.journal import Journal
+from osrdyne.publishing import ChannelPool, Publisher, Refused
+from osrdyne_client.amqp import Properties
+from osrdyne_client.errors import (
+    BrokerError,
+    BrokerTimeout,
+    ChannelClosed,
+    ConnectionLost,
+    Nacked,
+    NotFound,
+    PreconditionFailed,
+    Returned,
+    Unencodable,
+)
+
+pytestmark = pytest.mark.looptime
+
+TIMEOUT = 10.0
+
+
+class ConfirmChannel:
+    """A confirm channel that a body `breaks: ...` closes, failing all that waits on it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._waiting: list[asyncio.Future[Any]] = []
+        self._reason: BrokerError | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._reason is None
+
+    def publish(
+        self, exchange: str, routing_key: str, body: bytes, properties: Any, **options: Any
+    ) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        if self._reason is not None:
+            future.set_exception(self._reason.again())
+            return future
+        if body == b"cannot be sent":
+            raise Unencodable("a header does not fit")
+        self._connection.published.append(body)
+        self._waiting.append(future)
+        if body != b"never confirmed":
+            loop.call_later(1.0, self._settle, future, body)
+        return future
+
+    def publish_final(self, exchange: str, routing_key: str, body: bytes, properties: Any) -> asyncio.Future[Any]:
+        return self.publish(exchange, routing_key, body, properties)
+
+    def _settle(self, future: asyncio.Future[Any], body: bytes) -> None:
+        errors = self._connection.errors
+        if body.startswith(b"breaks"):
+            self.fail(self._connection.reason)
+        elif not future.done():
+            if body in errors:
+                future.set_exception(errors[body])
+            else:
+                self._connection.arrived.append(body)
+                future.set_result(True)
+
+    def fail(self, reason: BrokerError) -> None:
+        self._reason = self._reason or reason
+        for one in self._waiting:
+            if not one.done():
+                one.set_exception(reason.again())
+
+    async def close(self) -> None:
+        self.fail(ChannelClosed())
+
+
+@dataclass
+class Connection:
+    is_open: bool = True
+    blocked: bool = False
+    reason: BrokerError = field(default_factory=lambda: PreconditionFailed("message size too large", code=406))
+    errors: dict[bytes, BrokerError] = field(default_factory=dict)
+    channels: list[ConfirmChannel] = field(default_factory=list)
+    published: list[bytes] = field(default_factory=list)
+    arrived: list[bytes] = field(default_factory=list)
+
+    async def channel(self, *, confirm: bool = False, prefetch: int | None = None) -> ConfirmChannel:
+        self.channels.append(ConfirmChannel(self))
+        return self.channels[-1]
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection()
+
+
+@pytest.fixture
+def publisher(connection: Connection) -> Publisher:
+    given: Any = connection
+    return Publisher(given, timeout=TIMEOUT)
+
+
+async def outcomes(publisher: Publisher, *bodies: bytes) -> list[object]:
+    publishes = [publisher.publish("x", "key", body, Properties()) for body in bodies]
+    return await asyncio.gather(*publishes, return_exceptions=True)
+
+
+async def test_the_message_that_breaks_the_channel_is_refused_and_the_innocent_ones_get_through(
+    publisher: Publisher, connection: Connection
+) -> None:
+    found = await outcomes(publisher, b"a", b"breaks it", b"b", b"c")
+    assert isinstance(found[1], Refused)
+    assert "message size too large" in str(found[1])
+    assert [found[0], *found[2:]] == [None, None, None]
+    assert set(connection.arrived) == {b"a", b"b", b"c"}
+    # And the next ones share a channel again
+    channels = len(connection.channels)
+    assert await outcomes(publisher, b"d", b"e") == [None, None]
+    assert len(connection.channels) == channels + 1
+
+
+async def test_several_culprits_are_each_found(publisher: Publisher, connection: Connection) -> None:
+    found = await outcomes(publisher, b"breaks 1", b"a", b"breaks 2")
+    assert [isinstance(one, Refused) for one in found] == [True, False, True]
+    assert connection.arrived == [b"a"]
+
+
+async def test_channels_of_suspects_are_closed_again(publisher: Publisher, connection: Connection) -> None:
+    await outcomes(publisher, b"breaks it", b"a", b"b")
+    assert [one for one in connection.channels if one.is_open] == []
+
+
+async def test_what_amqp_cannot_carry_is_refused_and_costs_nothing(
+    publisher: Publisher, connection: Connection
+) -> None:
+    found = await outcomes(publisher, b"cannot be sent", b"a")
+    assert isinstance(found[0], Refused)
+    assert found[1] is None
+    assert len(connection.channels) == 1
+
+
+@pytest.mark.parametrize("error", [Nacked(), Returned("no queue")])
+async def test_what_the_broker_says_of_one_message_is_told_as_it_is(
+    publisher: Publisher, connection: Connection, error: BrokerError
+) -> None:
+    connection.errors[b"a"] = error
+    assert await outcomes(publisher, b"a", b"b") == [error, None]
+
+
+async def test_a_missing_exchange_is_no_message_s_fault(publisher: Publisher, connection: Connection) -> None:
+    connection.reason = NotFound("no exchange 'core-req-xchg'", code=404)
+    (found,) = await outcomes(publisher, b"breaks it")
+    assert isinstance(found, NotFound)
+
+
+async def test_a_slow_broker_makes_no_innocent_message_refused(publisher: Publisher) -> None:
+    found = await outcomes(publisher, b"breaks it", b"never confirmed")
+    assert isinstance(found[0], Refused)
+    assert isinstance(found[1], BrokerTimeout)
+
+
+async def test_a_confirm_that_does_not_come_is_a_timeout(publisher: Publisher) -> None:
+    (found,) = await outcomes(publisher, b"never confirmed")
+    assert isinstance(found, BrokerTimeout)
+    assert asyncio.get_running_loop().time() == pytest.approx(TIMEOUT, abs=0.1)
+
+
+async def test_a_broker_in_alarm_is_waited_for(publisher: Publisher, connection: Connection) -> None:
+    connection.blocked = True
+    waiting = asyncio.ensure_future(publisher.publish("x", "key", b"never confirmed", Properties()))
+    await asyncio.sleep(5 * TIMEOUT)
+    assert not waiting.done()
+    connection.blocked = False
+    with pytest.raises(BrokerTimeout):
+        await waiting
+
+
+async def test_a_lost_connection_is_not_taken_for_a_refusal(publisher: Publisher, connection: Connection) -> None:
+    waiting = asyncio.ensure_future(publisher.publish("x", "key", b"a", Properties()))
+    await asyncio.sleep(0.5)
+    connection.is_open = False
+    connection.channels[0].fail(ConnectionLost())
+    with pytest.raises(ConnectionLost):
+        await waiting
+
+
+async def test_a_confirm_that_comes_too_late_leaves_no_error_that_nobody_reads(
+    publisher: Publisher, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await outcomes(publisher, b"never confirmed")
+    given_up = asyncio.ensure_future(publisher.publish("x", "key", b"never confirmed", Properties()))
+    await asyncio.sleep(0.5)
+    given_up.cancel()
+    await asyncio.wait((given_up,))
+    connection.channels[0].fail(ConnectionLost())
+    connection.channels.clear()
+    publisher._channel = None
+    await asyncio.sleep(0)
+    assert not caplog.records
+
+
+async def test_a_pool_of_channels_gives_each_to_one_and_none_that_is_closed(connection: Connection) -> None:
+    given: Any = connection
+    pool = ChannelPool(given, 2)
+    first, second = await pool.take(), await pool.take()
+    assert first is not second
+    waiting = asyncio.ensure_future(pool.take())
+    await asyncio.sleep(1.0)
+    assert not waiting.done()
+    await first.close()
+    pool.give(first)
+    third = await waiting
+    assert third is not first
+    pool.give(second)
+    assert await pool.take() is second
+
+
+async def test_a_channel_that_cannot_be_opened_does_not_take_its_place_in_the_pool_for_ever() -> None:
+    class Refusing(Connection):
+        async def channel(self, *, confirm: bool = False, prefetch: int | None = None) -> ConfirmChannel:
+            raise BrokerTimeout
+
+    given: Any = Refusing()
+    pool = ChannelPool(given, 1)
+    for _ in range(3):
+        with pytest.raises(BrokerTimeout):
+            await pool.take()
+
+
+@pytest.mark.parametrize("error", [Unencodable("too long"), ConnectionLost()])
+async def test_an_event_of_the_daemon_that_cannot_be_sent_costs_nothing(error: Exception) -> None:
+    class Channel:
+        def send(self, *_: object) -> None:
+            raise error
+
+    channel: Any = Channel()
+    Journal(channel, "core-activity-xchg", "daemon").record("forwarded", "42", request_id=b"\xff")

@@ -1,0 +1,80 @@
+"""The queue watcher, and what a session takes over from the one before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from osrdyne.errors import ManagementError
+from osrdyne.management_api import RequestQueue
+from osrdyne.queue_plan import Phase, Totals
+from osrdyne.queue_watcher import QueueWatcher
+from osrdyne.session import Session
+from tests.unit.stand_ins import NAMES, BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(ready=3), "7": BrokerQueue()}), state_of()
+    management: Any = StandInManagement(broker)
+    async with running(QueueWatcher(NAMES, state, management, interval=5.0).run()):
+        await asyncio.sleep(12.0)
+        assert state.ready_since == {"42": pytest.approx(5.0, abs=0.1)}
+        assert state.totals["42"] == Totals(ready=3, unacknowledged=0, consumers=0, bindings=0)
+        broker.queues["42"].ready = 0
+        await asyncio.sleep(5.0)
+        assert state.ready_since == {}
+        del broker.queues["42"]
+        await asyncio.sleep(5.0)
+        assert "42" not in state.totals
+
+
+async def test_while_nothing_can_be_seen_nothing_counts_as_waiting() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
+    management: Any = StandInManagement(broker)
+    async with running(QueueWatcher(NAMES, state, management, interval=5.0).run()):
+        await asyncio.sleep(12.0)
+        broker.on = refuse(("list", ""), error=ManagementError("away"))
+        await asyncio.sleep(5.0)
+        assert state.ready_since == {}
+        broker.on = lambda what, key: None
+        await asyncio.sleep(5.0)
+        assert state.ready_since == {"42": pytest.approx(20.0, abs=0.2)}
+
+
+async def adopt(state: Any, management: Any) -> None:
+    nothing: Any = None
+    await Session(nothing, NAMES, state, nothing, nothing, management, "daemon")._adopt()
+
+
+async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_outage() -> None:
+    # Given a key that was active when the broker went away, for longer than both delays
+    broker, state = StandInBroker({"42": BrokerQueue(bound=True), "new": BrokerQueue()}), state_of()
+    state.require("42")
+    state.ready_since["42"] = 0.0
+    await asyncio.sleep(1000.0)
+    # When a session begins
+    await adopt(state, StandInManagement(broker))
+    # Then both keys live for a whole delay from now, and nothing seen before the outage counts
+    assert state.tracker.advance(state.clock() + 99.0) == []
+    assert sorted(state.tracker.wanted) == ["42", "new"]
+    assert state.phase("42") is Phase.UNKNOWN
+    assert state.ready_since == {}
+
+
+async def test_a_queue_in_the_pools_namespace_that_is_not_ours_is_left_alone() -> None:
+    class Management:
+        async def request_queues(self, names: Any) -> list[RequestQueue]:
+            return [
+                RequestQueue("core-req-foreign", None, None),
+                RequestQueue("core-req-other", "42", None),
+                RequestQueue("core-req-7", "7", None),
+            ]
+
+    state = state_of()
+    await adopt(state, Management())
+    assert list(state.tracker.wanted) == ["7"]
+    assert list(state.queues.items()) == ["7"]

@@ -1,0 +1,312 @@
+"""The worker loop under virtual time: groups follow the target, and no group's failure reaches another."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from osrdyne.drivers import Change, Group, GroupState
+from osrdyne.errors import DriverError
+from osrdyne.pool_state import Activity, PoolState
+from osrdyne.queue_plan import Phase, Queue
+from osrdyne.worker_loop import WorkerLoop, WorkerTiming
+from tests.unit.stand_ins import StandInDriver, StandInJournal, refuse, running, state_of, until
+
+pytestmark = pytest.mark.looptime
+
+TIMING = WorkerTiming(starts_in_flight=2, start_hold=10.0, patience=100.0, listing_interval=30.0)
+
+
+class Loop:
+    """A worker loop on a stand-in engine."""
+
+    def __init__(self, timing: WorkerTiming = TIMING) -> None:
+        self.state: PoolState = state_of(unbind_delay=10_000.0)
+        self.driver = StandInDriver()
+        self.journal = StandInJournal()
+        given: Any = (self.state, self.driver, self.journal, timing)
+        self.loop = WorkerLoop(*given)
+
+    def want(self, *keys: str) -> None:
+        """Make keys Active with a bound queue, as the queue loop does."""
+        for key in keys:
+            self.state.require(key)
+            self.set_phase(key, Phase.BOUND)
+
+    def set_phase(self, key: str, phase: Phase) -> None:
+        self.state.queues.set(key, Queue(phase, asserted=1))
+        self.state.queue_changes.add(key)
+
+    def forget(self, key: str, phase: Phase) -> None:
+        self.state.tracker.advance(1e9)
+        self.state.target_changes.add(key)
+        self.set_phase(key, phase)
+
+    def alive(self, key: str) -> None:
+        """Report an event of a worker, as the activity listener does."""
+        self.state.activity[key] = Activity(last_event=self.state.clock())
+        self.state.activity_changes.add(key)
+
+    def runs(self, *keys: str) -> Callable[[], bool]:
+        return lambda: all(key in self.driver.groups for key in keys)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_key_with_a_queue_gets_a_group_at_once_not_at_a_listing() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        await asyncio.sleep(5.0)
+        loop.state.require("42")
+        await asyncio.sleep(1.0)
+        assert not loop.driver.groups
+        loop.set_phase("42", Phase.BOUND)
+        await until(loop.runs("42"), within=0.1)
+        assert loop.driver.starts("42") == 1
+        assert ("group-started", "42") in loop.journal.events
+
+
+async def test_a_restart_of_the_daemon_starts_and_stops_nothing() -> None:
+    loop = Loop()
+    loop.driver.groups["42"] = Group("42", GroupState.RUNNING, 1, "current")
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await asyncio.sleep(200.0)
+    assert {what for what, _ in loop.driver.calls} == {"list"}
+
+
+async def test_a_group_is_stopped_when_its_queue_is_drained_and_not_before() -> None:
+    loop = Loop()
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(loop.runs("42"))
+        loop.forget("42", Phase.UNBOUND)
+        await asyncio.sleep(100.0)
+        assert ("stop", "42") not in loop.driver.calls
+        loop.set_phase("42", Phase.DRAINED)
+        await until(lambda: "42" not in loop.state.groups, within=5.0)
+        assert loop.driver.calls.count(("stop", "42")) == 1
+        await until(lambda: "42" not in loop.state.attempts)
+
+
+async def test_starts_in_flight_are_limited_and_a_sign_of_life_lets_the_next_go() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("a", "b", "c")
+        await asyncio.sleep(5.0)
+        assert sorted(loop.driver.groups) == ["a", "b"]
+        loop.alive("a")
+        await until(loop.runs("c"), within=0.1)
+
+
+async def test_a_change_that_is_no_end_does_not_let_the_next_start_go() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("a", "b", "c")
+        await asyncio.sleep(1.0)
+        loop.driver.news.put_nowait(Change("a"))
+        await asyncio.sleep(5.0)
+        assert sorted(loop.driver.groups) == ["a", "b"]
+
+
+async def test_a_start_that_shows_no_life_holds_up_others_for_a_bounded_time() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("a", "b", "c")
+        await until(loop.runs("c"))
+        assert now() == pytest.approx(TIMING.start_hold, abs=0.2)
+
+
+async def test_a_start_that_hangs_in_the_engine_holds_up_others_for_no_longer() -> None:
+    loop = Loop()
+    loop.driver.on = lambda what, key: asyncio.sleep(50.0) if key in ("a", "b") else None
+    async with running(loop.loop.run()):
+        loop.want("a", "b", "c")
+        await until(loop.runs("c"))
+        assert now() == pytest.approx(TIMING.start_hold, abs=0.2)
+
+
+async def test_many_cold_keys_are_all_started() -> None:
+    loop = Loop(WorkerTiming(8, 10.0, 100.0, 30.0))
+    keys = [str(number) for number in range(200)]
+
+    def life(what: str, key: str) -> None:
+        if what == "start":
+            asyncio.get_running_loop().call_later(0.5, loop.alive, key)
+
+    loop.driver.on = life
+    async with running(loop.loop.run()):
+        loop.want(*keys)
+        await until(loop.runs(*keys), within=200 / 8 * 0.6)
+        assert all(loop.driver.starts(key) == 1 for key in keys)
+
+
+async def test_a_crashing_group_is_started_again_after_growing_pauses_with_its_last_error() -> None:
+    loop, starts = Loop(), list[float]()
+
+    def crash_soon(what: str, key: str) -> None:
+        if what == "start":
+            starts.append(now())
+            asyncio.get_running_loop().call_later(0.2, loop.driver.crash, key, "exit 3")
+
+    loop.driver.on = crash_soon
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: len(starts) == 6)
+        pauses = [later - earlier for earlier, later in itertools.pairwise(starts)]
+        assert pauses == sorted(pauses)
+        assert pauses[-1] > 4 * pauses[0]
+        assert loop.state.attempts["42"].error == "exit 3"
+
+
+async def test_a_group_that_crashed_after_a_long_life_comes_back_soon() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.alive("42")
+        await asyncio.sleep(60.0)
+        loop.driver.crash("42")
+        await until(lambda: loop.driver.starts("42") == 2, within=1.0)
+
+
+@pytest.mark.parametrize("error", [DriverError("no such image"), ZeroDivisionError("of the driver")])
+async def test_an_engine_that_refuses_one_key_serves_the_others(error: Exception) -> None:
+    loop = Loop()
+    bad = [f"bad {number}" for number in range(10)]
+    loop.driver.on = refuse(*(("start", key) for key in bad), error=error)
+    async with running(loop.loop.run()):
+        loop.want(*bad)
+        await asyncio.sleep(20.0)
+        loop.want("good")
+        await until(loop.runs("good"), within=0.5)
+        assert str(error) in (loop.state.attempts["bad 0"].error or "")
+        assert 3 < loop.driver.starts("bad 0") < 10
+
+
+async def test_a_start_without_an_answer_is_given_up_and_tried_again() -> None:
+    loop = Loop()
+    loop.driver.on = lambda what, key: asyncio.sleep(1e6) if loop.driver.starts("42") == 1 and what == "start" else None
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"), within=TIMING.driver_timeout + 2.0)
+        assert loop.driver.starts("42") == 2
+
+
+def ready_for_ever(state: PoolState) -> None:
+    state.ready_since.setdefault("42", state.clock())
+    state.totals_changes.add("42")
+
+
+async def test_a_stuck_group_is_restarted_when_its_patience_is_over() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.alive("42")
+        while ("stop", "42") not in loop.driver.calls:
+            await asyncio.sleep(5.0)
+            ready_for_ever(loop.state)
+        assert TIMING.patience <= now() < TIMING.patience + 20.0
+        await until(lambda: loop.driver.starts("42") == 2, within=5.0)
+
+
+async def test_a_group_that_takes_requests_is_not_stuck_however_many_wait() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        for _ in range(100):
+            await asyncio.sleep(5.0)
+            loop.state.activity["42"] = Activity(last_event=now(), last_taken=now())
+            ready_for_ever(loop.state)
+        assert ("stop", "42") not in loop.driver.calls
+
+
+async def test_a_changed_template_rolls_each_group_once() -> None:
+    loop = Loop()
+    loop.driver.groups["42"] = Group("42", GroupState.RUNNING, 1, "former")
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await until(lambda: loop.driver.starts("42") == 1, within=5.0)
+        await asyncio.sleep(100.0)
+        assert loop.driver.groups["42"].template == "current"
+        assert loop.driver.calls.count(("stop", "42")) == loop.driver.starts("42") == 1
+
+
+async def test_a_listing_older_than_a_start_does_not_take_the_group_away() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        await asyncio.sleep(1.0)
+        # Given a slow listing that was read before the start
+        loop.driver.on = lambda what, key: asyncio.sleep(5.0) if what == "list" else None
+        listings = loop.driver.listings
+        loop.driver.news.put_nowait(Change("other"))
+        await until(lambda: loop.driver.listings > listings)
+        loop.want("42")
+        await until(loop.runs("42"))
+        await asyncio.sleep(6.0)
+        assert "42" in loop.state.groups
+        assert loop.driver.starts("42") == 1
+
+
+async def test_a_group_that_is_gone_without_a_word_is_found_by_the_periodic_listing() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        del loop.driver.groups["42"]
+        await until(lambda: loop.driver.starts("42") == 2, within=TIMING.listing_interval + 1.0)
+
+
+async def test_a_group_that_ends_while_its_start_is_not_yet_answered_comes_back_without_waiting_for_a_listing() -> None:
+    loop = Loop()
+
+    async def slow(key: str) -> None:
+        # The engine tells of the end of the group before it answers the start
+        loop.driver.news.put_nowait(Change(key, "exit 1"))
+        await asyncio.sleep(1.0)
+        loop.driver.calls.append(("answered", key))
+        asyncio.get_running_loop().call_soon(loop.driver.groups.pop, key, None)
+
+    loop.driver.on = lambda what, key: slow(key) if what == "start" and loop.driver.starts(key) == 1 else None
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(lambda: loop.driver.starts("42") == 2, within=5.0)
+
+
+async def test_an_engine_that_cannot_be_listed_is_asked_again() -> None:
+    loop = Loop()
+    loop.driver.on = refuse(("list", ""), error=DriverError("away"))
+    loop.want("42")
+    async with running(loop.loop.run()):
+        await asyncio.sleep(10.0)
+        assert not loop.driver.groups
+        loop.driver.on = lambda what, key: None
+        await until(loop.runs("42"), within=31.0)
+
+
+async def test_a_loop_that_ends_while_the_engine_is_away_leaves_no_reader_behind() -> None:
+    loop = Loop()
+    loop.driver.on = refuse(("list", ""), error=DriverError("away"))
+    async with running(loop.loop.run()):
+        await asyncio.sleep(1.0)
+    state = loop.state
+    for changes in (state.target_changes, state.queue_changes, state.activity_changes, state.totals_changes):
+        assert not changes._readers
+
+
+async def test_a_key_no_longer_wanted_while_it_waits_for_its_start_is_not_started() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("a", "b", "c")
+        await asyncio.sleep(1.0)
+        loop.forget("c", Phase.GONE)
+        await asyncio.sleep(30.0)
+        assert loop.driver.starts("c") == 0
