@@ -16,10 +16,10 @@ demo: up ## Set everything up and replay a day of flights through specialized wo
 	@$(BIN)/python -m examples.airports.demo
 
 up: setup ## Bring this machine to a running pool with Ansible (your own broker: see README.md)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" ansible-playbook playbooks/dev.yml
+	@$(BIN)/python tools/play.py dev
 
 down: setup ## Stop what `make up` started
-	@PATH="$(CURDIR)/$(BIN):$$PATH" ansible-playbook playbooks/down.yml
+	@$(BIN)/python tools/play.py down
 
 test: setup ## Run all tests, tier by tier, on real engines that they start themselves
 	@$(BIN)/python tools/run_tests.py

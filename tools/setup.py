@@ -74,13 +74,28 @@ def has_ensurepip() -> bool:
     return probe.returncode == 0
 
 
+def refresh_package_lists(apt: List[str], patience: float = 300.0) -> None:
+    """Bring apt's package lists up to date. A machine that has just started often does that itself, and for these
+    lists apt waits for nobody: up to `patience` seconds, we do.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return steps.quiet("apt: package lists", [*apt, "update"])
+        except steps.StepFailed as exc:
+            if "lists/lock" not in str(exc) or time.monotonic() > deadline:
+                raise
+            print("  another apt is at work; waiting for it")
+            time.sleep(5)
+
+
 def ensure_venv_module() -> None:
     """Install the system package that holds `ensurepip` where this Python came without it."""
     if has_ensurepip():
         return
     print("  this Python has no ensurepip: the system package python3-venv will be installed by apt")
     apt = apt_get()
-    steps.quiet("apt: package lists", [*apt, "update"])
+    refresh_package_lists(apt)
     steps.quiet("apt: python3-venv", [*apt, "install", "--yes", "--no-install-recommends", "python3-venv"])
     if not has_ensurepip():
         steps.stop(f"{sys.executable} still has no ensurepip; name another Python: make setup PYTHON=...")

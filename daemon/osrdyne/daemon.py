@@ -136,7 +136,7 @@ class Daemon:
         reasons = _leaves(error)
         text = "; ".join(dict.fromkeys(str(one) or type(one).__name__ for one in reasons))
         unexpected = [one for one in reasons if not isinstance(one, OsrdyneError | DaemonError | TimeoutError)]
-        self._metrics.reconnects.inc()
+        self._metrics.sessions_ended.inc()
         self._become("waiting", text)
         for one in unexpected:
             log.error("a task failed unexpectedly; beginning again", exc_info=one)

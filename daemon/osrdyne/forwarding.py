@@ -99,12 +99,12 @@ def put_back(message: Message, *, now_ms: int) -> Properties:
 def _stamped(original: Properties, now_ms: int) -> Properties:
     """Return what may travel on of a request's properties, with the times at which it was seen and ends.
 
-    At first sight `expiration` becomes an absolute deadline, so that no later publish counts it anew.
+    `expiration` becomes an absolute deadline at first sight; that of a later sight, counted anew, is no earlier.
     """
     result = copy.copy(original)
     given = {name: value for name, value in (original.headers or {}).items() if name not in headers.BROKER_ADDED}
     expiration, deadline = _expiration(original), headers.integer(given, headers.X_DEADLINE)
-    if expiration is not None and headers.integer(given, headers.X_FIRST_SEEN) is None:
+    if expiration is not None:
         given[headers.X_DEADLINE] = now_ms + expiration if deadline is None else min(deadline, now_ms + expiration)
     given[headers.X_FIRST_SEEN] = _first_seen(original, now_ms)
     result.headers = given

@@ -29,11 +29,13 @@ class Metrics:
         )
         self.poison = Counter("osrdyne_poison", "Copies for the poison inventory by outcome.", ["outcome"], registry=of)
         self.activity = Counter("osrdyne_activity_events", "Activity events by type.", ["event"], registry=of)
-        self.keys = Gauge("osrdyne_keys", "Keys by state.", ["state"], registry=of)
+        self.keys = Gauge("osrdyne_keys", "Keys by state, as `osrdyne status` shows it.", ["state"], registry=of)
         self.drift = Gauge(
             "osrdyne_topology_findings", "Findings of the last comparison with the topology.", registry=of
         )
-        self.reconnects = Counter("osrdyne_connections", "Connections to the broker that ended.", registry=of)
+        self.sessions_ended = Counter(
+            "osrdyne_sessions_ended", "Times that a session on the broker ended or could not begin.", registry=of
+        )
 
     def render(self) -> bytes:
         """Return the metrics as text in Prometheus exposition format."""

@@ -125,14 +125,6 @@ class ChannelPool:
         #: At most half of the channels are for operations that failed before.
         self.for_suspects = asyncio.Semaphore(max(1, size // 2))
 
-    async def __aenter__(self) -> ChannelPool:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for channel in self._free:
-            if channel.is_open:
-                await channel.close()
-
     async def take(self) -> Channel:
         """Wait for a free channel. Give it back with `give`."""
         await self._slots.acquire()

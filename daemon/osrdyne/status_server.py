@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from osrdyne import status_view
 from osrdyne.errors import DaemonError
 from osrdyne.metrics import Metrics
 from osrdyne.settings import StatusSettings
@@ -41,6 +42,8 @@ async def serve(
         return web.Response(text=f"{reason or 'ready'}\n", status=503 if reason else 200)
 
     async def show_metrics(_: web.Request) -> web.Response:
+        for state, number in status_view.keys_by_state(document()).items():
+            metrics.keys.labels(state).set(number)
         return web.Response(body=metrics.render(), content_type="text/plain", charset="utf-8")
 
     async def status(_: web.Request) -> web.Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,13 +12,16 @@ from osrdyne.pool_state import PoolState
 from osrdyne.queue_plan import Phase
 from osrdyne.target import Status
 
+#: `idle` is unbound: the next request is a cold start.
+STATES = ("starting", "ready", "failed", "idle", "draining", "stopping")
+
 
 @dataclass(frozen=True, slots=True)
 class KeyView:
     """What is known of one key. Durations in seconds; None where it is not known or does not apply."""
 
     key: str
-    #: `starting`, `ready`, `failed`, `idle` (unbound), `draining`, `stopping`.
+    #: One of `STATES`.
     state: str
     #: Messages, seconds late.
     ready: int | None
@@ -92,3 +97,9 @@ def document(
         "keys": [asdict(one) for one in keys_view(state, owns_workers=rest.pop("owns_workers"), now=state.clock())],
         **rest,
     }
+
+
+def keys_by_state(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many keys of a status document are in each state; a state without keys has 0."""
+    counted = Counter(one["state"] for one in document["keys"])
+    return {state: counted[state] for state in STATES}

@@ -1,7 +1,7 @@
 """What should be: for each key Active or Unbound, under one 64-bit generation.
 
 Pure: time is an argument (monotonic seconds), there is no I/O. Facts come in through `require`, time through
-`advance`; what comes out is a `Target`. A key that is not in the target should have neither queue nor group.
+`advance`; what comes out is `wanted`. A key that is not in it should have neither queue nor group.
 """
 
 from __future__ import annotations
@@ -34,14 +34,6 @@ class Wanted:
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Everything that should be true at one generation."""
-
-    generation: int
-    wanted: Mapping[str, Wanted]
-
-
 class TargetTracker:
     """Keeps the target. A key not required for its unbind delay becomes Unbound, its stop delay later it leaves."""
 
@@ -59,10 +51,6 @@ class TargetTracker:
     def wanted(self) -> Mapping[str, Wanted]:
         """The target's keys as they are now; not to be changed."""
         return self._wanted
-
-    def target(self) -> Target:
-        """Return the target as a value of its own."""
-        return Target(self._generation, dict(self._wanted))
 
     def require(self, key: str, now: float, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
         """Make a key Active and return the generation from which that holds.

@@ -42,7 +42,7 @@ X_FIRST_SEEN = "x-osrdyne-first-seen"
 #: Dead letter put back by the daemon: its caller has its answer already.
 X_ANSWERED = "x-osrdyne-answered"
 
-#: Kept message (poison inventory): why, from which queue, which key, after how many deliveries, when.
+#: Kept message (poison inventory): why, from which queue, of which key, a sentence for a person, when.
 X_POISON_REASON = "x-osrdyne-poison-reason"
 X_POISON_QUEUE = "x-osrdyne-poison-queue"
 X_POISON_KEY = "x-osrdyne-poison-key"

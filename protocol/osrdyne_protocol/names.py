@@ -15,9 +15,6 @@ from osrdyne_protocol.keys import SHORT_STRING_BYTES, digest, name_part
 #: Longest pool name, in bytes: that of a DNS label, so that a pool can name a Kubernetes object.
 POOL_NAME_BYTES = 63
 
-#: Longest name that `engine_name` returns: that of a DNS label and of a Kubernetes label value.
-ENGINE_NAME_BYTES = 63
-
 _POOL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 
 
@@ -117,8 +114,9 @@ def reply_queue(user: str) -> str:
 def engine_name(pool: str, instance: str, key: str) -> str:
     """Return the name that a worker group has on an engine (unit, container, Deployment, directory).
 
-    Lower-case letters, digits and hyphens, at most 63 bytes: a readable part of pool and key, and 80 bits of
-    a hash of pool, instance and key, so that two groups never share a name.
+    Lower-case letters, digits and hyphens, at most 63 bytes, the limit of a DNS label and of a Kubernetes label value:
+    a readable part of pool and key, and 80 bits of a hash of pool, instance and key, so that two groups never share a
+    name.
     """
     readable = re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-")[:24].strip("-")
     head = f"{pool[:16].strip('-')}-{readable}" if readable else pool[:16].strip("-")

@@ -25,7 +25,7 @@ STATUSES: Mapping[str, str] = MappingProxyType(
         MAXLEN: "The request queue of this key is full.",
         REJECTED: "A worker or the daemon refused the request; trying again will not help.",
         INVALID_KEY: "The routing key holds NUL or is not UTF-8; no worker can be given such a key.",
-        INVALID_REQUEST: "The request cannot be forwarded as it is, for example because of CC or BCC headers.",
+        INVALID_REQUEST: "The request cannot be forwarded as it is, for example because of a CC header.",
         UNROUTABLE: "The request was forwarded several times and found no queue each time.",
     }
 )

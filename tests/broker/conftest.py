@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 #: Worker commands: one does what a request says, the other is small enough for a thousand of them.
 SCRIPTED = [sys.executable, str(ROOT / "tests/engines/scripted_worker.py")]
-MINIMAL = [sys.executable, "-I", "-S", "-E", str(ROOT / "tests/drivers/minimal_worker.py")]
+MINIMAL = [sys.executable, "-I", "-S", "-E", str(ROOT / "tests/engines/minimal_worker.py")]
 
 
 @pytest.fixture

@@ -299,7 +299,6 @@ async def test_refused_calls_close_their_channel_with_a_typed_reason(vhost: Vhos
     other = await Connection.open(vhost.amqp_uri(), name="other")
     cases: list[tuple[type[BrokerError], Callable[[Channel], Awaitable[Any]]]] = [
         (NotFound, lambda channel: channel.declare_queue("none", passive=True)),
-        (NotFound, lambda channel: channel.check_exchange("none")),
         (NotFound, lambda channel: channel.bind_queue("q", "none", "k")),
         (NotFound, lambda channel: channel.consume("none", lambda _: None, on_cancel=lambda: None)),
         (PreconditionFailed, lambda channel: channel.declare_queue("q", arguments={"x-queue-type": "classic"})),
@@ -337,7 +336,6 @@ async def test_declare_bind_unbind_delete(connection: Connection) -> None:
     await channel.unbind_queue("q", "amq.direct", "é")
     with pytest.raises(Returned):
         await channel.publish("amq.direct", "é", b"", mandatory=True)
-    await channel.check_exchange("amq.direct")
 
     assert (await channel.declare_queue("q", passive=True)).ready == 1
     assert await channel.delete_queue("q") == 1

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pika
+import pytest
 
 from tests.broker.conftest import MINIMAL, SCRIPTED
 from tests.engines.foreign_client import ForeignClient
@@ -23,7 +24,7 @@ MakeClient = Callable[[Pool], ForeignClient]
 
 def ended_sessions(daemon: DaemonProcess) -> float:
     """How often the daemon had to begin again."""
-    line = next(one for one in daemon.get("/metrics").splitlines() if one.startswith("osrdyne_connections_total"))
+    line = next(one for one in daemon.get("/metrics").splitlines() if one.startswith("osrdyne_sessions_ended_total"))
     return float(line.split()[1])
 
 
@@ -66,6 +67,7 @@ def test_1_a_confirmed_request_ends_answered_or_in_the_poison_inventory(
     assert pool.depth(pool.names.orphan_queue) == pool.depth(pool.names.dead_letter_queue) == 0
 
 
+@pytest.mark.fast
 def test_2_a_request_whose_worker_never_starts_is_answered_with_its_correlation_id(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
@@ -250,6 +252,7 @@ def test_6_two_pools_on_one_vhost_and_machine_do_each_other_no_harm(
     assert [one["key"] for one in second.status()["keys"]] == ["42"]
 
 
+@pytest.mark.fast
 def test_7_a_daemon_restart_restarts_no_worker_and_forgets_no_key(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
@@ -268,6 +271,7 @@ def test_7_a_daemon_restart_restarts_no_worker_and_forgets_no_key(
     assert sorted(daemon.worker_pids()) == workers
 
 
+@pytest.mark.fast
 def test_8_no_message_stops_a_task_of_the_daemon(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:

@@ -12,25 +12,7 @@ from tests.broker.conftest import MINIMAL
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import until
-
-KEYS = [
-    "",
-    "xchg",
-    "leader",
-    "a\nb",
-    "a\rb",
-    "ab",
-    "42",
-    "infra=42,timetable=24",
-    "50%",
-    "a/b",
-    "é",
-    "~x",
-    "A",
-    "a",
-    "k" * 255,
-    "l" * 120,
-]
+from tests.hard_keys import KEYS
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
@@ -48,6 +30,7 @@ def own_answers() -> dict[str, bytes]:
     return {key: key.encode() + b"|hello" for key in KEYS}
 
 
+@pytest.mark.fast
 def test_every_key_gets_its_own_group_and_answer_and_keeps_both_over_a_daemon_restart(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:

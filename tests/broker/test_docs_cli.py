@@ -44,10 +44,9 @@ def installed(
     (directory / "admin.management").write_text(address)
     try:
         daemon.start()
-        # The settings as the page has them: the daemon's name, and a port that is known.
-        (directory / "daemon.toml").write_text(
-            (directory / "settings.toml").read_text().replace('"port" = 0', f'"port" = {daemon.url.rpartition(":")[2]}')
-        )
+        # The settings as the page has them, with a port that is known.
+        settings = directory / "settings.toml"
+        settings.write_text(settings.read_text().replace('"port" = 0', f'"port" = {daemon.url.rpartition(":")[2]}'))
         yield daemon, directory
     finally:
         daemon.close()

@@ -9,25 +9,7 @@ import pytest
 from osrdyne.drivers import Change, Driver, GroupState
 from osrdyne_protocol.names import PoolNames
 from tests.drivers.subjects import PASSWORD, WORKER_URI, Owning, Subject, listed, next_change, until
-
-KEYS = [
-    "",
-    "xchg",
-    "leader",
-    "a\nb",
-    "a\rb",
-    "ab",
-    "42",
-    "infra=42,timetable=24",
-    "50%",
-    "a/b",
-    "é",
-    "~x",
-    "A",
-    "a",
-    "k" * 255,
-    "k" * 120,
-]
+from tests.hard_keys import KEYS
 
 
 async def is_gone(driver: Driver, *keys: str) -> None:

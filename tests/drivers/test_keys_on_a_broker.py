@@ -12,8 +12,8 @@ from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
 from osrdyne_protocol.names import PoolNames
 from tests.conftest import Vhost
 from tests.drivers.subjects import SubprocessSubject
-from tests.drivers.test_conformance import KEYS
 from tests.drivers.test_minimal_worker import CLASSIC, WORKER, take
+from tests.hard_keys import KEYS
 
 POOL = PoolNames("echo")
 

@@ -19,7 +19,7 @@ from osrdyne_protocol.worker_environment import WorkerEnvironment
 from tests.conftest import Vhost
 from tests.engines.broker import Broker
 
-WORKER = (sys.executable, "-I", "-S", "-E", str(Path(__file__).with_name("minimal_worker.py")))
+WORKER = (sys.executable, "-I", "-S", "-E", str(Path(__file__).parents[1] / "engines/minimal_worker.py"))
 POOL = PoolNames("echo")
 #: `take` puts back what it did not ask for, which a quorum queue would count as failed deliveries.
 CLASSIC = {"x-queue-type": "classic"}

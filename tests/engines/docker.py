@@ -21,14 +21,6 @@ from tests.engines.broker import run_tool
 
 #: What a machine has before anybody has set anything up on it, beside the smallest Debian that there is.
 MACHINE = ("systemd", "systemd-sysv", "dbus", "python3", "ca-certificates", "iproute2", "procps", "sudo")
-#: With these, systemd reaches `running` as process 1 of a container, without --privileged.
-SYSTEMD_FLAGS = {
-    "capabilities": ["SYS_ADMIN", "NET_ADMIN"],
-    "security_opts": ["seccomp=unconfined"],
-    "cgroupns_mode": "host",
-    "tmpfs": ["/run", "/run/lock", "/tmp"],
-    "volumes": ["/sys/fs/cgroup:/sys/fs/cgroup:rw"],
-}
 
 
 class DockerFailed(RuntimeError):

@@ -115,7 +115,7 @@ def test_a_file_that_is_no_toml_or_no_text_is_an_error(tmp_path: Path) -> None:
 def test_the_environment_wins_over_the_file_one_setting_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OSRDYNE_BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
+    monkeypatch.setenv(f"{settings.ENVIRONMENT_PREFIX}BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
     monkeypatch.setenv("OSRDYNE_DAEMON_INTERVALS__DEBOUNCE", "PT3S")
     found = loaded(tmp_path, GOOD + "[intervals]\nrecheck = 7\n")
     assert found.broker.amqp_uri is not None
@@ -125,7 +125,7 @@ def test_the_environment_wins_over_the_file_one_setting_at_a_time(
 
 
 def test_the_environment_alone_can_give_the_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OSRDYNE_BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
+    monkeypatch.setenv(f"{settings.ENVIRONMENT_PREFIX}BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
     found = loaded(tmp_path, "".join(line for line in GOOD.splitlines(True) if "amqp_uri" not in line))
     assert secret(found.broker.amqp_uri, None, "broker.amqp_uri").endswith("@elsewhere:5672/pool")
 
@@ -148,7 +148,7 @@ def test_a_credential_comes_from_its_file(tmp_path: Path) -> None:
 
 
 def test_a_credential_that_is_missing_says_how_to_give_it(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"broker\.amqp_uri_file.*OSRDYNE_BROKER__AMQP_URI"):
+    with pytest.raises(SettingsError, match=r"broker\.amqp_uri_file.*OSRDYNE_DAEMON_BROKER__AMQP_URI"):
         secret(None, None, "broker.amqp_uri")
     with pytest.raises(SettingsError, match=r"amqp_uri_file: cannot be read"):
         secret(None, tmp_path / "absent", "broker.amqp_uri")
@@ -160,7 +160,7 @@ def test_a_credential_that_is_missing_says_how_to_give_it(tmp_path: Path) -> Non
 def test_a_credential_in_the_environment_wins_over_a_file_that_the_settings_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OSRDYNE_BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
+    monkeypatch.setenv(f"{settings.ENVIRONMENT_PREFIX}BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
     uri = 'amqp_uri = "amqp://daemon:verysecret@localhost:5672/pool"'
     found = loaded(tmp_path, GOOD.replace(uri, 'amqp_uri_file = "/absent"')).broker
     assert "elsewhere" in secret(found.amqp_uri, found.amqp_uri_file, "broker.amqp_uri")

@@ -135,3 +135,12 @@ def test_the_document_is_json_with_any_key(state: PoolState) -> None:
     assert json.loads(json.dumps(document)) == document
     assert (document["pool"], document["state"], document["driver"]) == ("core", "leading", "noop")
     assert "owns_workers" not in document
+
+
+def test_keys_are_counted_by_state_also_where_there_are_none(state: PoolState) -> None:
+    state.require("a")
+    state.require("b")
+    state.queues.set("b", Queue(Phase.UNKNOWN, error="no"))
+    shown = status_view.document(state, pool="core", instance="i", phase="leading", detail=None, owns_workers=True)
+    counted = status_view.keys_by_state(shown)
+    assert counted == dict.fromkeys(status_view.STATES, 0) | {"starting": 1, "failed": 1}

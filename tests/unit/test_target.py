@@ -89,15 +89,6 @@ def test_a_key_with_an_override_has_its_own_delays() -> None:
     assert list(tracker.wanted) == ["42"]
 
 
-def test_a_target_is_a_value_of_its_own() -> None:
-    tracker = tracker_of()
-    tracker.require("42", 0.0)
-    target = tracker.target()
-    tracker.advance(100.0)
-    assert target.wanted["42"].status is Status.ACTIVE
-    assert target.generation == 1
-
-
 def test_the_generation_wraps_at_64_bits() -> None:
     tracker = tracker_of()
     tracker._generation = (1 << 64) - 1

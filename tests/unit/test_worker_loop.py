@@ -176,6 +176,24 @@ async def test_a_group_that_crashed_after_a_long_life_comes_back_soon() -> None:
         await until(lambda: loop.driver.starts("42") == 2, within=1.0)
 
 
+async def test_a_key_that_never_failed_is_started_before_those_that_keep_failing() -> None:
+    loop = Loop(WorkerTiming(1, 10.0, 100.0, 30.0))
+
+    def crash_late(what: str, key: str) -> None:
+        if what == "start" and key != "good":
+            asyncio.get_running_loop().call_later(5.0, loop.driver.crash, key)
+
+    loop.driver.on = crash_late
+    async with running(loop.loop.run()):
+        loop.want("bad 1", "bad 2", "bad 3")
+        await asyncio.sleep(33.0)
+        # Given one failing start in flight and others waiting
+        before = [key for what, key in loop.driver.calls if what == "start"]
+        loop.want("good")
+        await until(loop.runs("good"), within=6.0)
+        assert [key for what, key in loop.driver.calls if what == "start"] == [*before, "good"]
+
+
 @pytest.mark.parametrize("error", [DriverError("no such image"), ZeroDivisionError("of the driver")])
 async def test_an_engine_that_refuses_one_key_serves_the_others(error: Exception) -> None:
     loop = Loop()

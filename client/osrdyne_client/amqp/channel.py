@@ -240,14 +240,6 @@ class Channel(Publishing):
         )
         return int(answer.method.message_count)
 
-    async def check_exchange(self, name: str) -> None:
-        """Raises NotFound, and closes the channel, when there is no such exchange."""
-        check_name(name, "exchange")
-        await self._calls.do(
-            f"look for exchange {name!r}",
-            lambda callback: self._pika.exchange_declare(name, passive=True, callback=callback),
-        )
-
     async def start(self, *, prefetch: int | None) -> None:
         """Set up a channel that was just opened. Called by the connection."""
         if prefetch is not None:

@@ -19,15 +19,16 @@ log = logging.getLogger(__name__)
 @failing_clearly
 def command(
     settings: Annotated[Path, typer.Option(help="The daemon's settings file (TOML).")],
-    log_format: Annotated[str, typer.Option(help="'text' or 'json'.")] = "text",
-    json: Annotated[bool, typer.Option("--json", help="The same as --log-format json.")] = False,
-    check: Annotated[bool, typer.Option(help="Only read the settings and say whether they are right.")] = False,
-    verbose: Annotated[bool, typer.Option(help="Log what the AMQP library says, too.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Log as JSON, one object a line.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only read the settings and say whether they are right.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log what the AMQP library says, too.")] = False,
 ) -> None:
     """Run the daemon of one pool. It waits for the broker, and for the lock when another daemon leads."""
     from osrdyne.daemon import Daemon  # takes a moment, which the other commands need not wait for
 
-    logs.configure(as_json=json or log_format == "json", verbose=verbose)
+    logs.configure(as_json=json, verbose=verbose)
     daemon = Daemon(load(settings))
     if check:
         typer.echo(f"{settings}: settings are right")

@@ -2,7 +2,8 @@
 
 In it: the project's own packages, and what the daemon needs of others, of the versions and hashes that
 requirements.lock pins, for the Python of that machine. The folder is cached under a digest of all it is made from;
-prints {"path": ..., "digest": ...}. Run it with the Python of the project's virtual environment.
+prints {"archive": ..., "digest": ...}; one file reaches a machine faster than twenty. Run it with the Python of the
+project's virtual environment.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +27,7 @@ from packaging.utils import canonicalize_name
 PROJECT = Path(__file__).resolve().parents[3]
 #: The project's packages that the daemon is made of.
 OURS = ("protocol", "client", "daemon")
+ARCHIVE = "wheels.tar"
 
 
 def main() -> None:
@@ -40,11 +43,12 @@ def main() -> None:
         part = Path(tempfile.mkdtemp(prefix="part-", dir=cache))
         try:
             build(part, version)
+            pack(part)
             part.chmod(0o755)
             part.rename(house)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-    print(json.dumps({"path": str(house), "digest": digest}))
+    print(json.dumps({"archive": str(house / ARCHIVE), "digest": digest}))
 
 
 def digest_of(version: str) -> str:
@@ -64,6 +68,13 @@ def build(folder: Path, version: str) -> None:
     pinned.write_text("".join(block for name, block in locked().items() if name in needed("osrdyne")))
     wheels = ["--no-deps", "--require-hashes", "--only-binary=:all:", f"--python-version={version}"]
     run([*pip, "download", *wheels, "--dest", str(folder), "--requirement", str(pinned)])
+
+
+def pack(folder: Path) -> None:
+    """One archive of the wheels, beside them."""
+    with tarfile.open(folder / ARCHIVE, "w") as archive:
+        for wheel in sorted(folder.glob("*.whl")):
+            archive.add(wheel, wheel.name)
 
 
 def locked() -> dict[str, str]:

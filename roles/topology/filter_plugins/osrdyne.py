@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
@@ -40,6 +41,34 @@ def osrdyne_password_hash(password: str) -> str:
     """RabbitMQ's password_hash of algorithm rabbit_password_hashing_sha256, with a new salt."""
     salt = os.urandom(4)
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+
+
+def osrdyne_address(address: str, part: str) -> str:
+    """A part of an AMQP address, decoded: hostname, port, username, password, vhost. `place` is the address without
+    user and vhost, and `management` the usual one of that broker's management API.
+
+    Ansible's own filters take a `+` for a space, as forms do and addresses do not.
+    """
+    split = urlsplit(address)
+    secure = split.scheme == "amqps"
+    try:
+        port = split.port or (5671 if secure else 5672)
+    except ValueError:
+        # Without what is there: it is a part of the password when a "/" in that is not encoded.
+        message = "the broker's address has no number as its port; is a special character not percent-encoded?"
+        raise AnsibleFilterError(message) from None
+    host = split.hostname or ""
+    bracketed = f"[{host}]" if ":" in host else host
+    parts = {
+        "hostname": host,
+        "port": str(port),
+        "username": unquote(split.username or ""),
+        "password": unquote(split.password or ""),
+        "vhost": unquote(split.path[1:]),
+        "place": f"{split.scheme}://{bracketed}:{port}",
+        "management": f"https://{bracketed}:15671" if secure else f"http://{bracketed}:15672",
+    }
+    return parts[part]
 
 
 def osrdyne_toml(document: Mapping[str, Any]) -> str:
@@ -87,6 +116,7 @@ class FilterModule:
         return {
             "osrdyne_topology": osrdyne_topology,
             "osrdyne_credentials": osrdyne_credentials,
+            "osrdyne_address": osrdyne_address,
             "osrdyne_password_hash": osrdyne_password_hash,
             "osrdyne_toml": osrdyne_toml,
         }

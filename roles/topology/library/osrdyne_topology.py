@@ -93,7 +93,8 @@ class Api:
                     return None
                 raise Refused(self._explain(error, method, path)) from error
         except OSError as error:
-            raise Unreachable(f"nothing answers at {self.url} ({error}); is the management plugin enabled?") from error
+            hint = "is this the management API's address, and is that plugin enabled?"
+            raise Unreachable(f"nothing answers at {self.url} ({error}); {hint}") from error
         return json.loads(text) if text else {}
 
     def _explain(self, error: urllib.error.HTTPError, method: str, path: tuple[str, ...]) -> str:
@@ -107,7 +108,7 @@ def apply(api: Api, vhost: str, topology: dict[str, Any], passwords: dict[str, s
     """Everything, in the order in which nothing can be lost."""
     ensure_vhost(api, vhost)
     for user in topology["users"]:
-        ensure_user(api, user, passwords[user["name"]])
+        ensure_user(api, vhost, user, passwords[user["name"]])
     for permission in topology["permissions"]:
         ensure_permission(api, vhost, permission)
     for policy in topology["policies"]:
@@ -133,10 +134,12 @@ def ensure_vhost(api: Api, vhost: str) -> None:
         api.change(f"permission {api.user}", "PUT", "permissions", vhost, api.user, body=everything)
 
 
-def ensure_user(api: Api, user: dict[str, Any], password: str) -> None:
+def ensure_user(api: Api, vhost: str, user: dict[str, Any], password: str) -> None:
     """The broker keeps a salted hash, which is enough to tell whether a password is the one that is wanted."""
     found = api.get("users", user["name"])
     tags = sorted(user["tags"])
+    if found is not None and not has_password(found, password):
+        refuse_foreign(api, vhost, user["name"])
     if found is None or not has_password(found, password) or sorted(tags_of(found)) != tags:
         salt = os.urandom(4)
         body = {
@@ -145,6 +148,16 @@ def ensure_user(api: Api, user: dict[str, Any], password: str) -> None:
             "tags": ",".join(tags),
         }
         api.change(f"user {user['name']}", "PUT", "users", user["name"], body=body)
+
+
+def refuse_foreign(api: Api, vhost: str, name: str) -> None:
+    """Users belong to the broker, not to a vhost: a new password would shut out the pool that uses the old one."""
+    elsewhere = sorted(one["vhost"] for one in api.get("users", name, "permissions") or [] if one["vhost"] != vhost)
+    if elsewhere:
+        raise Refused(
+            f"user {name} has another password and serves vhost {', '.join(elsewhere)}: a pool of this name is there "
+            f"already; give this one another name, or delete that user if that pool is gone"
+        )
 
 
 def has_password(user: dict[str, Any], password: str) -> bool:

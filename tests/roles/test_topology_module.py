@@ -1,0 +1,210 @@
+"""The Ansible module osrdyne_topology on a real broker, called as roles/topology calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import urllib.error
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Vhost
+from tests.engines.management import Management
+
+PROJECT = Path(__file__).parents[2]
+PLAYBOOK = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - osrdyne_topology: "{{ given | combine({'topology': pool | osrdyne_topology}) }}"
+      register: outcome
+      ignore_errors: true
+    - ansible.builtin.copy:
+        content: "{{ outcome | to_json }}"
+        dest: "{{ outcome_file }}"
+        mode: "0600"
+      check_mode: false
+"""
+
+
+@dataclass
+class Applied:
+    """A pool on a vhost, and the means to apply it again."""
+
+    vhost: Vhost
+    directory: Path
+    pool: str = field(default_factory=lambda: f"pool-{secrets.token_hex(4)}")
+    admin_password: str | None = None
+    url: str | None = None
+
+    def __post_init__(self) -> None:
+        roles = ("client", "worker", "daemon", "monitor")
+        self.passwords = {f"{self.pool}-{role}": secrets.token_hex(8) for role in roles}
+
+    @property
+    def api(self) -> Management:
+        return self.vhost.broker.management
+
+    def run(self, *, check: bool = False) -> dict[str, Any]:
+        """What the module returns."""
+        playbook, given, outcome = (self.directory / name for name in ("play.yml", "given.json", "outcome.json"))
+        playbook.write_text(PLAYBOOK)
+        arguments: dict[str, Any] = {
+            "url": self.url or self.vhost.broker.management_url,
+            "admin": self.vhost.broker.admin,
+            "admin_password": self.admin_password or self.vhost.broker.admin_password,
+            "vhost": self.vhost.name,
+            "passwords": self.passwords,
+        }
+        given.write_text(json.dumps({"given": arguments, "pool": {"name": self.pool}, "outcome_file": str(outcome)}))
+        command = [f"{Path(sys.executable).parent}/ansible-playbook", str(playbook), "-e", f"@{given}"]
+        done = subprocess.run(
+            [*command, *(["--check"] if check else [])],
+            cwd=PROJECT,
+            env=os.environ | {"LC_ALL": "C.UTF-8"},
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        for password in (arguments["admin_password"], *self.passwords.values()):
+            assert password not in done.stdout + done.stderr
+        found: dict[str, Any] = json.loads(outcome.read_text())
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """All that the broker has of this vhost and of the pool's users."""
+        definitions = self.api.get("definitions", self.vhost.name)
+        kinds = ("policies", "exchanges", "queues", "bindings")
+        state = {kind: sorted(definitions[kind], key=json.dumps) for kind in kinds}
+        permissions = self.api.get("vhosts", self.vhost.name, "permissions")
+        users = [one for one in self.api.get("users") if one["name"] in self.passwords]
+        return {**state, "permissions": sorted(permissions, key=json.dumps), "users": users}
+
+    def accepts(self, user: str, password: str) -> bool:
+        """Whether the broker lets that user in (the daemon's and the monitor's may use the management API)."""
+        try:
+            Management(self.vhost.broker.management_url, user, password).get("whoami")
+        except urllib.error.HTTPError as error:
+            with error:
+                return False
+        return True
+
+    def close(self) -> None:
+        """Users belong to the broker and outlive the vhost."""
+        present = {one["name"] for one in self.api.get("users")}
+        for name in present & set(self.passwords):
+            self.api.delete("users", name)
+
+
+@pytest.fixture
+def applied(vhost: Vhost, tmp_path: Path) -> Iterator[Applied]:
+    """A pool that is not applied yet, on an empty vhost."""
+    pool = Applied(vhost, tmp_path)
+    yield pool
+    pool.close()
+
+
+def test_a_rehearsal_changes_nothing_and_foretells_what_is_made_and_a_second_run_makes_nothing(
+    applied: Applied,
+) -> None:
+    # Given an empty vhost
+    empty = applied.state()
+    # When the topology is only rehearsed
+    rehearsed = applied.run(check=True)
+    # Then nothing is there
+    assert applied.state() == empty
+    # And it is what the first run makes
+    first = applied.run()
+    assert rehearsed["changed"]
+    assert first["changed"]
+    assert first["changes"] == rehearsed["changes"]
+    made = applied.state()
+    assert {one["name"] for one in made["queues"]} >= {f"{applied.pool}-{end}" for end in ("orphan", "dl", "activity")}
+    # And there is nothing left for a second run
+    second = applied.run()
+    assert not second["changed"]
+    assert second["changes"] == []
+    assert applied.state() == made
+
+
+def test_what_somebody_changed_is_corrected_and_nothing_else_is_touched(applied: Applied) -> None:
+    # Given a pool, beside it objects of somebody else whose names are near
+    applied.run()
+    pool, vhost, api = applied.pool, applied.vhost.name, applied.api
+    other = f"{pool}2"
+    api.put("policies", vhost, f"{other}-req", body={"pattern": f"^{other}-", "definition": {"max-length": 7}})
+    api.put("queues", vhost, f"{other}-orphan", body={"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    wanted = applied.state()
+    # When a policy, a permission, a tag and a password of the pool are changed, and a binding and a policy are gone
+    api.put("policies", vhost, f"{pool}-req", body={"pattern": "^wrong$", "definition": {"max-length": 1}})
+    api.put("permissions", vhost, f"{pool}-client", body={"configure": ".*", "write": ".*", "read": ".*"})
+    api.put("users", f"{pool}-worker", body={"password": applied.passwords[f"{pool}-worker"], "tags": "administrator"})
+    api.put("users", f"{pool}-daemon", body={"password": "another", "tags": "management"})
+    api.delete("policies", vhost, f"{pool}-orphan")
+    api.delete("bindings", vhost, "e", f"{pool}-dl-xchg", "q", f"{pool}-dl", "~")
+    assert not applied.accepts(f"{pool}-daemon", applied.passwords[f"{pool}-daemon"])
+    # Then a run corrects these and says so
+    corrected = applied.run()
+    assert sorted(corrected["changes"]) == sorted(
+        [
+            f"policy {pool}-req",
+            f"policy {pool}-orphan",
+            f"permission {pool}-client",
+            f"user {pool}-worker",
+            f"user {pool}-daemon",
+            f"binding {pool}-dl-xchg to {pool}-dl",
+        ]
+    )
+    assert applied.accepts(f"{pool}-daemon", applied.passwords[f"{pool}-daemon"])
+    assert not applied.accepts(f"{pool}-daemon", "another")
+    found = applied.state()
+    # Salts are new, all else is as it was: what is not the pool's too
+    assert [(user["name"], user["tags"]) for user in found.pop("users")] == [
+        (user["name"], user["tags"]) for user in wanted.pop("users")
+    ]
+    assert found == wanted
+
+
+def test_what_cannot_be_done_is_refused_with_what_to_do(applied: Applied) -> None:
+    # Given a queue of another type under a name of the pool's
+    orphan = f"{applied.pool}-orphan"
+    classic = {"durable": True, "arguments": {"x-queue-type": "classic"}}
+    applied.api.put("queues", applied.vhost.name, orphan, body=classic)
+    # Then it is neither altered nor deleted
+    refused = applied.run()
+    assert refused["failed"]
+    assert f"queue {orphan}" in refused["msg"]
+    assert "delete it by hand" in refused["msg"]
+    assert applied.api.get("queues", applied.vhost.name, orphan)["type"] == "classic"
+    # And a wrong password and a wrong address say so
+    applied.admin_password = "wrong-password"
+    assert "wrong password" in applied.run()["msg"]
+    applied.url = "http://127.0.0.1:1"
+    assert "nothing answers at http://127.0.0.1:1" in applied.run()["msg"]
+
+
+def test_a_user_that_serves_the_same_pool_in_another_vhost_keeps_its_password(applied: Applied) -> None:
+    # Given a pool of this name in another vhost of the broker
+    elsewhere = f"{applied.vhost.name}-elsewhere"
+    applied.api.add_vhost(elsewhere, applied.vhost.broker.admin)
+    try:
+        daemon = f"{applied.pool}-daemon"
+        applied.api.put("users", daemon, body={"password": "theirs", "tags": "management"})
+        applied.api.put("permissions", elsewhere, daemon, body={"configure": "", "write": "", "read": ""})
+        # When the pool is applied here
+        refused = applied.run()
+        # Then it is refused, and the other pool's daemon is not shut out
+        assert refused["failed"]
+        assert elsewhere in refused["msg"]
+        assert applied.accepts(daemon, "theirs")
+    finally:
+        applied.api.delete("vhosts", elsewhere)

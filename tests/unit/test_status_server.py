@@ -1,0 +1,60 @@
+"""The status endpoints: what they answer, and that metrics are counted when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from osrdyne import status_server
+from osrdyne.metrics import Metrics
+from osrdyne.settings import StatusSettings
+
+
+class Served:
+    """A server whose document and readiness a test changes."""
+
+    def __init__(self) -> None:
+        self.document: dict[str, Any] = {"keys": []}
+        self.reason: str | None = None
+        self.url = ""
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
+            return answer.status, await answer.text()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    one = Served()
+    settings = StatusSettings(port=0)
+    async with status_server.serve(
+        settings, Metrics(), document=lambda: one.document, not_ready=lambda: one.reason
+    ) as port:
+        one.url = f"http://127.0.0.1:{port}"
+        yield one
+
+
+async def test_readiness_is_told_with_its_reason(served: Served) -> None:
+    assert await served.get("/readyz") == (200, "ready\n")
+    served.reason = "waiting: no broker"
+    assert await served.get("/readyz") == (503, "waiting: no broker\n")
+    assert await served.get("/healthz") == (200, "ok\n")
+
+
+async def test_metrics_count_the_keys_of_each_state_as_they_are_when_asked(served: Served) -> None:
+    served.document = {"keys": [{"state": "ready"}, {"state": "ready"}, {"state": "failed"}]}
+    assert 'osrdyne_keys{state="ready"} 2.0' in (await served.get("/metrics"))[1]
+    served.document = {"keys": [{"state": "ready"}]}
+    _, text = await served.get("/metrics")
+    assert 'osrdyne_keys{state="ready"} 1.0' in text
+    assert 'osrdyne_keys{state="failed"} 0.0' in text
+
+
+async def test_nothing_can_be_changed(served: Served) -> None:
+    async with aiohttp.ClientSession() as session:
+        for path in ("/healthz", "/readyz", "/metrics", "/status"):
+            async with session.post(served.url + path) as answer:
+                assert answer.status == 405
