@@ -90,6 +90,10 @@ class Connection:
             await _abandon(wire, outcome)
             raise
         if error is not None:
+            # The socket is closed by the loop, a turn or two later: a caller that ends its loop now would leak it.
+            wire.cut()
+            for _ in range(3):
+                await asyncio.sleep(0)
             raise opening.why_not_open(error, wire.close_code, wire.close_text, where) from None
         wire.frame_max = int(wire.params.frame_max)
         wire.watch()
