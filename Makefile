@@ -2,9 +2,11 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+SEEDS ?= 1000
+DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test test-fast check format lock bench clean
+.PHONY: help setup demo up down test test-fast check format lock simulate bench faults clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -13,13 +15,13 @@ setup: ## Make .venv with everything that requirements.lock pins (seconds; nothi
 	@$(PYTHON) tools/setup.py
 
 demo: up ## Set everything up and replay a day of flights through specialized workers
-	@$(BIN)/python -m examples.airports.demo
+	@$(BIN)/python -m examples.airports.demo $(DEMO)
 
 up: setup ## Bring this machine to a running pool with Ansible (your own broker: see README.md)
-	@$(BIN)/python tools/play.py dev
+	@$(BIN)/python tools/play.py dev $(PLAY)
 
 down: setup ## Stop what `make up` started
-	@$(BIN)/python tools/play.py down
+	@$(BIN)/python tools/play.py down $(PLAY)
 
 test: setup ## Run all tests, tier by tier, on real engines that they start themselves
 	@$(BIN)/python tools/run_tests.py
@@ -33,8 +35,14 @@ check: setup ## Check format, lint, types, import order, Ansible and YAML
 format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/python tools/check.py --fix
 
+simulate: setup ## Run the daemon under simulated faults; SEEDS=10000 for more, see docs/simulation.md
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
 bench: setup ## Compare with bare pika and aio-pika; prints ratios
 	@$(BIN)/python -m benchmarks
+
+faults: setup ## Inject faults on real brokers under load and account for every request (DURATION=120 seconds)
+	@$(BIN)/python -m tests.faults --duration $(DURATION)
 
 lock: setup ## Pin the newest versions that requirements.in allows
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --generate-hashes \

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import calls, cold_start, orphans, report, steady
+from benchmarks import calls, cold_start, orphans, recovery, report, steady
 from benchmarks.ratios import Row
 from benchmarks.rig import Rig
 from tests.engines.broker import SUITES, Broker
@@ -25,6 +25,7 @@ MEASUREMENTS: dict[str, Callable[[Rig], list[Row]]] = {
     "orphans": orphans.measure,
     "cold-start": cold_start.measure,
     "steady": steady.measure,
+    "recovery": recovery.measure,
 }
 VERSION = max(SUITES)
 

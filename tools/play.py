@@ -4,28 +4,19 @@
 Anybody else needs sudo: without a password where sudo wants none, else with one that is asked for once.
 """
 
-import os
-import shutil
 import subprocess
 import sys
 
 import steps
+import superuser
 
 
 def rights() -> list[str]:
     """The arguments by which ansible-playbook becomes the superuser; ends the script where nothing can."""
-    if os.geteuid() == 0:
+    if superuser.is_root() or not superuser.asks():
         return []
-    if not shutil.which("sudo"):
-        steps.stop("needs root or sudo, and there is no sudo here: run it as root")
-    # -k: a password that sudo remembers is remembered for this terminal, and Ansible's tasks run without it.
-    free = subprocess.run(
-        ["sudo", "-k", "-n", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-    )
-    if free.returncode == 0:
-        return []
-    if not sys.stdin.isatty():
-        steps.stop("sudo wants a password and there is no terminal to ask for it: run it as root, or at a terminal")
+    superuser.stop_without_terminal("the set-up of broker and daemon needs root")
+    # Ansible's tasks run without this terminal, for which sudo may remember a password.
     print("sudo wants your password here; Ansible, which needs it, calls it the BECOME password", flush=True)
     return ["--ask-become-pass"]
 

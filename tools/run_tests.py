@@ -1,116 +1,248 @@
-"""`make test`: run the tiers of tests one after the other, all of them; end with a table and one pytest line.
+"""`make test`: run the tiers of tests, all of them, side by side as far as there are processor cores; end with a
+table and one pytest line.
 
 A tier is a folder of tests/ with test files in it. `--fast` runs the unit tests and the tests marked `fast`
 of the other tiers. Names of tiers run only those. What follows `--` goes to pytest, as in
-`tools/run_tests.py broker -- -k orphan`.
+`tools/run_tests.py broker -- -k orphan`. The output of a tier is shown as a whole when it ends; that of a tier which
+was chosen alone, as it comes. A tier that leaves a process, mount, container or file behind has failed
+(tools/contained.py).
 """
 
 import os
 import re
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import contained
 import steps
+import superuser
 
 TESTS = steps.ROOT / "tests"
-#: Cheap and telling tiers first, so that a mistake shows early; a tier that is not named here comes last.
-ORDER = ("unit", "simulation", "broker", "drivers", "infra", "roles", "pipeline")
-#: Tiers whose tests may run side by side, with the most processes that pay off; each has brokers of its own.
-PARALLEL = {"broker": 2}
 #: Folders that hold what tests stand on, and no tests.
 NOT_TIERS = ("engines",)
+#: Tiers that start nothing for which root is needed.
+ROOTLESS = ("unit", "simulation")
 #: pytest's exit code for "no test was selected".
 NOTHING_SELECTED = 5
-#: pytest's exit code after Ctrl-C: the person wants an end, not the next tier.
-INTERRUPTED = 2
+#: Seconds between two lines that say how far the tiers are.
+PROGRESS_EVERY = 20.0
 CLOSING_LINE = re.compile(r"^=*\s*(?P<counts>(?:\d+ [a-z]+(?:, )?)+) in (?P<seconds>[\d.]+)s")
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a tier runs: in how many processes, and how many cores they keep busy, which is less where tests wait."""
+
+    processes: int
+    load: float
+
+
+#: In the order in which they start: cheap and telling ones first, so that a mistake shows early, then long ones.
+PLANS = {
+    "unit": Plan(2, 2.0),
+    "simulation": Plan(2, 2.0),
+    "broker": Plan(3, 1.5),
+    "roles": Plan(3, 1.5),
+    "security": Plan(2, 1.0),
+    "faults": Plan(1, 1.0),
+    "drivers": Plan(2, 0.5),
+    "infra": Plan(1, 1.0),
+    "pipeline": Plan(1, 1.0),
+}
+#: A tier that is not named above: after those, alone in its process.
+OTHER = Plan(1, 1.0)
 
 
 @dataclass
-class Result:
-    """How a tier ended: pytest's exit code, its counts by outcome ("passed": 12), seconds of wall time."""
+class Run:
+    """A tier on its way: its pytest, and what that has printed so far."""
 
     tier: str
-    code: int
-    seconds: float
+    process: subprocess.Popen[bytes]
+    folder: Path
+    output: Path
+    started: float
+    shown: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+    code: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
-        """True when a test failed or pytest itself did; an empty selection is no failure."""
+        """True when a test or pytest itself failed, or something was left behind; an empty selection is no failure."""
         return self.code not in (0, NOTHING_SELECTED)
+
+    def text(self) -> str:
+        """What pytest has printed since the last call."""
+        with self.output.open("rb") as file:
+            file.seek(self.shown)
+            new = file.read()
+        self.shown += len(new)
+        return new.decode(errors="replace")
+
+    def percent(self) -> str:
+        """How far pytest says that it is."""
+        found = re.findall(r"\[ *(\d+)%\]", self.output.read_text(errors="replace"))
+        return f"{self.tier} {found[-1] if found else 0} %"
 
 
 def tiers() -> list[str]:
-    """The tiers that have tests, in the order in which they run."""
+    """The tiers that have tests, in the order in which they start."""
     found = {path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")} - set(NOT_TIERS)
-    return sorted(found, key=lambda tier: (ORDER.index(tier) if tier in ORDER else len(ORDER), tier))
+    order = list(PLANS)
+    return sorted(found, key=lambda tier: (order.index(tier) if tier in order else len(order), tier))
 
 
 def command(tier: str, fast: bool, extra: list[str]) -> list[str]:
     """How pytest is called for a tier."""
-    processes = min(PARALLEL.get(tier, 0), os.cpu_count() or 1)
+    # A few quick tests are done before a second process has its engines up.
+    processes = 1 if fast and tier != "unit" else PLANS.get(tier, OTHER).processes
     return [
         str(steps.BIN / "python"),
         "-m",
         "pytest",
         f"tests/{tier}",
-        *(["--numprocesses", str(processes)] if processes > 1 else []),
+        # Tests that fill the machine have a group in common (`xdist_group`), so that they follow each other.
+        *(["--numprocesses", str(processes), "--dist", "loadgroup"] if processes > 1 else []),
         *(["-m", "fast"] if fast and tier != "unit" else []),
         *(["--color=yes"] if sys.stdout.isatty() else []),
         *extra,
     ]
 
 
+def start(tier: str, pytest: list[str]) -> Run:
+    """Start one tier, with a folder of its own for temporary files. A short name: sockets are made below it."""
+    folder = Path(tempfile.gettempdir(), f"osr-{secrets.token_hex(4)}")
+    folder.mkdir()
+    # Like /tmp itself: tests start programs as other users, too.
+    folder.chmod(0o1777)
+    output = folder.with_suffix(".log")
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [str(steps.BIN / "python"), str(steps.ROOT / "tools/contained.py"), str(folder), *pytest],
+            cwd=steps.ROOT,
+            env=steps.environment(PYTHONUNBUFFERED="1"),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+    return Run(tier, process, folder, output, time.monotonic())
+
+
+def ended(run: Run) -> bool:
+    """Whether a tier has ended, and if so, how: that is noted once."""
+    before = os.times()
+    if run.process.poll() is None:
+        return False
+    after = os.times()
+    run.cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    run.code, run.seconds = run.process.returncode, time.monotonic() - run.started
+    for line in run.output.read_text(errors="replace").splitlines():
+        run.counts = counts_of(line) or run.counts
+    # What tests wrote tells why one failed: it stays then.
+    if not run.failed:
+        shutil.rmtree(run.folder, ignore_errors=True)
+    return True
+
+
 def counts_of(line: str) -> dict[str, int]:
     """The outcomes that a closing line of pytest names; empty for any other line."""
-    plain = re.sub(r"\x1b\[[\d;]*m", "", line)
-    found = CLOSING_LINE.match(plain)
+    found = CLOSING_LINE.match(COLOUR.sub("", line))
     if not found:
         return {}
     pairs = (part.split(" ", 1) for part in found["counts"].split(", "))
     return {outcome: int(number) for number, outcome in pairs}
 
 
-def run(tier: str, fast: bool, extra: list[str]) -> Result:
-    """Run one tier and show its output as it comes."""
-    print(f"\ntest: {tier}", flush=True)
-    started = time.monotonic()
-    counts: dict[str, int] = {}
-    with subprocess.Popen(
-        command(tier, fast, extra),
-        cwd=steps.ROOT,
-        env=steps.environment(PYTHONUNBUFFERED="1"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as pytest:
-        assert pytest.stdout is not None
-        # Ctrl-C reaches pytest as well, which then stops what its tests started: read on until it has ended.
-        # It is ignored only now, because a child inherits what its parent ignores.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for line in pytest.stdout:
-            print(line, end="", flush=True)
-            counts = counts_of(line) or counts
-        signal.signal(signal.SIGINT, before)
-    return Result(tier, pytest.returncode, time.monotonic() - started, counts)
+class Runner:
+    """Starts tiers in order, each as soon as enough cores are free, and shows what comes of them."""
+
+    def __init__(self, chosen: list[str], fast: bool, extra: list[str]) -> None:
+        self.waiting = list(chosen)
+        self.running: list[Run] = []
+        self.done: list[Run] = []
+        self._live = len(chosen) == 1
+        self._fast, self._extra = fast, extra
+        self._cores = float(len(os.sched_getaffinity(0)))
+        self._next_progress = time.monotonic() + PROGRESS_EVERY
+
+    def fits(self, tier: str) -> bool:
+        """Whether there are cores for one more tier; there always are for a first."""
+        busy = sum(PLANS.get(run.tier, OTHER).load for run in self.running)
+        return not self.running or busy + PLANS.get(tier, OTHER).load <= self._cores
+
+    def stop(self, number: int, _: object) -> None:
+        """Start no more tiers, and let the running ones end in good order. A Ctrl-C has reached them as well."""
+        self.waiting.clear()
+        for run in self.running if number == signal.SIGTERM else ():
+            run.process.terminate()
+
+    def run(self) -> list[Run]:
+        """Run all to the end."""
+        while self.waiting or self.running:
+            for tier in [one for one in self.waiting if self.fits(one)]:
+                if self.fits(tier):
+                    self.waiting.remove(tier)
+                    print(f"test: {tier} starts", flush=True)
+                    self.running.append(start(tier, command(tier, self._fast, self._extra)))
+            time.sleep(0.1)
+            for run in list(self.running):
+                over = ended(run)
+                if over or self._live:
+                    self.show(run, over)
+            self.progress()
+        return self.done
+
+    def show(self, run: Run, over: bool) -> None:
+        """Print what a tier has to say."""
+        if over and not self._live:
+            print(f"\ntest: {run.tier}")
+        print(run.text(), end="", flush=True)
+        if over:
+            run.output.unlink()
+            if run.failed:
+                print(f"test: what the tests of {run.tier} wrote is in {run.folder}", flush=True)
+            self.running.remove(run)
+            self.done.append(run)
+
+    def progress(self) -> None:
+        """Say now and then how far the tiers are."""
+        if self._live or not self.running or time.monotonic() < self._next_progress:
+            return
+        self._next_progress = time.monotonic() + PROGRESS_EVERY
+        far = ", ".join(run.percent() for run in self.running)
+        rest = f"; then {', '.join(self.waiting)}" if self.waiting else ""
+        print(f"test: {far}{rest}", flush=True)
 
 
-def closing_line(results: list[Result]) -> str:
+def closing_line(runs: list[Run], seconds: float) -> str:
     """One line for all tiers in the form of pytest's own."""
     total: dict[str, int] = {}
-    for result in results:
-        for outcome, number in result.counts.items():
+    for run in runs:
+        for outcome, number in run.counts.items():
             name = "error" if outcome == "errors" else outcome
             total[name] = total.get(name, 0) + number
+        if run.code == contained.LEFT:
+            total["error"] = total.get("error", 0) + 1
     order = sorted(total, key=lambda name: (name != "failed", name != "error", name != "passed", name))
     text = ", ".join(f"{total[name]} {name}" for name in order) or "no tests ran"
-    return f" {text} in {sum(result.seconds for result in results):.2f}s ".center(80, "=")
+    return f" {text} in {seconds:.2f}s ".center(80, "=")
+
+
+def row(run: Run) -> str:
+    """What the table says of a tier."""
+    text = ", ".join(f"{number} {outcome}" for outcome, number in run.counts.items()) or "no tests"
+    left = "it left something behind" if run.code == contained.LEFT else f"exit code {run.code}"
+    return f"{run.tier:<12} {run.seconds:8.1f} {run.cpu:8.1f}  {text}{f'  <- FAILED, {left}' if run.failed else ''}"
 
 
 def main() -> None:
@@ -119,23 +251,22 @@ def main() -> None:
     if "--" in arguments:
         cut = arguments.index("--")
         arguments, extra = arguments[:cut], arguments[cut + 1 :]
-    fast = "--fast" in arguments
-    chosen = [argument for argument in arguments if argument != "--fast"] or tiers()
-    unknown = sorted(set(chosen) - set(tiers()))
+    known = tiers()
+    chosen = [argument for argument in arguments if argument != "--fast"] or known
+    unknown = sorted(set(chosen) - set(known))
     if unknown:
-        steps.stop(f"no such tier: {', '.join(unknown)}; there are {', '.join(tiers())}")
-    results: list[Result] = []
-    for tier in chosen:
-        results.append(run(tier, fast, extra))
-        if results[-1].code == INTERRUPTED:
-            break
-    print("\ntier          seconds  outcome")
-    for result in results:
-        text = ", ".join(f"{number} {outcome}" for outcome, number in result.counts.items()) or "no tests"
-        verdict = f"  <- FAILED, exit code {result.code}" if result.failed else ""
-        print(f"{result.tier:<12} {result.seconds:8.1f}  {text}{verdict}")
-    print(closing_line(results), flush=True)
-    sys.exit(any(result.failed for result in results))
+        steps.stop(f"no such tier: {', '.join(unknown)}; there are {', '.join(known)}")
+    if set(chosen) - set(ROOTLESS):
+        superuser.stop_where_asked("what the tests start")
+    started = time.monotonic()
+    runner = Runner(sorted(set(chosen), key=known.index), "--fast" in arguments, extra)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, runner.stop)
+    runs = runner.run()
+    print("\ntier          seconds    cpu s  outcome")
+    print("\n".join(row(run) for run in runs))
+    print(closing_line(runs, time.monotonic() - started), flush=True)
+    sys.exit(any(run.failed for run in runs) or len(runs) < len(set(chosen)))
 
 
 if __name__ == "__main__":

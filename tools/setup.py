@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Dict, List
 
 import steps
+import superuser
 from steps import BIN, ROOT, VENV
 
 LOCK = ROOT / "requirements.lock"
@@ -61,11 +62,7 @@ def apt_get() -> List[str]:
     command = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
     if not shutil.which("apt-get"):
         steps.stop(f"{sys.executable} has no ensurepip and there is no apt-get: install Python's venv module")
-    if os.geteuid() == 0:
-        return command
-    if not shutil.which("sudo"):
-        steps.stop("needs root or sudo; or run as root: apt-get install python3-venv, then this again")
-    return ["sudo", *([] if sys.stdin.isatty() else ["--non-interactive"]), *command]
+    return [*superuser.prefix("python3-venv is missing, and apt needs root to install it"), *command]
 
 
 def has_ensurepip() -> bool:

@@ -6,23 +6,22 @@ or pod takes to start is not the daemon's doing. All else, settings, loops, conn
 
 from __future__ import annotations
 
-import asyncio
 import builtins
-from collections.abc import AsyncIterator
 
 from osrdyne import cli, daemon
-from osrdyne.drivers import Change, Group, GroupState
+from osrdyne.drivers import Group, GroupState
+from osrdyne.drivers.noop import NoopDriver
 
 
-class InstantDriver:
+class InstantDriver(NoopDriver):
     """Says that every group it was asked for runs."""
 
     owns_workers = True
     template = "instant"
 
     def __init__(self) -> None:
+        super().__init__()
         self._keys: set[str] = set()
-        self._closed = asyncio.Event()
 
     async def start(self, key: str) -> None:
         self._keys.add(key)
@@ -32,15 +31,6 @@ class InstantDriver:
 
     async def list(self) -> builtins.list[Group]:
         return [Group(key, GroupState.RUNNING, 1, self.template) for key in self._keys]
-
-    async def changes(self) -> AsyncIterator[Change]:
-        await self._closed.wait()
-        nothing: tuple[Change, ...] = ()
-        for change in nothing:
-            yield change
-
-    async def close(self) -> None:
-        self._closed.set()
 
 
 if __name__ == "__main__":

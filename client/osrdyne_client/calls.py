@@ -55,6 +55,8 @@ class Call:
     correlation_id: str = ""
     properties: Properties | None = None
     timer: asyncio.TimerHandle | None = None
+    #: When its deadline passes, on the loop's clock; None for a call that has none.
+    expires: float | None = None
 
 
 def failure(call: Call, error: BaseException, *, resend: bool) -> BaseException | None:

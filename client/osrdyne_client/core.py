@@ -20,6 +20,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_client import replies
+from osrdyne_client.address import Address, present
 from osrdyne_client.amqp import Message, Properties
 from osrdyne_client.calls import Call, Future, State, failure, undeliverable
 from osrdyne_client.errors import (
@@ -46,6 +47,11 @@ logger = logging.getLogger(__name__)
 #: RabbitMQ refuses messages above `max_message_size`, 16 MiB by default since 4.0; the margin is for a broker or a
 #: plugin that counts more than the body.
 MAX_BODY = 16 * 1024 * 1024 - 64 * 1024
+#: A request's deadline is this much before its call's timeout, so that the reply that says where it expired comes in
+#: time: seconds at most, and a share of the timeout.
+DEADLINE_MARGIN, DEADLINE_SHARE = 0.5, 0.05
+#: Longest time to live that a broker takes, in milliseconds.
+LONGEST_EXPIRATION = 2**32 - 1
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -66,7 +72,7 @@ class Options:
 class Core:
     """Requests and their answers over one link at a time. All methods belong to the loop that ran `open`."""
 
-    def __init__(self, uri: str, pool: str, options: Options) -> None:
+    def __init__(self, uri: Address, pool: str, options: Options) -> None:
         if options.reply not in ("queue", "direct"):
             raise ValueError(f"reply={options.reply!r}; give 'queue' or 'direct'")
         self._uri = uri
@@ -117,11 +123,12 @@ class Core:
             self._link = None
 
     async def _connect(self) -> Link:
+        uri = present(self._uri)
         if self._options.reply == "queue" and self._queue is None:
             with contextlib.suppress(ValueError):  # an unreadable URI is named by Connection.open
-                self._queue = reply_queue(unquote(urlsplit(self._uri).username or "guest"))
+                self._queue = reply_queue(unquote(urlsplit(uri).username or "guest"))
         return await Link.open(
-            self._uri,
+            uri,
             name=self._options.name,
             confirm=self._options.confirm,
             queue=self._queue,
@@ -195,7 +202,9 @@ class Core:
             self._casts[call.correlation_id] = call
         fields = dict(headers) if headers else {}
         if deadline:
-            fields[X_DEADLINE] = int((time.time() + timeout) * 1000)
+            lifetime = timeout - min(DEADLINE_MARGIN, timeout * DEADLINE_SHARE)
+            fields[X_DEADLINE] = int((time.time() + lifetime) * 1000)
+            call.expires = now + lifetime
         call.properties = Properties(
             headers=fields or None,
             delivery_mode=2,
@@ -224,6 +233,10 @@ class Core:
         if self._link is None or not self._link.publisher.is_open:
             return
         channel = self._link.publisher
+        if call.expires is not None and call.properties is not None:
+            # Relative, so it is told anew at each publish: a resent request must not live longer than the first.
+            left = max(1, int((call.expires - self._loop.time()) * 1000))
+            call.properties.expiration = str(left) if left <= LONGEST_EXPIRATION else None
         if self._options.confirm:
             call.state = State.SENT
             confirm = channel.publish(self._exchange, call.key, call.body, call.properties, mandatory=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from osrdyne_protocol import statuses
+from osrdyne_protocol.headers import X_EXPIRED_AT, text
 
 
 class OsrdyneError(Exception):
@@ -109,6 +110,10 @@ class Returned(BrokerError):
         self.routing_key = routing_key
 
 
+class HandlerHung(OsrdyneError):
+    """A handler held a request for longer than the broker lets it, and cannot be ended but with its process."""
+
+
 class Unencodable(OsrdyneError, ValueError):
     """AMQP cannot carry this value; nothing was sent."""
 
@@ -183,6 +188,11 @@ class RemoteError(CallError):
 
 class Expired(RemoteError):
     """No worker took the request in time."""
+
+    @property
+    def stage(self) -> str | None:
+        """Where its time ran out: `orphan`, `start` or `queue` (`osrdyne_protocol.stages`); None when nobody says."""
+        return text(self.headers.get(X_EXPIRED_AT))
 
 
 class DeliveryLimit(RemoteError):

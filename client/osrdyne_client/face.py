@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from osrdyne_client.address import Address
 from osrdyne_client.core import MAX_BODY, Core, Options
 
 
@@ -24,7 +25,7 @@ class Face:
 
     def __init__(
         self,
-        uri: str,
+        uri: Address,
         pool: str,
         *,
         slots: int = 1024,
@@ -37,6 +38,8 @@ class Face:
     ) -> None:
         """Prepare a client of `pool` on the broker at `uri`; nothing is sent before it is opened.
 
+        `uri`: the broker's address, or a callable that returns it and is asked at each connection, so that a new
+        password needs no new client: `osrdyne_client.address.from_file(path)`. The user stays the same.
         `slots`: most calls in flight, 1 to 65,536; one more raises `NoFreeSlot`.
         `timeout`: seconds that a call waits unless it says otherwise.
         `confirm`: the broker confirms every request. Without, a request can be lost silently when the connection

@@ -14,7 +14,7 @@ from typing import Any
 
 from osrdyne_protocol import statuses
 from osrdyne_protocol.events import REQUEUED
-from osrdyne_protocol.headers import X_DEADLINE, integer
+from osrdyne_protocol.headers import X_ACQUIRED_COUNT, X_DEADLINE, X_DELIVERY_COUNT, integer
 from osrdyne_protocol.names import PoolNames
 
 logger = logging.getLogger(__name__)
@@ -78,6 +78,19 @@ def deadline_of(headers: Mapping[str, Any]) -> float | None:
     """Return the request's deadline in seconds since the Unix epoch; what is no integer is none."""
     milliseconds = integer(headers, X_DEADLINE)
     return None if milliseconds is None else milliseconds / 1000
+
+
+def owes(message_headers: Mapping[str, Any]) -> bool:
+    """Say whether a redelivered request must be given back once more, in a way that its broker counts.
+
+    RabbitMQ 4.3 does not count it as a failed delivery when a worker holds a request until the consumer timeout, so
+    one that hangs workers which do not know that timeout would go round for ever. But it tells how often a request was
+    handed out, and how many of those were counted as failures: for each that was not, the one who sees it next gives
+    the request back by a basic.reject, which counts on every version. One is let pass, because a worker that stops
+    gives back what it has not begun, which is no failure. 4.0 counts each return and does not tell hand-outs.
+    """
+    handed_out, counted = integer(message_headers, X_ACQUIRED_COUNT), integer(message_headers, X_DELIVERY_COUNT) or 0
+    return handed_out is not None and handed_out - counted > counted + 1
 
 
 def expired(request: Request, now: float) -> Outcome | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
+import itertools
 import logging
 import queue
 import threading
@@ -22,6 +23,9 @@ from osrdyne_protocol.statuses import ERROR
 
 logger = logging.getLogger(__name__)
 
+#: Seconds that a cancelled handler has to end.
+END_PATIENCE = 5.0
+
 Done = Callable[[Outcome], None]
 Withdraw = Callable[[], bool]
 
@@ -31,6 +35,9 @@ class Runner(Protocol):
 
     def start(self, request: Request, done: Done) -> Withdraw:
         """Start a request."""
+
+    async def end(self, request: Request) -> bool:
+        """End the handler of a request that hangs; False where that cannot be done."""
 
     def close(self) -> None:
         """Start nothing more; what runs goes on."""
@@ -61,6 +68,9 @@ class Inline:
         done(invoke(self._handler, request))
         return _too_late
 
+    async def end(self, request: Request) -> bool:
+        return False
+
     def close(self) -> None:
         """Nothing outlives a call."""
 
@@ -70,16 +80,17 @@ class OnLoop:
 
     def __init__(self, handler: Callable[[Request], Any]) -> None:
         self._handler = handler
-        self._tasks: set[asyncio.Task[Outcome]] = set()
+        #: By the identity of the request, which lives as long as its task.
+        self._tasks: dict[int, asyncio.Task[Outcome]] = {}
 
     def start(self, request: Request, done: Done) -> Withdraw:
         task = asyncio.get_running_loop().create_task(
             invoke_async(self._handler, request), name=f"osrdyne request {request.correlation_id}"
         )
-        self._tasks.add(task)
+        self._tasks[id(request)] = task
 
         def finished(_: asyncio.Task[Outcome]) -> None:
-            self._tasks.discard(task)
+            del self._tasks[id(request)]
             if task.cancelled():
                 done(Outcome(ERROR, reason="the handler was cancelled"))
             else:
@@ -88,8 +99,15 @@ class OnLoop:
         task.add_done_callback(finished)
         return _too_late
 
+    async def end(self, request: Request) -> bool:
+        task = self._tasks.get(id(request))
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,), timeout=END_PATIENCE)
+        return task is None or task.done()
+
     def close(self) -> None:
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
 
 
@@ -101,17 +119,26 @@ class InThreads:
         self._handover = Handover(asyncio.get_running_loop())
         self._jobs: queue.SimpleQueue[tuple[Request, Done, list[bool]] | None] = queue.SimpleQueue()
         self._threads = threads
-        for number in range(threads):
-            threading.Thread(target=self._work, name=f"osrdyne handler {number}", daemon=True).start()
+        self._numbers = itertools.count()
+        for _ in range(threads):
+            self._start_thread()
 
     def start(self, request: Request, done: Done) -> Withdraw:
         unclaimed = [True]  # whoever pops it has the job: a thread that begins, or the stop that takes it back
         self._jobs.put((request, done, unclaimed))
         return partial(_claim, unclaimed)
 
+    async def end(self, request: Request) -> bool:
+        # A thread cannot be ended; what waits behind it gets another one.
+        self._start_thread()
+        return False
+
     def close(self) -> None:
         for _ in range(self._threads):
             self._jobs.put(None)
+
+    def _start_thread(self) -> None:
+        threading.Thread(target=self._work, name=f"osrdyne handler {next(self._numbers)}", daemon=True).start()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -149,6 +176,9 @@ class InExecutor:
 
         future.add_done_callback(finished)
         return future.cancel
+
+    async def end(self, request: Request) -> bool:
+        return False
 
     def close(self) -> None:
         """Leave the executor to the user, whose it is."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from osrdyne_client.address import Address
 from osrdyne_client.calls import Call
 from osrdyne_client.errors import ClientClosed
 from osrdyne_client.face import Face, FaceOptions
@@ -26,7 +27,7 @@ class SyncClient(Face):
     process that was forked after `open`.
     """
 
-    def __init__(self, uri: str, pool: str, **options: Unpack[FaceOptions]) -> None:
+    def __init__(self, uri: Address, pool: str, **options: Unpack[FaceOptions]) -> None:
         super().__init__(uri, pool, **options)
         self._gone = threading.Event()
         self._gone.set()

@@ -23,6 +23,8 @@ class Work:
     finished: float = 0.0
     #: How often the broker closed the channel of its reply.
     attempts: int = 0
+    #: The broker took it back because it was held too long: what comes of its handler is of no use.
+    given_up: bool = False
 
     def is_same(self, delivery: Delivery) -> bool:
         """Say whether a delivery is this request again."""

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
+import multiprocessing
 import os
 import signal
 import sys
@@ -22,7 +24,7 @@ import threading
 from typing import TypedDict, Unpack
 
 from osrdyne_client.core import MAX_BODY
-from osrdyne_client.errors import AccessRefused, InvalidUri
+from osrdyne_client.errors import AccessRefused, HandlerHung, InvalidUri
 from osrdyne_client.handling import Handler, Reject, Request, Requeue, WorkerError
 from osrdyne_client.runners import runner_of
 from osrdyne_client.worker_loop import Worker, WorkerOptions
@@ -59,7 +61,10 @@ def run(
 
     A broker that is away, and a request queue that does not exist yet, are waited for. Raises SystemExit, after a
     line on standard error, with EX_CONFIG (78) when a variable or the URI is wrong and with EX_NOPERM (77) when the
-    broker refuses this worker at its first connection.
+    broker refuses this worker at its first connection, or later for half a minute: with a new password it is started
+    anew, unless WORKER_AMQP_URI_FILE names a file that has it. A handler that holds a request until the broker takes
+    it back (the pool's consumer timeout) and cannot be cancelled ends this process at once, with EX_SOFTWARE (70): its
+    driver starts another.
     """
     try:
         asyncio.run(
@@ -74,12 +79,25 @@ def run(
                 max_body=max_body,
             )
         )
+    except HandlerHung as error:
+        sys.stderr.write(f"osrdyne worker: {error}\n")
+        _end_at_once(os.EX_SOFTWARE)
     except (MissingVariable, InvalidUri) as error:
         sys.stderr.write(f"osrdyne worker: {error}\n")
         raise SystemExit(os.EX_CONFIG) from None
     except AccessRefused as error:
         sys.stderr.write(f"osrdyne worker: {error}\n")
         raise SystemExit(os.EX_NOPERM) from None
+
+
+def _end_at_once(status: int) -> None:
+    """End this process and the processes of its executors; an orderly end would wait for what hangs."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 class ServeOptions(TypedDict, total=False):
@@ -96,7 +114,10 @@ class ServeOptions(TypedDict, total=False):
 async def serve(
     handler: Handler, environment: WorkerEnvironment, stop: asyncio.Event, **options: Unpack[ServeOptions]
 ) -> None:
-    """Do what `run` does on a loop of the caller's, until `stop` is set. Raises AccessRefused, InvalidUri."""
+    """Do what `run` does on a loop of the caller's, until `stop` is set.
+
+    Raises AccessRefused, InvalidUri, and HandlerHung where `run` would end the process.
+    """
     threads, prefetch = options.get("threads", 1), options.get("prefetch")
     runner = runner_of(handler, threads, options.get("executor"))
     worker_options = WorkerOptions(

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from osrdyne_client import overdue
 from osrdyne_client.amqp import Properties
-from osrdyne_client.errors import AccessRefused, BrokerError, InvalidUri, Nacked, NotFound, Unencodable
-from osrdyne_client.handling import Outcome, Request, deadline_of, fit, is_refused
+from osrdyne_client.errors import AccessRefused, BrokerError, HandlerHung, InvalidUri, Nacked, NotFound, Unencodable
+from osrdyne_client.handling import Outcome, Request, deadline_of, fit, is_refused, owes
 from osrdyne_client.runners import Runner
 from osrdyne_client.work import Work
 from osrdyne_client.worker_events import Activity
 from osrdyne_client.worker_session import Delivery, Session
-from osrdyne_protocol import events, statuses
-from osrdyne_protocol.headers import X_REASON, X_RPC_PATH, X_STATUS
+from osrdyne_protocol import events, stages, statuses
+from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, status_for
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 
@@ -32,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+#: Seconds for which the broker may refuse a worker that it knew before. After that it ends, because whoever starts it
+#: again may give it a newer password.
+REFUSED_PATIENCE = 30.0
 #: A session that lasted this many seconds was no part of a row of failures.
 STABLE = 15.0
 #: A reply for which the broker closed the channel this often becomes an error; as often again, and it is given up.
@@ -63,6 +68,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._in_hand: set[Work] = set()
         self._activity = Activity(environment.id, options.alive_interval)
+        self._alarm = overdue.Alarm(environment.consumer_timeout_ms)
         self._stopping = False
         #: `started` was sent and consuming has not begun: waiting for the queue is no activity.
         self._announced = False
@@ -75,27 +81,32 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then finish what is in hand.
 
-        Raises InvalidUri, and AccessRefused when the broker refuses the very first connection.
+        Raises InvalidUri and AccessRefused, at the first connection and later after `REFUSED_PATIENCE`.
         """
         try:
             await self._serve_sessions(stop)
         finally:
             self._activity.close()
+            self._alarm.close()
 
     async def _serve_sessions(self, stop: asyncio.Event) -> None:
-        pause, known = FIRST_PAUSE, False
+        pause, known, refused = FIRST_PAUSE, False, math.inf
         while not stop.is_set():
             opened = self._loop.time()
             try:
                 session = await Session.open(self._environment, self._options.prefetch)
-                known, opened = True, self._loop.time()
+                known, opened, refused = True, self._loop.time(), math.inf
                 try:
                     await self._serve(session, stop)
                 finally:
                     await session.close()
             except BrokerError as error:
-                if isinstance(error, InvalidUri) or (isinstance(error, AccessRefused) and not known):
+                if not isinstance(error, InvalidUri | AccessRefused):
+                    refused = math.inf
+                elif not known or self._loop.time() - refused > REFUSED_PATIENCE:
                     raise
+                else:
+                    refused = min(refused, self._loop.time())
                 self._log_trouble(error)
                 if self._loop.time() - opened > STABLE:
                     pause = FIRST_PAUSE
@@ -112,15 +123,55 @@ class Worker:
         logger.info("worker serves its key", extra={"key": self._environment.key})
         while not stop.is_set():
             if session.cancelled.is_set():
-                # The queue is gone, or a request was held too long. What is in hand can still be settled.
+                # The queue is gone, or a request was held too long. What else is in hand can still be settled.
                 logger.warning("the broker cancelled the consumer", extra={"key": self._environment.key})
-                await _first(stop.wait(), session.lost(), self._all_settled(session))
+                if await session.has_queue():
+                    works = overdue.held_too_long(self._in_hand, session, self._loop.time())
+                    await self._give_up(session, works, taken_back=True)
+                else:
+                    await _first(stop.wait(), session.lost(), self._all_settled(session))
                 if not stop.is_set() and session.is_open:
                     await session.consume(self._on_delivery)
-            await _first(stop.wait(), session.cancelled.wait(), session.lost())
+            await _first(stop.wait(), session.cancelled.wait(), session.lost(), self._alarm.ringing.wait())
+            if self._alarm.ringing.is_set():
+                self._alarm.ringing.clear()
+                await self._give_up(session, self._alarm.late(self._in_hand, session), taken_back=False)
             if not session.is_open:
-                raise await session.lost()
+                reason = await session.lost()
+                if overdue.is_timeout(reason):
+                    works = overdue.held_too_long(self._in_hand, session, self._loop.time())
+                    await self._give_up(session, works, taken_back=True)
+                raise reason
         await self._drain(session)
+
+    async def _give_up(self, session: Session, works: list[Work], *, taken_back: bool) -> None:
+        """Let go of requests that were held too long: the broker has taken them back, or is given them.
+
+        Raises HandlerHung when a handler cannot be ended.
+        """
+        waiting = [work for work in works if work.withdraw is not None and work.withdraw()]
+        begun = [work for work in works if work not in waiting]
+        stuck = await overdue.end(begun, self._runner)
+        if stuck:
+            await session.stop_consuming()
+        for work in waiting:
+            if taken_back:
+                self._done(work)
+            else:  # only what was before it held it up
+                work.withdraw = self._runner.start(work.request, partial(self._on_outcome, work))
+        for work in begun:
+            logger.error(
+                "a request was held longer than the consumer timeout allows",
+                extra={"key": self._environment.key, "request_id": work.request.correlation_id},
+            )
+            session.reject(work.delivery.message.delivery_tag, requeue=True)
+            work.outcome, work.finished = Outcome(events.REQUEUED), self._loop.time()
+            self._done(work)
+        if stuck:
+            # What else is in hand is finished first, where it can still be answered; then the process has to end.
+            await _first(self._all_settled(session), session.lost(), asyncio.sleep(self._options.grace))
+            names = ", ".join(str(work.request.correlation_id) for work in stuck)
+            raise HandlerHung(f"the handler of request {names} hangs: held longer than the pool's consumer timeout")
 
     async def _drain(self, session: Session) -> None:
         """Graceful stop: no new request, those not begun go back, those begun are finished within the grace."""
@@ -158,6 +209,9 @@ class Worker:
             session.give_back(message.delivery_tag)
             return
         properties = message.properties
+        if message.redelivered and owes(properties.headers or {}):
+            session.reject(message.delivery_tag, requeue=True)
+            return
         correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
         self._activity.tell(session, events.REQUEST_RECEIVED, request_id=correlation_id)
         if is_refused(self._pool, properties.reply_to):
@@ -176,6 +230,7 @@ class Worker:
         work = Work(request, delivery, now, now)
         self._in_hand.add(work)
         self._activity.watch(self._in_hand)
+        self._alarm.watch(self._in_hand)
         work.withdraw = self._runner.start(request, partial(self._on_outcome, work))
 
     def _take_up(self, delivery: Delivery) -> bool:
@@ -189,6 +244,8 @@ class Worker:
         return False
 
     def _on_outcome(self, work: Work, outcome: Outcome) -> None:
+        if work.given_up:
+            return
         work.outcome = fit(outcome, self._options.max_body)
         work.finished = self._loop.time()
         self._conclude(work)
@@ -210,16 +267,18 @@ class Worker:
 
     def _reply(self, work: Work, session: Session, outcome: Outcome) -> None:
         request = work.delivery.message.properties
-        headers: dict[str, Any] = {X_STATUS: outcome.status}
+        headers: dict[str, Any] = {X_STATUS: status_for(work.request.headers, outcome.status)}
         if outcome.reason is not None:
             headers[X_REASON] = outcome.reason
+        if outcome.status == statuses.EXPIRED:
+            headers[X_EXPIRED_AT] = stages.QUEUE
         if X_RPC_PATH in work.request.headers:
             headers[X_RPC_PATH] = work.request.headers[X_RPC_PATH]
         properties = Properties(headers=headers, correlation_id=request.correlation_id, delivery_mode=2)
         try:
             confirm = session.reply(request.reply_to, outcome.body, properties)
         except Unencodable:  # a reason or path too long for one frame
-            properties.headers = {X_STATUS: outcome.status}
+            properties.headers = {name: headers[name] for name in (X_STATUS, X_EXPIRED_AT) if name in headers}
             confirm = session.reply(request.reply_to, outcome.body, properties)
         confirm.add_done_callback(partial(self._on_replied, work, session))
 

@@ -7,12 +7,14 @@ refuses costs no delivery, and a missing activity exchange costs no reply.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from osrdyne_client.address import from_file, present
 from osrdyne_client.amqp import Channel, Connection, Message, Properties
-from osrdyne_client.errors import BrokerError
+from osrdyne_client.errors import BrokerError, InvalidUri, NotFound
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 
 logger = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class Session:
     async def open(cls, environment: WorkerEnvironment, prefetch: int) -> Session:
         """Connect and open the channels. Raises what `Connection.open` raises."""
         connection = await Connection.open(
-            environment.amqp_uri, name=f"osrdyne worker {environment.id} of {environment.pool}"
+            _uri(environment), name=f"osrdyne worker {environment.id} of {environment.pool}"
         )
         try:
             requests = await connection.channel(prefetch=prefetch)
@@ -72,6 +74,17 @@ class Session:
             lambda message: on_delivery(Delivery(self, message)),
             on_cancel=self.cancelled.set,
         )
+
+    async def has_queue(self) -> bool:
+        """Say whether the request queue exists. Raises BrokerError when that cannot be asked."""
+        channel = await self._connection.channel()
+        try:
+            await channel.declare_queue(self._environment.requests_queue, passive=True)
+        except NotFound:
+            return False
+        finally:
+            await channel.close()
+        return True
 
     async def stop_consuming(self) -> None:
         """Take no more deliveries; those that are here stay to be settled."""
@@ -144,3 +157,11 @@ class Session:
         for task in list(self._reopening):
             task.cancel()
         await self._connection.close()
+
+
+def _uri(environment: WorkerEnvironment) -> str:
+    """Return the present address: that in the file, which may be newer, or for who cannot read it that of the start."""
+    if environment.amqp_uri_file is not None:
+        with contextlib.suppress(InvalidUri):
+            return present(from_file(environment.amqp_uri_file)) or environment.amqp_uri
+    return environment.amqp_uri

@@ -7,12 +7,19 @@ nothing is stopped for lack of activity alone (broker-facts, pitfall 30).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from osrdyne.debounce import Debounce
+from osrdyne.handouts import Handout
+from osrdyne.journal import wall_ms
 from osrdyne.metrics import Metrics
 from osrdyne.pool_state import Activity, PoolState
 from osrdyne_client.amqp import Message
 from osrdyne_protocol import events, headers, keys
 from osrdyne_protocol.errors import InvalidKey
+
+#: Events of this exchange that are no activity.
+_OTHERS = events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING}
 
 
 class ActivityListener:
@@ -27,9 +34,7 @@ class ActivityListener:
         """Take one event. Never raises: what cannot be read is counted and dropped."""
         event = headers.text((message.properties.headers or {}).get(headers.X_EVENT))
         if event not in events.ACTIVITY:
-            self._metrics.activity.labels(
-                "own" if event in events.LIFECYCLE or event == events.STOPPING else "unreadable"
-            ).inc()
+            self._metrics.activity.labels("own" if event in _OTHERS else "unreadable").inc()
             return
         try:
             key = keys.decode(message.routing_key)
@@ -41,6 +46,7 @@ class ActivityListener:
             return
         self._metrics.activity.labels(event).inc()
         self._note(key, event)
+        self._note_request(key, event, message.properties.headers or {})
 
     def _note(self, key: str, event: str) -> None:
         state, now = self._state, self._state.clock()
@@ -53,8 +59,35 @@ class ActivityListener:
             activity.last_started = now
         elif event == events.REQUEST_RECEIVED:
             activity.last_taken = now
-        extra_lifetime = self._debounce.observe(key, now)
-        if extra_lifetime is not None:
-            state.require(key, extra_lifetime=extra_lifetime)
-        if extra_lifetime is not None or first_sign or event == events.STARTED:
+        if self._renew(key, event, now) or first_sign or event == events.STARTED:
             state.activity_changes.add(key)
+
+    def _renew(self, key: str, event: str, now: float) -> bool:
+        """Renew a key, and say whether this event did; the rest of a burst does not."""
+        state = self._state
+        if event != events.STARTED:
+            state.tracker.asked(key)
+        elif not state.tracker.start_counts(key):
+            return False
+        extra_lifetime = self._debounce.observe(key, now)
+        if extra_lifetime is None:
+            return False
+        if event == events.STARTED:
+            return state.require_by_start(key, extra_lifetime=extra_lifetime)
+        state.require(key, extra_lifetime=extra_lifetime)
+        return True
+
+    def _note_request(self, key: str, event: str, given: Mapping[str, object]) -> None:
+        """Remember which worker has which request until it has answered."""
+        request_id, worker_id = (
+            headers.text(given.get(headers.X_REQUEST_ID)),
+            headers.text(given.get(headers.X_WORKER_ID)),
+        )
+        if request_id is None:
+            return
+        if event == events.REQUEST_RECEIVED and worker_id is not None:
+            time_ms = headers.integer(given, headers.X_EVENT_TIME)
+            handout = Handout(worker_id, wall_ms() if time_ms is None else time_ms)
+            self._state.handouts.add(key, request_id, handout)
+        elif event == events.FINISHED and headers.text(given.get(headers.X_OUTCOME)) != events.REQUEUED:
+            self._state.handouts.forget(key, request_id)

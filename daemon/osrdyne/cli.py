@@ -1,4 +1,4 @@
-"""The `osrdyne` command: `daemon`, `call`, `status`, `lint`, each with `--json`.
+"""The `osrdyne` command: `daemon`, `call`, `status`, `lint`, `poison`, each with `--json`.
 
 Reads arguments and settings, prints for a person or as JSON, and turns every known error into one line that
 says what is wrong, where, and what to do. Exit status: 0 done, 1 the answer is no, 2 it could not be asked.
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from osrdyne.commands import call, daemon, lint, status
+from osrdyne.commands import call, daemon, lint, poison, status
 
 _HELP = """Call keyed workers through RabbitMQ, and run and look at the daemon that starts them.
 
@@ -47,6 +47,7 @@ app.command("daemon")(daemon.command)
 app.command("call")(call.command)
 app.command("status")(status.command)
 app.command("lint")(lint.command)
+app.add_typer(poison.app, name="poison")
 
 
 def main() -> None:

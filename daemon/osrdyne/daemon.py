@@ -15,7 +15,6 @@ import signal
 import socket
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from osrdyne import leader, status_server, status_view
 from osrdyne.back_off import back_off
@@ -26,7 +25,8 @@ from osrdyne.management_api import ManagementApi
 from osrdyne.metrics import Metrics
 from osrdyne.pool_state import PoolState
 from osrdyne.session import Session
-from osrdyne.settings import DaemonSettings, secret
+from osrdyne.settings import DaemonSettings, address
+from osrdyne_client.address import present, virtual_host
 from osrdyne_client.amqp import Connection
 from osrdyne_client.errors import OsrdyneError
 from osrdyne_protocol.names import PoolNames
@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 
 #: A session that lasted this long, in seconds, makes up for failures before it.
 _GOOD_SESSION = 30.0
+
+#: Longest pause between two tries, in seconds: a broker that is back is seen soon, and a refused connection costs it
+#: nothing.
+_LONGEST_PAUSE = 2.0
 
 
 @dataclass(slots=True)
@@ -55,13 +59,13 @@ class Daemon:
     """One daemon of one pool. `run` returns after SIGTERM or SIGINT; workers go on."""
 
     def __init__(self, settings: DaemonSettings) -> None:
-        """Raises `SettingsError` and `ManagementError` for settings that cannot be right."""
+        """Raises `SettingsError`, `ManagementError` and InvalidUri for settings that cannot be right."""
         broker = settings.broker
         self._settings = settings
         self._names = PoolNames(settings.pool.name)
-        self._uri = secret(broker.amqp_uri, broker.amqp_uri_file, "broker.amqp_uri")
-        management = secret(broker.management_uri, broker.management_uri_file, "broker.management_uri")
-        vhost = unquote(urlsplit(self._uri).path.removeprefix("/")) or "/"
+        self._uri = address(broker.amqp_uri, broker.amqp_uri_file, "broker.amqp_uri")
+        management = address(broker.management_uri, broker.management_uri_file, "broker.management_uri")
+        vhost = virtual_host(self._uri())
         self._management = ManagementApi(management, vhost, timeout=broker.timeout)
         self._metrics = Metrics()
         self._condition = Condition()
@@ -106,17 +110,11 @@ class Daemon:
             except Exception as error:  # noqa: BLE001 - whatever it is, the daemon begins again and says so
                 failures = 1 if state.clock() - began >= _GOOD_SESSION else failures + 1
                 self._ended(error)
-            await asyncio.sleep(back_off(failures, limit=15.0) * random.uniform(0.5, 1.0))
+            await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE) * random.uniform(0.5, 1.0))
 
     async def _act(self, state: PoolState, driver: Driver) -> None:
         self._condition.phase = "connecting"
-        broker = self._settings.broker
-        connection = await Connection.open(
-            self._uri,
-            name=f"osrdyne {self._settings.pool.name} {self._id}",
-            heartbeat=broker.heartbeat,
-            timeout=broker.timeout,
-        )
+        connection = await self._connect()
         try:
             self._become("standby", None)
             lock_lost = await leader.acquire(connection, self._names)
@@ -126,6 +124,17 @@ class Daemon:
         finally:
             self._metrics.leader.set(0)
             await connection.close()
+
+    async def _connect(self) -> Connection:
+        broker = self._settings.broker
+        return await Connection.open(
+            present(self._uri),
+            name=f"osrdyne {self._settings.pool.name} {self._id}",
+            # A broker gives a silent peer up after two to three heartbeats (rabbit_heartbeat.erl), and with it the
+            # lock: these are so short that this, too, is within twice the setting.
+            heartbeat=max(1.0, 2 * broker.heartbeat // 3),
+            timeout=broker.timeout,
+        )
 
     def _acting(self, state: PoolState) -> None:
         self._metrics.leader.set(1)

@@ -13,25 +13,28 @@ import logging
 from osrdyne import dead_letters
 from osrdyne.answering import Answerer
 from osrdyne.dead_letters import Verdict
-from osrdyne.journal import Journal
+from osrdyne.deliveries import Deliveries
+from osrdyne.journal import Journal, wall_ms
 from osrdyne.metrics import Metrics
+from osrdyne.pool_state import PoolState
 from osrdyne.publishing import Publisher, Refused
 from osrdyne.tail import Tail
-from osrdyne_client.amqp import Channel, Message
+from osrdyne_client.amqp import Message
 from osrdyne_client.errors import BrokerError
-from osrdyne_protocol import events, statuses
+from osrdyne_protocol import events, stages, statuses
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
 
 class DeadLetterResponder:
-    """One task for each dead letter, all under `tasks`."""
+    """One task for each dead letter, all under `tasks`. `message_ttl` is that of request queues, in seconds."""
 
     def __init__(
         self,
         names: PoolNames,
-        channel: Channel,
+        state: PoolState,
+        deliveries: Deliveries,
         publisher: Publisher,
         answerer: Answerer,
         journal: Journal,
@@ -39,9 +42,12 @@ class DeadLetterResponder:
         tasks: asyncio.TaskGroup,
         *,
         prefetch: int,
+        message_ttl: float,
     ) -> None:
         self._names = names
-        self._channel = channel
+        self._state = state
+        self._message_ttl = message_ttl
+        self._deliveries = deliveries
         self._answerer = answerer
         self._journal = journal
         self._metrics = metrics
@@ -62,19 +68,24 @@ class DeadLetterResponder:
             log.exception("dead letter could not be handled")
             verdict = Verdict(None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, "")
             if await self._keep(message, verdict, statuses.INVALID_REQUEST):
-                self._channel.ack(message.delivery_tag)
+                self._deliveries.ack(message.delivery_tag)
 
     async def _bring_on(self, message: Message) -> None:
         verdict = dead_letters.decide(message, self._names)
         keep_as = verdict.keep_as
         answered = dead_letters.was_answered(message)
         if verdict.status is not None:
-            answered = await self._answerer.reply(message, status=verdict.status, reason=verdict.reason)
+            answered = await self._answerer.reply(
+                message, status=verdict.status, reason=verdict.reason, expired_at=self._stage(message, verdict)
+            )
             keep_as = keep_as if answered else verdict.status
         if keep_as is not None and not await self._keep(message, verdict, keep_as):
             await self._put_back(message, answered=answered)
+            if verdict.status is None or not answered:
+                # It comes again twice a second: told of each time, it would push all else out of the events.
+                return
         else:
-            self._channel.ack(message.delivery_tag)
+            self._deliveries.ack(message.delivery_tag)
         self._metrics.dead_letters.labels(verdict.status or "unanswerable").inc()
         if verdict.key is not None:
             self._journal.record(
@@ -86,7 +97,26 @@ class DeadLetterResponder:
 
     async def _keep(self, message: Message, verdict: Verdict, keep_as: str) -> bool:
         return await self._answerer.keep(
-            message, reason=keep_as, detail=verdict.reason, key=verdict.key, queue=verdict.queue
+            message,
+            reason=keep_as,
+            detail=verdict.reason,
+            key=verdict.key,
+            queue=verdict.queue,
+            attempts=self._state.handouts.of(verdict.key, message.properties.correlation_id),
+        )
+
+    def _stage(self, message: Message, verdict: Verdict) -> str | None:
+        """Return at which stage a request expired; None of one that did not."""
+        if verdict.status != statuses.EXPIRED:
+            return None
+        if not verdict.queue.startswith(self._names.request_queue_prefix) or verdict.key is None:
+            return stages.ORPHAN
+        # Times of workers are monotonic, those in messages are not: both become seconds before now.
+        entered = dead_letters.entered(message, message_ttl=self._message_ttl)
+        return stages.in_request_queue(
+            entered=None if entered is None else entered - wall_ms() / 1000,
+            last_life=_ago(self._state.last_life(verdict.key), self._state.clock()),
+            group_started=_ago(self._state.started_at(verdict.key), self._state.clock()),
         )
 
     async def _put_back(self, message: Message, *, answered: bool) -> None:
@@ -100,4 +130,8 @@ class DeadLetterResponder:
                 extra={"key": dead_letters.original_key(message), "reason": str(error)},
             )
             return
-        self._channel.ack(message.delivery_tag)
+        self._deliveries.ack(message.delivery_tag)
+
+
+def _ago(moment: float | None, now: float) -> float | None:
+    return None if moment is None else moment - now

@@ -8,10 +8,12 @@ answered, is also kept in the poison inventory: nothing is gone. Headers as Rabb
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from osrdyne.forwarding import names_pool_queue
+from osrdyne.handouts import Handout
 from osrdyne_client.amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 from osrdyne_protocol.names import PoolNames
@@ -25,6 +27,10 @@ _REASONS: Mapping[str, str] = {
     statuses.MAXLEN: "the request queue is full",
     statuses.REJECTED: "a worker refused the request",
 }
+
+
+#: Of a time to live in milliseconds that a broker takes.
+_MOST_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +79,68 @@ def original_key(message: Message) -> str | None:
     return headers.text(message.routing_key)
 
 
-def kept(message: Message, *, reason: str, detail: str, key: str | None, queue: str, now_ms: int) -> Properties:
+def entered(message: Message, *, message_ttl: float) -> float | None:
+    """Return when an expired request entered its request queue, in seconds since the epoch, as far as can be told.
+
+    A forwarded request says when it was first seen. Of another the broker says when it died (to the second), after
+    its own time to live or the queue's, `message_ttl` in seconds.
+    """
+    given = message.properties.headers or {}
+    seen = headers.integer(given, headers.X_FIRST_SEEN)
+    if seen is not None:
+        return seen / 1000
+    deaths = given.get(headers.X_DEATH)
+    first = deaths[-1] if isinstance(deaths, list) and deaths else None
+    died = first.get("time") if isinstance(first, dict) else None
+    if not isinstance(first, dict) or not isinstance(died, datetime):
+        return None
+    own = headers.text(first.get("original-expiration"))
+    # A forged letter can hold more digits than Python makes a number of.
+    readable = own is not None and len(own) <= _MOST_DIGITS and own.isascii() and own.isdigit()
+    lifetime = int(own or 0) / 1000 if readable else message_ttl
+    return died.timestamp() - min(lifetime, message_ttl)
+
+
+def deliveries(message: Message) -> int | None:
+    """Return how often the request was handed to a worker, as the broker counted; None where it did not.
+
+    RabbitMQ 4.3 counts failures and hand-outs apart, and every failure is a hand-out; 4.0 counts one for both.
+    """
+    given = message.properties.headers or {}
+    counts = [headers.integer(given, name) for name in (headers.X_DELIVERY_COUNT, headers.X_ACQUIRED_COUNT)]
+    return max((one for one in counts if one is not None), default=None)
+
+
+def kept(
+    message: Message,
+    *,
+    poison_id: str,
+    reason: str,
+    detail: str,
+    key: str | None,
+    queue: str,
+    attempts: Sequence[Handout] = (),
+    now_ms: int,
+) -> Properties:
     """Return the properties of the copy in the poison inventory: it never expires and goes nowhere else."""
     result = copy.copy(message.properties)
     result.headers = {
-        **(result.headers or {}),
+        # What a client calls its own entry is not ours: an identity of old would name two entries.
+        **{name: value for name, value in (result.headers or {}).items() if name not in headers.POISON},
+        headers.X_POISON_ID: poison_id,
         headers.X_POISON_REASON: reason,
         headers.X_POISON_DETAIL: detail,
         headers.X_POISON_QUEUE: queue,
         headers.X_POISON_TIME: now_ms,
     }
+    # RabbitMQ 4.0 leaves its count out of what dies by a reject; then what workers told must do.
+    handed_out = max(deliveries(message) or 0, len(attempts))
+    if handed_out:
+        result.headers[headers.X_POISON_DELIVERIES] = handed_out
+    if attempts:
+        result.headers[headers.X_POISON_ATTEMPTS] = [
+            {headers.X_WORKER_ID: one.worker_id, headers.X_EVENT_TIME: one.time_ms} for one in attempts
+        ]
     if key is not None:
         result.headers[headers.X_POISON_KEY] = key
     for name in (headers.CC, headers.BCC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from osrdyne.drivers import Driver
 from osrdyne.drivers.noop import NoopDriver
 from osrdyne.drivers.subprocess import SubprocessDriver
-from osrdyne.settings import DaemonSettings, NoopSettings, secret
+from osrdyne.settings import DaemonSettings, NoopSettings, address
 
 
 def open_driver(settings: DaemonSettings) -> Driver:
@@ -14,8 +14,10 @@ def open_driver(settings: DaemonSettings) -> Driver:
     if isinstance(chosen, NoopSettings):
         return NoopDriver()
 
-    def worker_uri() -> str:
-        return secret(chosen.worker_amqp_uri, chosen.worker_amqp_uri_file, "driver.worker_amqp_uri")
-
-    worker_uri()
-    return SubprocessDriver(settings.pool, chosen.template, worker_uri, chosen.state_directory)
+    return SubprocessDriver(
+        settings.pool,
+        chosen.template,
+        address(chosen.worker_amqp_uri, chosen.worker_amqp_uri_file, "driver.worker_amqp_uri"),
+        chosen.state_directory,
+        worker_amqp_uri_file=chosen.worker_amqp_uri_file,
+    )

@@ -17,6 +17,8 @@ from osrdyne_protocol import headers, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.names import PoolNames
 
+#: Longest time to live that a broker takes, in milliseconds.
+_LONGEST_EXPIRATION = 2**32 - 1
 #: Forwards of one request after which it counts as unroutable. Each waits longer than the one before.
 MAX_HOPS = 12
 
@@ -58,7 +60,7 @@ def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: in
         )
     if names_pool_queue(message.properties.reply_to, names):
         return Answer(statuses.REJECTED, "reply-to names a queue of the pool itself")
-    hops = headers.integer(given, headers.X_HOPS) or 0
+    hops = max(0, headers.integer(given, headers.X_HOPS) or 0)
     if hops >= MAX_HOPS:
         return Answer(statuses.UNROUTABLE, f"forwarded {hops} times and found no queue each time")
     seen = _first_seen(message.properties, now_ms)
@@ -81,13 +83,16 @@ def names_pool_queue(reply_to: str | bytes | None, names: PoolNames) -> bool:
 def at_publish(properties: Properties, *, now_ms: int) -> Properties:
     """Return the properties with which a held request is published now: time to live less what was used up.
 
-    `expiration` is relative, and a publish starts it again: what is left of it is told by the absolute deadline
-    that the request was given at first sight.
+    `expiration` is relative, and a publish starts it again: what is left is told by the absolute deadline, the
+    client's or the one that the request was given at first sight. So the broker ends it in its queue, also where
+    its workers do not look at deadlines.
     """
     result = copy.copy(properties)
     expiration, deadline = _expiration(result), headers.integer(result.headers or {}, headers.X_DEADLINE)
-    if expiration is not None and deadline is not None:
-        result.expiration = str(max(1, min(expiration, deadline - now_ms)))
+    if deadline is not None:
+        left = max(1, deadline - now_ms)
+        if expiration is not None or left <= _LONGEST_EXPIRATION:
+            result.expiration = str(left if expiration is None else min(expiration, left))
     return result
 
 

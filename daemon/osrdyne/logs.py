@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 _STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
@@ -18,6 +21,7 @@ def configure(*, as_json: bool, verbose: bool = False) -> None:
     """Send every log line to standard error, as text or as one JSON object a line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if as_json else _Text())
+    handler.addFilter(Repeats())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     # The AMQP library reports each lost connection several times over; our own line says why it ended.
     logging.getLogger("pika").setLevel(logging.DEBUG if verbose else logging.CRITICAL)
@@ -32,13 +36,65 @@ def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
 
+class Repeats(logging.Filter):
+    """Lets `limit` warnings of one kind through in `window` seconds, and counts the rest.
+
+    A kind is a message without its fields: a thousand keys that fail alike are one. What was left out is told by a
+    line of its own, with the first line of any kind that is logged after the window. What is no warning always passes.
+    """
+
+    def __init__(self, limit: int = 20, window: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._limit = limit
+        self._window = window
+        self._clock = clock
+        #: Kind -> when its window began, and how many came since.
+        self._kinds: dict[tuple[str, str], tuple[float, int]] = {}
+        self._over = 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a record is shown; log before it what was left out of kinds whose window is over."""
+        now = self._clock()
+        if now >= self._over:
+            self._close(now)
+        if record.levelno < logging.WARNING:
+            return True
+        kind = (record.name, str(record.msg))
+        began, seen = self._kinds.get(kind, (now, 0))
+        self._kinds[kind] = (began, seen + 1)
+        self._over = min(self._over, began + self._window) if len(self._kinds) > 1 else began + self._window
+        return seen < self._limit
+
+    def _close(self, now: float) -> None:
+        over = {kind: seen for kind, (began, seen) in self._kinds.items() if now - began >= self._window}
+        for kind in over:
+            del self._kinds[kind]
+        self._over = min((began + self._window for began, _ in self._kinds.values()), default=now)
+        for (name, message), seen in over.items():
+            if seen > self._limit:
+                fields = {"line": message, "left_out": seen - self._limit, "seconds": self._window}
+                logging.getLogger(name).info("more lines like this were left out", extra=fields)
+
+
+def _shown(line: str) -> str:
+    """Return a line with escapes for what would move a terminal's cursor, colour it, or turn text around.
+
+    Keys and reasons come from strangers. The escapes are JSON's, so a JSON line stays one.
+    """
+    return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+#: Control characters but for line breaks and tabs, lone surrogates, and marks of no width or of direction.
+_UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+
+
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(
             f" {name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in _fields(record).items()
         )
         line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{fields}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return _shown(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class _JsonLines(logging.Formatter):
@@ -52,4 +108,4 @@ class _JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return _shown(json.dumps(line, default=str, ensure_ascii=False))

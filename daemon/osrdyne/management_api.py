@@ -8,21 +8,28 @@ Library exceptions become `ManagementError` here, with what, where and what to d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import contextlib
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import pyrabbit2
 import pyrabbit2.http
 
+from osrdyne import management_answers
 from osrdyne.errors import ManagementError
 from osrdyne.queue_plan import Totals
-from osrdyne_protocol import headers
+from osrdyne_client import tls
+from osrdyne_client.address import Address, present
+from osrdyne_client.errors import BrokerError
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.topology import Binding, Exchange, Permission, Policy, Queue, Topology, User
+from osrdyne_protocol.topology import Topology
 
 _PAGE_SIZE = 500
+#: No broker has that many queues; something that is not a broker may say that it has.
+_MOST_PAGES = 2000
 #: Calls under way at once.
 _CALLS = 4
 #: Asks for a queue's own samples, which are younger than those of the API's aggregates.
@@ -35,31 +42,36 @@ class RequestQueue:
     """A queue of the pool as the broker lists it; `totals` is None while the broker has no statistics of it."""
 
     name: str
+    #: None for a queue that only has a name of ours: of another type, or without the key that belongs to the name.
     key: str | None
     totals: Totals | None
 
 
-class ManagementApi:
-    """Reads one vhost. Every method raises `ManagementError`."""
+#: Answers 503 with the alarms, if there are any.
+_ALARMS = "health/checks/alarms"
 
-    def __init__(self, url: str, vhost: str, *, timeout: float = 10.0) -> None:
-        """Take an address with credentials, `http://user:password@host:15672`; the password is never shown."""
-        parts = urlsplit(url)
-        if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.username is None:
-            raise ManagementError(
-                "management_uri must look like http://user:password@host:15672 (or https), percent-encoded"
-            )
-        self._where = f"{parts.scheme}://{parts.hostname}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
-        self._user = unquote(parts.username)
+
+class ManagementApi:
+    """Reads one vhost. Every method raises `ManagementError`, and nothing else, whatever answers."""
+
+    def __init__(self, address: Address, vhost: str, *, timeout: float = 10.0) -> None:
+        """Take an address with credentials, `http://user:password@host:15672`, or what returns the present one.
+
+        It is asked before each call, so that a changed password takes effect at once; it is never shown. For
+        `https` its query takes the files of `osrdyne_client.tls`.
+        """
+        self._address = address
+        self._timeout = timeout
         self._calls = asyncio.Semaphore(_CALLS)
         self._vhost = quote(vhost, safe="")
-        self._client = pyrabbit2.http.HTTPClient(
-            self._where.removeprefix(parts.scheme + "://") + parts.path.rstrip("/"),
-            self._user,
-            unquote(parts.password or ""),
-            timeout=timeout,
-            scheme=parts.scheme,
-        )
+        self._server = self._present(None)
+
+    def _present(self, known: _Server | None) -> _Server:
+        try:
+            uri = present(self._address)
+            return known if known and known.uri == uri else _Server.of(uri, self._timeout)
+        except BrokerError as error:
+            raise ManagementError(f"management_uri: {error}") from None
 
     async def totals(self, queue: str) -> Totals | None:
         """Return what is in a queue, and how often it is bound; None when the queue does not exist.
@@ -72,9 +84,10 @@ class ManagementApi:
             bindings = await self._get(f"queues/{self._vhost}/{name}/bindings")
         except _NotFound:
             return None
-        found = _totals(raw, sum(1 for one in bindings if one.get("source")))
+        with self._reading("a queue"):
+            found = _totals(raw, sum(1 for one in bindings if one.get("source")))
         if found is None:
-            raise ManagementError(f"{self._where} has no statistics of queue {queue} yet")
+            raise ManagementError(f"{self._server.where} has no statistics of queue {queue} yet")
         return found
 
     async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
@@ -84,17 +97,46 @@ class ManagementApi:
             "name": f"^{names.request_queue_prefix}",
             "use_regex": "true",
             "page_size": str(_PAGE_SIZE),
-            "columns": "name,arguments,messages_ready,messages_unacknowledged,consumers",
+            "columns": "name,type,arguments,messages_ready,messages_unacknowledged,consumers",
         }
         page, pages = 1, 1
         while page <= pages:
             answer = await self._get(f"queues/{self._vhost}", params | {"page": str(page)})
-            pages = int(answer.get("page_count", 1))
-            for one in answer["items"]:
-                key = headers.text((one.get("arguments") or {}).get(headers.X_OSRDYNE_KEY))
-                found.append(RequestQueue(one["name"], key, _totals(one, 0)))
+            with self._reading("a page of queues"):
+                pages = int(answer.get("page_count", 1))
+                if pages > _MOST_PAGES:
+                    raise ValueError(pages)
+                found += [_request_queue(one) for one in answer["items"]]
             page += 1
         return found
+
+    async def depths(self, names: PoolNames) -> dict[str, int]:
+        """Return how many messages are in the orphan, dead-letter and poison queue, by name and seconds late.
+
+        A queue that is not there, or of which the broker has no statistics yet, is left out.
+        """
+        static = (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
+        params = {
+            "name": f"^({'|'.join(static)})$",
+            "use_regex": "true",
+            "page": "1",
+            "page_size": "10",
+            "columns": "name,messages",
+        }
+        answer = await self._get(f"queues/{self._vhost}", params)
+        with self._reading("a page of queues"):
+            return {one["name"]: one["messages"] for one in answer["items"] if isinstance(one.get("messages"), int)}
+
+    async def alarm(self) -> str | None:
+        """Return what the broker has an alarm of (`memory`, `disk`), None when it has none.
+
+        The broker tells a connection only once that one publishes; who is idle has to ask.
+        """
+        try:
+            await self._get(_ALARMS)
+        except _Alarm as alarm:
+            return str(alarm)
+        return None
 
     async def topology(self, *, with_users: bool = False) -> Topology:
         """Return the vhost's objects as a topology. Users and permissions take an administrator."""
@@ -103,8 +145,8 @@ class ManagementApi:
             exchanges = await self._get(f"exchanges/{v}")
         except _NotFound:
             raise ManagementError(
-                f"no virtual host '{unquote(v)}' at {self._where} that user '{self._user}' can see; check its name, "
-                "and the user's permissions on it"
+                f"no virtual host '{unquote(v)}' at {self._server.where} that user '{self._server.user}' can see; "
+                "check its name, and the user's permissions on it"
             ) from None
         queues = await self._get(f"queues/{v}", {"columns": "name,type,arguments"})
         bindings = await self._get(f"bindings/{v}")
@@ -112,19 +154,10 @@ class ManagementApi:
         operator_policies = await self._get(f"operator-policies/{v}")
         users = await self._get("users") if with_users else []
         permissions = await self._get(f"vhosts/{v}/permissions") if with_users else []
-        return Topology(
-            tuple(Exchange(one["name"], one["type"], one["arguments"] or {}) for one in exchanges if one["name"]),
-            tuple(Queue(one["name"], one["type"], _without_type(one["arguments"])) for one in queues),
-            tuple(
-                Binding(one["source"], one["destination"], one["routing_key"])
-                for one in bindings
-                if one["source"] and one["destination_type"] == "queue"
-            ),
-            _policies(policies),
-            tuple(User(one["name"], "", tuple(_tags(one["tags"]))) for one in users),
-            tuple(Permission(one["user"], one["configure"], one["write"], one["read"]) for one in permissions),
-            operator_policies=_policies(operator_policies),
-        )
+        with self._reading("the objects of a virtual host"):
+            return management_answers.topology(
+                exchanges, queues, bindings, policies, operator_policies, users, permissions
+            )
 
     async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         # Few at a time: an API that hangs must not take every thread that others of this process need.
@@ -132,21 +165,91 @@ class ManagementApi:
             return await self._ask(path, params)
 
     async def _ask(self, path: str, params: Mapping[str, str] | None) -> Any:
+        self._server = server = self._present(self._server)
+        where = server.where
         try:
-            return await asyncio.to_thread(self._client.do_call, path, "GET", params=params)
+            return await asyncio.to_thread(server.client.do_call, path, "GET", params=params)
         except pyrabbit2.http.HTTPError as error:
             if error.status == 404:
-                raise _NotFound(f"{self._where}/api/{path}: not found") from None
+                raise _NotFound(f"{where}/api/{path}: not found") from None
+            alarms = management_answers.alarms(str(error.reason)) if path == _ALARMS else None
+            if alarms is not None:
+                raise _Alarm(alarms) from None
             hint = "see the broker's log"
             if error.status in (401, 403):
-                hint = _REFUSALS.get(str(error.detail), _REFUSED).format(user=f"user '{self._user}'")
-            raise ManagementError(f"{self._where}/api/{path} answered {error.status}: {hint}") from None
-        except pyrabbit2.http.NetworkError as error:
+                hint = _REFUSALS.get(str(error.detail), _REFUSED).format(user=f"user '{server.user}'")
+            raise ManagementError(f"{where}/api/{path} answered {error.status}: {hint}") from None
+        except (pyrabbit2.http.NetworkError, OSError) as error:
             raise ManagementError(
-                f"no management API at {self._where}: {_cause(error)}; is the broker up, with rabbitmq_management?"
+                f"no management API at {where}: {_cause(error)}; is the broker up, with rabbitmq_management?"
+            ) from None
+        except Exception as error:  # noqa: BLE001 - the library meets what it does not expect, and so do its own
+            raise ManagementError(
+                f"{where}/api/{path} answered what cannot be read ({type(error).__name__}); {_STRANGER}"
             ) from None
 
+    @contextlib.contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """What does not have the shape of RabbitMQ's answers comes from something else."""
+        try:
+            yield
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ManagementError(
+                f"{self._server.where} answered what is not {what} ({type(error).__name__}: {str(error)[:100]}); "
+                f"{_STRANGER}"
+            ) from error
 
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """Where and as whom to ask."""
+
+    uri: str = field(repr=False)
+    where: str
+    user: str
+    client: Any
+
+    @classmethod
+    def of(cls, uri: str, timeout: float) -> _Server:
+        """Raises `ManagementError`, and BrokerError for TLS options; neither shows the password."""
+        parts = _split(uri)
+        options, rest = tls.take(parts.query)
+        if rest or (parts.scheme == "http" and not options.is_default) or options.external:
+            raise ManagementError(
+                "management_uri has an option that it cannot have; with https there are cacertfile, certfile and "
+                "keyfile, and a password is always needed"
+            )
+        if not options.is_default:
+            options.context()  # says which file cannot be used; the library's errors do not
+        host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
+        address = f"{host}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
+        client = pyrabbit2.http.HTTPClient(
+            address + parts.path.rstrip("/"),
+            # As bytes: the library below would write them in Latin-1, and the broker reads UTF-8.
+            unquote(parts.username or "").encode(),
+            unquote(parts.password or "").encode(),
+            timeout=timeout,
+            scheme=parts.scheme,
+            verify=options.cacertfile or True,
+            cert=(options.certfile, options.keyfile) if options.keyfile else options.certfile,
+        )
+        return cls(uri, f"{parts.scheme}://{address}", unquote(parts.username or ""), client)
+
+
+def _split(uri: str) -> SplitResult:
+    try:
+        parts = urlsplit(uri)
+        good = parts.scheme in _DEFAULT_PORTS and parts.hostname and parts.username is not None and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ManagementError(
+            "management_uri must look like http://user:password@host:15672 (or https), percent-encoded"
+        ) from None
+    return parts
+
+
+_STRANGER = "is it RabbitMQ's management API that listens there?"
 #: What RabbitMQ says when it refuses a call (4.0 and 4.3), and what helps.
 _REFUSALS = {
     "Not_Authorized": "{user} is refused; check its name and password",
@@ -161,10 +264,16 @@ class _NotFound(ManagementError):
     """No such object."""
 
 
+class _Alarm(ManagementError):
+    """The broker has an alarm; the text says of what."""
+
+
 def _cause(error: BaseException) -> str:
     """Say why a call failed in the system's words; the library's text is a chain of its own classes."""
-    inner: object = error.__context__
-    for _ in range(6):
+    inner: object = error if isinstance(error, OSError) else error.__context__
+    for _ in range(8):
+        if isinstance(inner, ssl.SSLError):
+            return tls.problem(inner)
         if isinstance(inner, OSError) and inner.strerror:
             return inner.strerror
         if not isinstance(inner, BaseException):
@@ -174,22 +283,15 @@ def _cause(error: BaseException) -> str:
     return str(error)
 
 
-def _policies(raw: Iterable[Mapping[str, Any]]) -> tuple[Policy, ...]:
-    return tuple(
-        Policy(one["name"], one["pattern"], one["apply-to"], one["definition"], one["priority"]) for one in raw
-    )
+def _request_queue(raw: Mapping[str, Any]) -> RequestQueue:
+    return RequestQueue(management_answers.text(raw, "name"), management_answers.own_key(raw), _totals(raw, 0))
 
 
 def _totals(raw: Mapping[str, Any], bindings: int) -> Totals | None:
     ready, unacknowledged = raw.get("messages_ready"), raw.get("messages_unacknowledged")
     if not isinstance(ready, int) or not isinstance(unacknowledged, int):
         return None
-    return Totals(ready, unacknowledged, int(raw.get("consumers") or 0), bindings)
-
-
-def _without_type(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (arguments or {}).items() if name != "x-queue-type"}
-
-
-def _tags(tags: str | list[str]) -> list[str]:
-    return tags if isinstance(tags, list) else [one for one in tags.split(",") if one]
+    ours = management_answers.own_key(raw) is not None
+    # Dead letters on their way are in the sum only (measured on 4.0 and 4.3).
+    dead_lettering = max(0, int(raw.get("messages") or 0) - ready - unacknowledged)
+    return Totals(ready, unacknowledged, int(raw.get("consumers") or 0), bindings, ours, dead_lettering)

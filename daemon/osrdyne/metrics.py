@@ -30,6 +30,13 @@ class Metrics:
         self.poison = Counter("osrdyne_poison", "Copies for the poison inventory by outcome.", ["outcome"], registry=of)
         self.activity = Counter("osrdyne_activity_events", "Activity events by type.", ["event"], registry=of)
         self.keys = Gauge("osrdyne_keys", "Keys by state, as `osrdyne status` shows it.", ["state"], registry=of)
+        self.alarm = Gauge("osrdyne_broker_alarm", "1 while the broker takes no publishes.", registry=of)
+        self.depths = Gauge(
+            "osrdyne_queue_messages",
+            "Messages in the orphan, dead-letter and poison queue; absent while not known.",
+            ["queue"],
+            registry=of,
+        )
         self.drift = Gauge(
             "osrdyne_topology_findings", "Findings of the last comparison with the topology.", registry=of
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from osrdyne import forwarding
 from osrdyne.answering import Answerer
 from osrdyne.back_off import back_off
+from osrdyne.deliveries import Deliveries
 from osrdyne.forwarding import Answer, Forward
 from osrdyne.holding import Holding, Limits
 from osrdyne.journal import Journal, wall_ms
@@ -23,13 +24,15 @@ from osrdyne.pool_state import PoolState
 from osrdyne.publishing import Publisher, Refused
 from osrdyne.queue_plan import Phase
 from osrdyne.tail import Tail
-from osrdyne_client.amqp import Channel, Message
+from osrdyne_client.amqp import Message
 from osrdyne_client.errors import BrokerError, BrokerTimeout, Nacked, Returned
-from osrdyne_protocol import events, statuses
+from osrdyne_protocol import events, stages, statuses
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
+#: After so many forwards that came back, a binding is late no longer: it does not route, and is made anew.
+_UNROUTED_AFTER = 4
 #: Longest wait in seconds between two tries to forward one orphan.
 _LONGEST_WAIT = 5.0
 
@@ -50,7 +53,7 @@ class OrphanForwarder:
         self,
         names: PoolNames,
         state: PoolState,
-        channel: Channel,
+        deliveries: Deliveries,
         publisher: Publisher,
         answerer: Answerer,
         journal: Journal,
@@ -60,7 +63,7 @@ class OrphanForwarder:
     ) -> None:
         self._names = names
         self._state = state
-        self._channel = channel
+        self._deliveries = deliveries
         self._publisher = publisher
         self._answerer = answerer
         self._journal = journal
@@ -109,6 +112,8 @@ class OrphanForwarder:
                 if forward.hops:
                     # It was forwarded before and came back: a binding may take a moment to be seen everywhere.
                     await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT))
+                if forward.hops >= _UNROUTED_AFTER:
+                    self._state.unrouted.add(forward.key)
                 outcome = await self._forward(message, forward)
         except TimeoutError:
             queue = self._state.queues.get(forward.key)
@@ -117,7 +122,7 @@ class OrphanForwarder:
         if outcome is not None:
             await self._answer(message, outcome)
             return
-        self._channel.ack(message.delivery_tag)
+        self._deliveries.ack(message.delivery_tag)
         self._metrics.orphans.labels("forwarded").inc()
         self._metrics.forward_seconds.observe(self._state.clock() - began)
         self._journal.record(events.FORWARDED, forward.key, request_id=request_id)
@@ -169,10 +174,11 @@ class OrphanForwarder:
             await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT / 2))
 
     async def _answer(self, message: Message, answer: Answer) -> None:
-        if not await self._answerer.settle(message, status=answer.status, reason=answer.reason):
+        expired_at = stages.ORPHAN if answer.status == statuses.EXPIRED else None
+        if not await self._answerer.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
             await self._put_back(message)
             return
-        self._channel.ack(message.delivery_tag)
+        self._deliveries.ack(message.delivery_tag)
         self._metrics.orphans.labels(answer.status).inc()
 
     async def _put_back(self, message: Message) -> None:
@@ -182,5 +188,5 @@ class OrphanForwarder:
             if not await self._answerer.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
                 log.error("orphan can be neither put back nor kept", extra={"reason": str(error)})
                 return
-        self._channel.ack(message.delivery_tag)
+        self._deliveries.ack(message.delivery_tag)
         self._metrics.orphans.labels("put_back").inc()

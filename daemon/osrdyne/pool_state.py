@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from osrdyne.drivers import Group
+from osrdyne.handouts import Handouts
 from osrdyne.queue_plan import Phase, Queue, Totals
 from osrdyne.target import TargetTracker
 from osrdyne.values import Changes, Keyed
@@ -37,6 +38,9 @@ class PoolState:
     #: What was applied to queues, by the queue loop.
     queues: Keyed[Queue] = field(default_factory=Keyed)
     queue_changes: Changes = field(default_factory=Changes)
+    #: Keys whose requests keep coming back although their queue is bound: marked by the orphan forwarder, bound anew
+    #: by the queue loop.
+    unrouted: set[str] = field(default_factory=set)
     #: What the engine runs, by the worker loop.
     groups: dict[str, Group] = field(default_factory=dict)
     group_changes: Changes = field(default_factory=Changes)
@@ -44,10 +48,16 @@ class PoolState:
     #: What workers told, by the activity listener.
     activity: dict[str, Activity] = field(default_factory=dict)
     activity_changes: Changes = field(default_factory=Changes)
+    #: Which workers were given which request, by the activity listener.
+    handouts: Handouts = field(default_factory=Handouts)
     #: Totals of request queues, seconds late, and since when each had ready messages, by the queue watcher.
     totals: dict[str, Totals] = field(default_factory=dict)
     ready_since: dict[str, float] = field(default_factory=dict)
     totals_changes: Changes = field(default_factory=Changes)
+    #: Messages in the orphan, dead-letter and poison queue by name, where known, and what the broker has an alarm
+    #: of; seconds late, by the queue watcher.
+    depths: dict[str, int] = field(default_factory=dict)
+    alarm: str | None = None
 
     @classmethod
     def of(cls, pool: PoolSettings, clock: Callable[[], float]) -> PoolState:
@@ -62,7 +72,28 @@ class PoolState:
             self.target_changes.add(key)
         return generation
 
+    def require_by_start(self, key: str, *, extra_lifetime: float) -> bool:
+        """Renew a key because a worker of it started; see `TargetTracker.require_by_start`."""
+        before = self.tracker.generation
+        counts = self.tracker.require_by_start(key, self.clock(), extra_lifetime=extra_lifetime)
+        if self.tracker.generation != before:
+            self.target_changes.add(key)
+        return counts
+
     def phase(self, key: str) -> Phase:
         """Return the phase of a key's queue: GONE when there is none."""
         queue = self.queues.get(key)
         return queue.phase if queue is not None else Phase.GONE
+
+    def last_life(self, key: str) -> float | None:
+        """Return when a worker of a key last showed life, in monotonic seconds: now where one consumes its queue."""
+        totals = self.totals.get(key)
+        if totals is not None and totals.consumers:
+            return self.clock()
+        activity = self.activity.get(key)
+        return activity.last_event if activity is not None else None
+
+    def started_at(self, key: str) -> float | None:
+        """Return when the engine last accepted a start of a key's group; None when this daemon started none."""
+        attempt = self.attempts.get(key)
+        return attempt.started_at if attempt is not None else None

@@ -20,7 +20,7 @@ from osrdyne.publishing import ChannelPool
 from osrdyne.queue_plan import Phase, Queue, Step
 from osrdyne.values import ChangeReader, Timers
 from osrdyne_client.amqp import Channel
-from osrdyne_client.errors import BrokerError, BrokerTimeout, NotFound
+from osrdyne_client.errors import BrokerError, BrokerTimeout, Locked, NotFound, PreconditionFailed
 from osrdyne_protocol import events
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.topology import request_queue_arguments
@@ -99,23 +99,26 @@ class QueueLoop:
             tasks.create_task(self._act(key, queue, plan.step), name=f"queue-{plan.step.name.lower()}")
         elif plan.at is not None:
             self._timers.at(key, plan.at)
-        elif queue.phase is Phase.GONE and key not in self._state.tracker.wanted:
+        elif queue.phase in (Phase.GONE, Phase.FOREIGN) and key not in self._state.tracker.wanted:
             self._state.queues.remove(key)
             self._state.activity.pop(key, None)
+            self._state.unrouted.discard(key)
 
     async def _act(self, key: str, queue: Queue, step: Step) -> None:
         try:
             result = await self._take(key, queue, step)
+        except (PreconditionFailed, Locked) as error:
+            result = self._left_alone(key, queue, str(error))
         except (BrokerError, ManagementError, TimeoutError) as error:
             log.warning(
                 "queue action failed; it is tried again",
                 extra={"key": key, "action": step.value, "reason": str(error)},
             )
-            result = queue_plan.after_failure(queue, str(error) or type(error).__name__, now=self._state.clock())
+            result = queue_plan.after_failure(queue, step, str(error) or type(error).__name__, now=self._state.clock())
         except Exception as error:
             # A mistake of ours about one key must not end the session of all.
             log.exception("queue action failed unexpectedly; it is tried again", extra={"key": key})
-            result = queue_plan.after_failure(queue, f"{type(error).__name__}: {error}", now=self._state.clock())
+            result = queue_plan.after_failure(queue, step, f"{type(error).__name__}: {error}", now=self._state.clock())
         finally:
             self._busy.discard(key)
         if result is None:
@@ -125,6 +128,12 @@ class QueueLoop:
         self._state.queues.set(key, result)
         self._state.queue_changes.add(key)
         self._reader.add(key)
+
+    def _left_alone(self, key: str, queue: Queue, said: str) -> Queue:
+        name = self._names.request_queue(key)
+        if queue.phase is not Phase.FOREIGN:
+            log.warning("queue under a name of ours is somebody else's; left alone", extra={"key": key, "reason": said})
+        return queue_plan.foreign(queue, name, said, now=self._state.clock())
 
     async def _take(self, key: str, queue: Queue, step: Step) -> Queue | None:
         if step is Step.SAMPLE:
@@ -161,6 +170,11 @@ class QueueLoop:
         generation = self._state.tracker.generation
         name = self._names.request_queue(key)
         await channel.declare_queue(name, arguments=request_queue_arguments(key))
+        if key in self._state.unrouted:
+            # Made while its exchange was being deleted, a binding of RabbitMQ 4.3 can be listed and route nothing
+            # (measured). To bind once more changes nothing then.
+            self._state.unrouted.discard(key)
+            await channel.unbind_queue(name, self._names.request_exchange, key)
         await channel.bind_queue(name, self._names.request_exchange, key)
         if queue.phase is not Phase.BOUND:
             self._journal.record(events.QUEUE_READY, key)
@@ -192,13 +206,17 @@ class QueueLoop:
         totals = await self._management.totals(self._names.request_queue(key))
         if totals is None:
             return Queue(Phase.GONE)
+        if not totals.ours:
+            return self._left_alone(key, queue, "as the management API lists it")
         now = self._state.clock()
-        kept = queue_plan.bound_by_others(queue, totals, recheck=self._timing.recheck, now=now)
-        return kept or queue_plan.after_sample(queue, totals, now=now)
+        recheck = self._timing.recheck
+        kept = queue_plan.bound_by_others(queue, totals, recheck=recheck, now=now)
+        found = kept or queue_plan.after_sample(queue, totals, now=now)
+        return found and (queue_plan.dead_lettering(found, totals, recheck=recheck, now=now) or found)
 
     async def _delete(self, key: str, queue: Queue, channel: Channel) -> Queue | None:
         sampled = await self._sample(key, queue)
-        if sampled is None or sampled.phase is not Phase.DRAINED:
+        if sampled is None or sampled.phase is not Phase.DRAINED or sampled.sampled_at is None:
             return sampled
         looked = await self._look(key, queue, channel)
         if looked is None or looked.phase is Phase.GONE or looked.looked_at is None:

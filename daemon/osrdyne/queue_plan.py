@@ -25,6 +25,8 @@ class Phase(Enum):
     UNBOUND = "unbound"
     #: Unwanted, unbound, and nothing in it: the group may be stopped.
     DRAINED = "drained"
+    #: Somebody else's, under the name of ours: never changed, never deleted.
+    FOREIGN = "foreign"
     #: Does not exist.
     GONE = "gone"
 
@@ -57,6 +59,10 @@ class Totals:
     consumers: int
     #: Bindings other than that to the default exchange.
     bindings: int
+    #: False for a queue of another type or with another key than we declare: somebody else's.
+    ours: bool = True
+    #: Messages that left for the dead-letter exchange and have not arrived: no longer ready, and gone with the queue.
+    dead_lettering: int = 0
 
 
 class Step(Enum):
@@ -89,7 +95,7 @@ def plan(wanted: Wanted | None, queue: Queue, *, group_gone: bool, interval: flo
     if wanted is not None and wanted.status is Status.ACTIVE:
         up_to_date = queue.phase is Phase.BOUND and queue.asserted >= wanted.generation
         return NOTHING if up_to_date else _when(Step.ASSERT, queue.not_before, now)
-    if queue.phase is Phase.GONE:
+    if queue.phase in (Phase.GONE, Phase.FOREIGN):
         return NOTHING
     due = max(queue.not_before, queue.recheck_at)
     if now < due:
@@ -150,13 +156,46 @@ def bound_by_others(queue: Queue, totals: Totals, *, recheck: float, now: float)
     )
 
 
-def after_failure(queue: Queue, error: str, *, now: float) -> Queue:
+def dead_lettering(queue: Queue, totals: Totals, *, recheck: float, now: float) -> Queue | None:
+    """Return what is known of a queue whose dead letters have not arrived yet, else None.
+
+    They need no worker, and the broker tries again every few minutes, so the queue only has to stay.
+    """
+    if totals.dead_lettering == 0:
+        return None
+    return replace(
+        queue,
+        looked_at=None,
+        sampled_at=None,
+        recheck_at=now + recheck,
+        error="its dead letters have not arrived yet; it is kept until they have",
+    )
+
+
+def after_failure(queue: Queue, step: Step, error: str, *, now: float) -> Queue:
     """Return what is known after a failed action: what it changed is unknown, and the next waits longer."""
     failures = queue.failures + 1
+    # Who only looks changes nothing: its evidence is gathered anew, and the queue need not be unbound again.
+    kept = step in (Step.LOOK, Step.SAMPLE) or queue.phase is Phase.DRAINED
     return Queue(
-        phase=Phase.UNKNOWN if queue.phase is not Phase.DRAINED else Phase.DRAINED,
+        phase=queue.phase if kept else Phase.UNKNOWN,
         asserted=-1,
         failures=failures,
         not_before=now + back_off(failures),
         error=error,
+    )
+
+
+def foreign(queue: Queue, name: str, said: str, *, now: float) -> Queue:
+    """Return what is known once a queue under our name turned out to be somebody else's.
+
+    While its key is wanted, ours is asked for again, later each time: whoever made it may have removed it.
+    """
+    failures = queue.failures + 1
+    return Queue(
+        Phase.FOREIGN,
+        failures=failures,
+        not_before=now + back_off(failures),
+        error=f"queue {name} is somebody else's: its type or arguments are not ours; empty and delete it, and the "
+        f"daemon makes its own ({said})",
     )

@@ -1,49 +1,96 @@
-"""The queue watcher: lists the pool's request queues now and then, for status, metrics and stuck groups.
+"""The queue watcher: asks the management API now and then for what status, metrics and stuck groups need.
 
-Writes `state.totals` and `state.ready_since`. What it sees is seconds late, so nothing is deleted on its word.
+Writes `state.totals`, `state.ready_since`, `state.depths` and `state.alarm`. What it sees is seconds late, so
+nothing is deleted on its word.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from osrdyne.errors import ManagementError
-from osrdyne.management_api import ManagementApi
+from osrdyne.management_api import ManagementApi, RequestQueue
 from osrdyne.pool_state import PoolState
-from osrdyne.queue_plan import Totals
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
 
 class QueueWatcher:
-    """Runs until cancelled; a management API that is away is logged once and asked again."""
+    """Runs until cancelled; a management API that is away is logged once and asked again.
 
-    def __init__(self, names: PoolNames, state: PoolState, management: ManagementApi, *, interval: float) -> None:
+    `blocked` says why the broker has blocked the daemon's own connection, None while it does not.
+    """
+
+    def __init__(
+        self,
+        names: PoolNames,
+        state: PoolState,
+        management: ManagementApi,
+        blocked: Callable[[], str | None],
+        *,
+        interval: float,
+    ) -> None:
         self._names = names
         self._state = state
         self._management = management
+        self._blocked = blocked
         self._interval = interval
         self._failing = False
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval)
-            try:
-                queues = await self._management.request_queues(self._names)
-            except ManagementError as error:
-                if not self._failing:
-                    log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
-                self._failing = True
-                # What cannot be seen cannot show that a group takes nothing.
-                self._state.ready_since.clear()
-                continue
-            self._failing = False
-            self._note({one.key: one.totals for one in queues if one.key is not None and one.totals is not None})
+        try:
+            self._note_alarm(self._blocked())
+            while True:
+                await asyncio.sleep(self._interval)
+                await self._look()
+        finally:
+            self._forget()
 
-    def _note(self, totals: dict[str, Totals]) -> None:
+    async def _look(self) -> None:
+        try:
+            alarm = await self._management.alarm()
+            depths = await self._management.depths(self._names)
+            queues = await self._management.request_queues(self._names)
+        except ManagementError as error:
+            if not self._failing:
+                log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
+            self._failing = True
+            # What cannot be seen cannot show that a group takes nothing.
+            self._state.ready_since.clear()
+            self._state.depths = {}
+            self._note_alarm(self._blocked())
+            return
+        self._failing = False
+        self._note_alarm(self._blocked() or alarm)
+        self._state.depths = depths
+        self._note(queues)
+        if self._state.alarm is not None:
+            # Nor is a group stuck whose replies the broker holds back.
+            self._state.ready_since.clear()
+
+    def _forget(self) -> None:
+        """Leave nothing that would look as if it were still true."""
+        self._state.depths = {}
+        self._state.alarm = None
+
+    def _note_alarm(self, alarm: str | None) -> None:
+        before, self._state.alarm = self._state.alarm, alarm
+        if alarm is not None and before is None:
+            log.warning("broker alarm: it takes no publishes, and all wait", extra={"reason": alarm})
+        elif alarm is None and before is not None:
+            log.warning("broker alarm is over", extra={"reason": before})
+
+    def _note(self, queues: list[RequestQueue]) -> None:
         state, now = self._state, self._state.clock()
+        totals = {
+            one.key: one.totals
+            for one in queues
+            # A queue of somebody else's must not speak for a key of ours.
+            if one.key is not None and one.totals is not None and self._names.request_queue(one.key) == one.name
+        }
         state.totals = totals
         for key in [key for key in state.ready_since if key not in totals or totals[key].ready == 0]:
             del state.ready_since[key]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from osrdyne.activity_listener import ActivityListener
 from osrdyne.answering import Answerer
 from osrdyne.dead_letter_responder import DeadLetterResponder
+from osrdyne.deliveries import Deliveries
 from osrdyne.drivers import Driver
 from osrdyne.errors import DaemonError
 from osrdyne.holding import Limits
@@ -60,8 +61,11 @@ class Session:
         await self._check_topology()
         await self._adopt()
         limits = settings.limits
-        orphans = await connection.channel(prefetch=limits.orphan_prefetch)
-        letters = await connection.channel(prefetch=limits.dead_letter_prefetch)
+        orphan_channel = await connection.channel(prefetch=limits.orphan_prefetch)
+        letter_channel = await connection.channel(prefetch=limits.dead_letter_prefetch)
+        # Twice what is held at most, and as much again for what only passes through.
+        orphans = Deliveries(orphan_channel, limit=3 * limits.held_bytes)
+        letters = Deliveries(letter_channel, limit=3 * limits.held_bytes)
         activity = await connection.channel(prefetch=1000)
         journal = Journal(await connection.channel(), names.activity_exchange, self.daemon_id)
         publisher = Publisher(connection, timeout=settings.broker.timeout)
@@ -85,6 +89,7 @@ class Session:
             )
             responder = DeadLetterResponder(
                 names,
+                self.state,
                 letters,
                 publisher,
                 answerer,
@@ -92,14 +97,17 @@ class Session:
                 self.metrics,
                 tasks,
                 prefetch=limits.dead_letter_prefetch,
+                message_ttl=settings.pool.message_ttl,
             )
             listener = ActivityListener(self.state, self.metrics, debounce=settings.intervals.debounce)
             for channel, queue, on_message, no_ack in (
-                (letters, names.dead_letter_queue, responder.on_message, False),
+                (letter_channel, names.dead_letter_queue, letters.on_message, False),
                 (activity, names.activity_queue, listener.on_message, True),
-                (orphans, names.orphan_queue, forwarder.on_message, False),
+                (orphan_channel, names.orphan_queue, orphans.on_message, False),
             ):
                 tasks.create_task(_consume(channel, queue, on_message, no_ack), name=f"consume-{queue}")
+            tasks.create_task(orphans.run(forwarder.on_message), name="orphans")
+            tasks.create_task(letters.run(responder.on_message), name="dead-letters")
             tasks.create_task(_end_with(connection), name="connection")
             tasks.create_task(_end_without(lock_lost), name="lock")
             acting()
@@ -115,7 +123,13 @@ class Session:
             journal,
             QueueTiming(settings.broker.statistics_interval, intervals.recheck),
         )
-        watcher = QueueWatcher(self.names, state, self.management, interval=intervals.queue_listing)
+        watcher = QueueWatcher(
+            self.names,
+            state,
+            self.management,
+            lambda: connection.blocked_reason,
+            interval=intervals.queue_listing,
+        )
         topology = TopologyWatcher(settings.pool, self.management, self.metrics, interval=intervals.topology_check)
         tasks.create_task(TargetClock(state).run(), name="target-clock")
         tasks.create_task(queue_loop.run(), name="queue-loop")
@@ -143,6 +157,8 @@ class Session:
     async def _adopt(self) -> None:
         """Take over every request queue there is: a restart forgets no key."""
         self.state.queues.clear()
+        # Keys whose time ran out meanwhile, and that have no queue any more: another daemon has led since.
+        self.state.tracker.advance(self.state.clock())
         # What was seen before an outage proves nothing about workers that had no broker meanwhile.
         self.state.totals = {}
         self.state.ready_since.clear()

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from pydantic_settings import SettingsError as UnreadableVariable
 
 from osrdyne.drivers.processes.template import SubprocessTemplate
 from osrdyne.seconds import Seconds
@@ -22,6 +28,9 @@ from osrdyne_protocol.settings import PoolSettings
 
 #: Environment variables that name a setting begin so; nested names are joined by two underscores.
 ENVIRONMENT_PREFIX = "OSRDYNE_DAEMON_"
+
+#: Addresses with credentials, by table. Each can be given itself, or as `{name}_file` that holds it.
+_ADDRESSES = (("broker", "amqp_uri"), ("broker", "management_uri"), ("driver", "worker_amqp_uri"))
 
 
 def _pool(value: object) -> PoolSettings:
@@ -45,7 +54,8 @@ class BrokerSettings(_Model):
     #: Address of the management API with the daemon's user, or the file that holds it.
     management_uri: SecretStr | None = None
     management_uri_file: Path | None = None
-    #: Seconds after which a silent broker counts as gone is twice this (AMQP heartbeat).
+    #: A connection that is silent for twice this, in seconds, has ended by then, for the daemon and for the broker. The
+    #: AMQP heartbeat is two thirds of it.
     heartbeat: Seconds = 5.0
     #: Longest wait for one answer of the broker, in seconds.
     timeout: Seconds = 10.0
@@ -142,16 +152,17 @@ class DaemonSettings(BaseSettings):
 
 def load(path: Path) -> DaemonSettings:
     """Read the settings file, with the environment over it."""
+    values = _read(path)
+    tables = DaemonSettings.model_fields.keys()
+    for name in sorted(values.keys() - tables):
+        raise SettingsError(f"{path}: {name}", f"is not a setting; there are the tables {', '.join(tables)}")
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SettingsError(str(path), "does not exist; name the settings file with --settings") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(str(path), f"cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(str(path), f"is not TOML: {error}") from error
-    try:
+        _choose_forms(EnvSettingsSource(DaemonSettings)(), values, path)
         return DaemonSettings(**values)
+    except UnreadableVariable as error:
+        raise SettingsError("environment", f"{error}; a table in a variable is JSON") from None
+    except RecursionError:
+        raise SettingsError("environment", "a variable with a table is nested too deeply") from None
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "settings"
@@ -159,6 +170,38 @@ def load(path: Path) -> DaemonSettings:
         if isinstance(cause, SettingsError):
             raise SettingsError(f"{path}: {cause.path}", cause.problem) from None
         raise SettingsError(f"{path}: {where}", _problem(first)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(str(path), "does not exist; name the settings file with --settings") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(str(path), f"is not TOML: {error}") from error
+    except RecursionError:
+        raise SettingsError(str(path), "is not TOML: nested too deeply") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(str(path), f"cannot be read: {error}") from error
+
+
+def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: Path) -> None:
+    """Let an address in the environment, in either form, win over one in the file, in either form.
+
+    Both forms in one place are an error: nobody could say which is meant.
+    """
+    for table, name in _ADDRESSES:
+        forms = (name, f"{name}_file")
+        chosen, rest = (
+            [form for form in forms if isinstance(source.get(table), dict) and form in source[table]]
+            for source in (environment, values)
+        )
+        for where, found in (("the environment", chosen), (str(path), rest)):
+            if len(found) > 1:
+                raise SettingsError(f"{table}.{name}", f"is given twice in {where}, itself and as a file; give one")
+        if chosen:
+            for form in rest:
+                del values[table][form]
 
 
 def _problem(error: Mapping[str, Any]) -> str:
@@ -172,7 +215,9 @@ def _problem(error: Mapping[str, Any]) -> str:
 def secret(value: SecretStr | None, file: Path | None, name: str) -> str:
     """Return a credential from the setting itself or from the file it names. Raises `SettingsError`."""
     if value is not None:
-        return value.get_secret_value()
+        if not value.get_secret_value().strip():
+            raise SettingsError(name, "is empty")
+        return value.get_secret_value().strip()
     if file is None:
         variable = ENVIRONMENT_PREFIX + name.replace(".", "__").upper()
         raise SettingsError(name, f"is missing; set {name}_file to a file with the address, or {variable}")
@@ -180,9 +225,20 @@ def secret(value: SecretStr | None, file: Path | None, name: str) -> str:
         text = file.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise SettingsError(f"{name}_file", f"cannot be read: {error.strerror}: {file}") from None
+    except ValueError:
+        raise SettingsError(f"{name}_file", f"is not a file of UTF-8 text: {str(file)!r}") from None
     if not text:
         raise SettingsError(f"{name}_file", f"is empty: {file}")
     return text
+
+
+def address(value: SecretStr | None, file: Path | None, name: str) -> Callable[[], str]:
+    """Return what reads a credential anew each time, so that a changed file needs no restart.
+
+    Raises `SettingsError` at once for one that cannot be read now.
+    """
+    secret(value, file, name)
+    return lambda: secret(value, file, name)
 
 
 def environment_names() -> list[str]:

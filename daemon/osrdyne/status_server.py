@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from osrdyne import status_view
 from osrdyne.errors import DaemonError
@@ -15,6 +15,17 @@ from osrdyne.metrics import Metrics
 from osrdyne.settings import StatusSettings
 
 log = logging.getLogger(__name__)
+
+
+class _OwnErrors(logging.Filter):
+    """Lets pass what is wrong with us. What is wrong with a stranger's request is in its answer, and no news."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, http_exceptions.HttpProcessingError)
+
+
+logging.getLogger("aiohttp.server").addFilter(_OwnErrors())
 
 
 class StatusUnavailable(DaemonError):
@@ -42,8 +53,14 @@ async def serve(
         return web.Response(text=f"{reason or 'ready'}\n", status=503 if reason else 200)
 
     async def show_metrics(_: web.Request) -> web.Response:
-        for state, number in status_view.keys_by_state(document()).items():
+        shown = document()
+        for state, number in status_view.keys_by_state(shown).items():
             metrics.keys.labels(state).set(number)
+        metrics.alarm.set(shown["alarm"] is not None)
+        metrics.depths.clear()
+        for queue, messages in shown["queues"].items():
+            if messages is not None:
+                metrics.depths.labels(queue).set(messages)
         return web.Response(body=metrics.render(), content_type="text/plain", charset="utf-8")
 
     async def status(_: web.Request) -> web.Response:

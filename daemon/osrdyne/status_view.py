@@ -11,6 +11,7 @@ from osrdyne.drivers import GroupState
 from osrdyne.pool_state import PoolState
 from osrdyne.queue_plan import Phase
 from osrdyne.target import Status
+from osrdyne_protocol.names import PoolNames
 
 #: `idle` is unbound: the next request is a cold start.
 STATES = ("starting", "ready", "failed", "idle", "draining", "stopping")
@@ -87,14 +88,24 @@ def _works(state: PoolState, key: str) -> bool:
 def document(
     state: PoolState, *, pool: str, instance: str, phase: str, detail: str | None, **rest: Any
 ) -> dict[str, Any]:
-    """Return the whole status as JSON-ready values."""
+    """Return the whole status as JSON-ready values.
+
+    `queues` is how many messages are in the pool's own queues, None where that is not known, and `alarm` what the
+    broker has an alarm of. A daemon that stands by shows no key: what it knows of them, if anything, is old.
+    """
+    names, owns_workers = PoolNames(pool), rest.pop("owns_workers")
+    keys = [] if phase == "standby" else keys_view(state, owns_workers=owns_workers, now=state.clock())
     return {
         "pool": pool,
         "instance": instance,
         "state": phase,
         "detail": detail,
         "generation": state.tracker.generation,
-        "keys": [asdict(one) for one in keys_view(state, owns_workers=rest.pop("owns_workers"), now=state.clock())],
+        "alarm": state.alarm,
+        "queues": {
+            name: state.depths.get(name) for name in (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
+        },
+        "keys": [asdict(one) for one in keys],
         **rest,
     }
 

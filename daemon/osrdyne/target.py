@@ -42,6 +42,8 @@ class TargetTracker:
         self._generation = 0
         self._wanted: dict[str, Wanted] = {}
         self._deadlines: list[tuple[float, str]] = []
+        #: Keys that a worker's start renewed, and that nobody has asked for since.
+        self._renewed_by_start: set[str] = set()
 
     @property
     def generation(self) -> int:
@@ -59,6 +61,7 @@ class TargetTracker:
         activity that much later. `found_unbound` says that a message proved the key to be unbound, whatever
         was believed: its queue must then be asserted again, under a new generation.
         """
+        self.asked(key)
         until = now + extra_lifetime + self._delays(key).unbind_delay
         current = self._wanted.get(key)
         if current is not None and current.status is Status.ACTIVE and not found_unbound:
@@ -70,6 +73,25 @@ class TargetTracker:
         self._generation = (self._generation + 1) & _GENERATION_MASK
         self._put(key, Wanted(Status.ACTIVE, self._generation, until))
         return self._generation
+
+    def asked(self, key: str) -> None:
+        """Note that somebody asks for a key or works for it: the next start of a worker counts again."""
+        self._renewed_by_start.discard(key)
+
+    def start_counts(self, key: str) -> bool:
+        """Say whether a worker's start renews a key: once after somebody asked for it, while it is wanted.
+
+        A worker that crashes and is started again and again would else keep its key for ever, with nobody asking.
+        """
+        return key in self._wanted and key not in self._renewed_by_start
+
+    def require_by_start(self, key: str, now: float, *, extra_lifetime: float = 0.0) -> bool:
+        """Renew a key because a worker of it started, and return True; return False where that does not count."""
+        if not self.start_counts(key):
+            return False
+        self.require(key, now, extra_lifetime=extra_lifetime)
+        self._renewed_by_start.add(key)
+        return True
 
     def advance(self, now: float) -> list[str]:
         """Let time pass until `now`; return the keys that stepped down."""
@@ -85,6 +107,7 @@ class TargetTracker:
                 self._put(key, Wanted(Status.UNBOUND, self._generation, until + self._delays(key).stop_delay))
             else:
                 del self._wanted[key]
+                self._renewed_by_start.discard(key)
             changed.append(key)
         return changed
 

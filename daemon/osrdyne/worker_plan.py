@@ -62,7 +62,7 @@ def plan(
 ) -> Plan:
     """Decide about one group. `stuck` says why a running group must be restarted, None when it need not be."""
     if not wanted:
-        may_stop = phase in (Phase.DRAINED, Phase.GONE)
+        may_stop = phase in (Phase.DRAINED, Phase.FOREIGN, Phase.GONE)
         if group is None or group.state is GroupState.STOPPING or not may_stop:
             return NOTHING
         return _after_back_off(Action.STOP, "idle", attempt, now)

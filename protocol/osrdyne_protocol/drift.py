@@ -13,7 +13,7 @@ from typing import Any
 from osrdyne_protocol.headers import X_OSRDYNE_KEY, text
 from osrdyne_protocol.lint import Finding, effective, matches
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.topology import Policy, Queue, Topology, User, sample_request_queues
+from osrdyne_protocol.topology import Binding, Policy, Queue, Topology, User, sample_request_queues
 
 _APPLY = "apply the topology"
 
@@ -33,7 +33,7 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
         *_changed_by_operator(expected, live),
     ]
     if expected.pool:
-        findings += _strays(PoolNames(expected.pool), live)
+        findings += _strays(PoolNames(expected.pool), expected, live)
     if with_users:
         findings += _differences("user", _comparable(expected.users), _comparable(live.users))
         findings += _differences("permission of", expected.permissions, live.permissions, by="user")
@@ -122,14 +122,11 @@ def _missing_bindings(expected: Topology, live: Topology) -> Iterator[Finding]:
             yield Finding("missing", f"binding {one.exchange} -> {one.queue}", f"is not on the broker; {_APPLY}")
 
 
-def _strays(names: PoolNames, live: Topology) -> Iterator[Finding]:
+def _strays(names: PoolNames, expected: Topology, live: Topology) -> Iterator[Finding]:
     for binding in live.bindings:
-        if binding.exchange == names.request_exchange and binding.queue != names.request_queue(binding.routing_key):
-            yield Finding(
-                "foreign-binding",
-                f"binding {binding.exchange} -> {binding.queue}",
-                f"takes requests of key {binding.routing_key!r} that no worker of it will see; remove it",
-            )
+        problem = None if binding in expected.bindings else _foreign_binding(names, binding)
+        if problem is not None:
+            yield Finding("foreign-binding", f"binding {binding.exchange} -> {binding.queue}", problem)
     for queue in request_queues(names.pool, live):
         key = text(queue.arguments.get(X_OSRDYNE_KEY))
         if queue.type != "quorum" or key is None or names.request_queue(key) != queue.name:
@@ -138,6 +135,17 @@ def _strays(names: PoolNames, live: Topology) -> Iterator[Finding]:
                 f"queue {queue.name}",
                 f"has the name of a request queue and is none (type {queue.type}, key {key!r}); remove or rename it",
             )
+
+
+def _foreign_binding(names: PoolNames, binding: Binding) -> str | None:
+    """Say what a binding that is not declared takes from the pool; None when it takes nothing."""
+    what = "" if binding.to == "queue" else " (an exchange)"
+    if binding.exchange in (names.orphan_exchange, names.dead_letter_exchange):
+        return f"copies every message of {binding.exchange} to {binding.queue}{what}, which is not ours; remove it"
+    ours = binding.to == "queue" and binding.queue == names.request_queue(binding.routing_key)
+    if binding.exchange == names.request_exchange and not ours:
+        return f"takes requests of key {binding.routing_key!r}{what} that no worker of it will see; remove it"
+    return None
 
 
 def _comparable(users: Iterable[User]) -> list[User]:

@@ -1,7 +1,8 @@
 """Activity events: their types, who sends them, and the headers of one event.
 
 Workers must send `started` and `request-received`; everything else is optional for a peer. The daemon's own
-events travel on the same exchange, so that one stream tells the whole story of a pool.
+events, and those of a person's commands, travel on the same exchange, so that one stream tells the whole story of a
+pool.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ LIFECYCLE = frozenset(
         DEAD_LETTERED,
     }
 )
+
+BURIED = "buried"
+REPLAYED = "replayed"
+
+#: Events that the command line sends about what a person did to the poison inventory.
+BY_A_PERSON = frozenset({BURIED, REPLAYED})
 
 #: `x-outcome` of a request that a worker gave back to its queue.
 REQUEUED = "requeued"

@@ -15,6 +15,8 @@ X_REASON = "x-reason"
 X_RPC_PATH = "x-rpc-path"
 #: Request: moment after which nobody waits for the answer, in integer milliseconds since the Unix epoch.
 X_DEADLINE = "x-deadline"
+#: Reply `expired`: the stage at which the request's time ran out; see `stages`.
+X_EXPIRED_AT = "x-expired-at"
 
 #: Activity: the event's type; see `events`.
 X_EVENT = "x-event"
@@ -42,13 +44,28 @@ X_FIRST_SEEN = "x-osrdyne-first-seen"
 #: Dead letter put back by the daemon: its caller has its answer already.
 X_ANSWERED = "x-osrdyne-answered"
 
-#: Kept message (poison inventory): why, from which queue, of which key, a sentence for a person, when.
+#: Kept message (poison inventory): its identity, why, from which queue, of which key, a sentence for a person, when.
+X_POISON_ID = "x-osrdyne-poison-id"
 X_POISON_REASON = "x-osrdyne-poison-reason"
 X_POISON_QUEUE = "x-osrdyne-poison-queue"
 X_POISON_KEY = "x-osrdyne-poison-key"
 X_POISON_DETAIL = "x-osrdyne-poison-detail"
 X_POISON_TIME = "x-osrdyne-poison-time"
-POISON = frozenset({X_POISON_REASON, X_POISON_QUEUE, X_POISON_KEY, X_POISON_DETAIL, X_POISON_TIME})
+#: Kept message: how often it was handed to workers, and to which when, as far as they told (see `poison`).
+X_POISON_DELIVERIES = "x-osrdyne-poison-deliveries"
+X_POISON_ATTEMPTS = "x-osrdyne-poison-attempts"
+POISON = frozenset(
+    {
+        X_POISON_ID,
+        X_POISON_REASON,
+        X_POISON_QUEUE,
+        X_POISON_KEY,
+        X_POISON_DETAIL,
+        X_POISON_TIME,
+        X_POISON_DELIVERIES,
+        X_POISON_ATTEMPTS,
+    }
+)
 
 #: Set by the broker when it dead-letters (RabbitMQ `mc.erl`; broker-facts B8).
 X_FIRST_DEATH_REASON = "x-first-death-reason"
@@ -91,6 +108,15 @@ def text(value: object) -> str | None:
         except UnicodeDecodeError:
             return None
     return None
+
+
+def status_for(request: Mapping[str, object] | None, status: str) -> str | bytes:
+    """Return a status in the type that the sender of a request can read, by the headers of the request.
+
+    Existing clients read `x-status` as a byte array only. They are known by what they send: their `x-rpc-path` is
+    a byte array, too. Everybody else gets text.
+    """
+    return status.encode() if isinstance((request or {}).get(X_RPC_PATH), bytes) else status
 
 
 def integer(headers: Mapping[str, object], name: str) -> int | None:

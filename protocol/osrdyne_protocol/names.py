@@ -85,6 +85,10 @@ class PoolNames:
         return f"{self.pool}-leader"
 
     @property
+    def poison_lock_queue(self) -> str:
+        return f"{self.pool}-poison-lock"
+
+    @property
     def request_queue_prefix(self) -> str:
         return f"{self.pool}-req-"
 
@@ -102,6 +106,7 @@ class PoolNames:
             self.poison_queue,
             self.events_stream,
             self.leader_queue,
+            self.poison_lock_queue,
         )
         return queue in static or queue.startswith(self.request_queue_prefix)
 

@@ -16,6 +16,9 @@ from osrdyne_protocol.errors import InvalidKey, InvalidPoolName, SettingsError
 from osrdyne_protocol.keys import SHORT_STRING_BYTES, decode
 from osrdyne_protocol.names import check_pool_name
 
+#: The instance of a deployment that is not told from others.
+DEFAULT_INSTANCE = "default"
+
 
 @dataclass(frozen=True, slots=True)
 class Delays:
@@ -34,7 +37,7 @@ class PoolSettings:
     #: Name of the pool; see `names.check_pool_name`.
     name: str
     #: Name of the deployment; the same for leader and standbys, different for any other on the same engine.
-    instance: str = "default"
+    instance: str = DEFAULT_INSTANCE
     #: Without activity for this long, a key's queue is unbound.
     unbind_delay: float = 600.0
     #: Unbound for this long, the group is stopped and the queue deleted.

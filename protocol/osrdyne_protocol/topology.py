@@ -8,13 +8,14 @@ streams and access control; measured on RabbitMQ 4.0 and 4.3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from osrdyne_protocol.keys import SHORT_STRING_BYTES
+from osrdyne_protocol.keys import SHORT_STRING_BYTES, digest
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.settings import DEFAULT_INSTANCE, PoolSettings
 
 Argument = bool | int | str
 ApplyTo = Literal["exchanges", "queues", "classic_queues", "quorum_queues", "streams", "all"]
@@ -44,11 +45,13 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A binding of a queue to an exchange."""
+    """A binding of a queue to an exchange. On a live broker another exchange may be bound in place of a queue."""
 
     exchange: str
+    #: What is bound: the name of a queue, or of what `to` says.
     queue: str
     routing_key: str = ""
+    to: Literal["queue", "exchange"] = "queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +86,32 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """Names of the four broker users of a pool, one for each role."""
+    """Names of the broker users of a pool, one for each role; no operator where its name is empty."""
 
     client: str
     worker: str
     daemon: str
     monitor: str
+    #: Whoever works on the poison inventory with `osrdyne poison`.
+    operator: str = ""
 
     @classmethod
-    def of(cls, pool: str) -> Users:
-        """Return the names that are used when nobody chooses others."""
-        return cls(f"{pool}-client", f"{pool}-worker", f"{pool}-daemon", f"{pool}-monitor")
+    def of(cls, pool: str, instance: str = DEFAULT_INSTANCE) -> Users:
+        """Return the names that are used when nobody chooses others: `{pool}-{role}.{instance}`.
+
+        Users belong to a broker, not to a vhost: with the instance in them, two instances never share one. The
+        instance `default`, which nobody told from others, is left out.
+        """
+        tail = "" if instance == DEFAULT_INSTANCE else f".{_instance_part(instance)}"
+        return cls(*(f"{pool}-{role}{tail}" for role in ("client", "worker", "daemon", "monitor", "operator")))
+
+
+def _instance_part(instance: str) -> str:
+    """An instance as a part of a user's name, of which no two are alike: reply queues and files carry that name."""
+    if re.fullmatch(r"[a-z0-9_-]{1,48}", instance):
+        return instance
+    readable = re.sub(r"[^a-z0-9_-]+", "-", instance.lower())[:32].strip("-")
+    return f"{readable}~{digest(instance)[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +131,9 @@ class Topology:
 
 
 def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
-    """Return the topology of a pool. `users` are the names of its broker users, `{pool}-{role}` by default."""
+    """Return the topology of a pool. `users` are the names of its broker users, `Users.of` by default."""
     names = PoolNames(pool.name)
-    who = users or Users.of(pool.name)
+    who = users or Users.of(pool.name, pool.instance)
     return Topology(
         exchanges=(
             Exchange(names.request_exchange, "direct"),
@@ -144,6 +162,7 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
             # To list queues, exchanges, bindings and policies of its vhost; it sees no other and changes nothing.
             User(who.daemon, "daemon", tags=("management",)),
             User(who.monitor, "monitor", tags=("monitoring",)),
+            *((User(who.operator, "operator"),) if who.operator else ()),
         ),
         permissions=_permissions(names, who),
         pool=pool.name,
@@ -241,6 +260,17 @@ def _permissions(names: PoolNames, who: Users) -> tuple[Permission, ...]:
         ),
         # To read the record of all that happened. A stream cannot be emptied by who reads it; any other queue can.
         Permission(who.monitor, configure="^$", write="^$", read=f"^{escape(names.events_stream)}$"),
+        *((_operators(names, who.operator),) if who.operator else ()),
+    )
+
+
+def _operators(names: PoolNames, user: str) -> Permission:
+    """To read and empty the poison inventory, one command at a time, to send a request again, and to say so."""
+    return Permission(
+        user,
+        configure=exactly(names.poison_lock_queue),
+        write=f"^({escape(names.request_exchange)}|{escape(names.activity_exchange)})$",
+        read=exactly(names.poison_queue),
     )
 
 

@@ -1,9 +1,9 @@
-"""The environment that a driver gives to each worker: six variables, one of them a credential."""
+"""The environment that a driver gives to each worker: six variables, one of them a credential, and optional ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from osrdyne_protocol.errors import MissingVariable
 
@@ -13,6 +13,8 @@ WORKER_POOL = "WORKER_POOL"
 WORKER_REQUESTS_QUEUE = "WORKER_REQUESTS_QUEUE"
 WORKER_ACTIVITY_EXCHANGE = "WORKER_ACTIVITY_EXCHANGE"
 WORKER_AMQP_URI = "WORKER_AMQP_URI"
+WORKER_AMQP_URI_FILE = "WORKER_AMQP_URI_FILE"
+WORKER_CONSUMER_TIMEOUT = "WORKER_CONSUMER_TIMEOUT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,21 @@ class WorkerEnvironment:
     requests_queue: str
     activity_exchange: str
     amqp_uri: str = field(repr=False)
+    #: File that holds the address as it is now, where the worker may be able to read it: a changed password then
+    #: needs no new worker. None where the driver has no such file.
+    amqp_uri_file: str | None = None
+    #: How long this worker may hold one request before the broker takes it back, in milliseconds. None where the driver
+    #: does not say.
+    consumer_timeout_ms: int | None = field(default=None, kw_only=True)
 
     def to_environ(self) -> dict[str, str]:
-        """Return the six variables, ready for a process, a unit or a container."""
+        """Return the variables, ready for a process, a unit or a container."""
+        optional = {
+            WORKER_AMQP_URI_FILE: self.amqp_uri_file,
+            WORKER_CONSUMER_TIMEOUT: None if self.consumer_timeout_ms is None else str(self.consumer_timeout_ms),
+        }
         return {
+            **{name: value for name, value in optional.items() if value is not None},
             WORKER_ID: self.id,
             WORKER_KEY: self.key,
             WORKER_POOL: self.pool,
@@ -55,4 +68,10 @@ class WorkerEnvironment:
                 f"{', '.join(missing)} not set: a worker is started by the daemon's driver, "
                 "or by hand with all six WORKER_* variables"
             )
-        return cls(*(environ[name] for name in names))
+        timeout = environ.get(WORKER_CONSUMER_TIMEOUT, "")
+        return replace(
+            cls(*(environ[name] for name in names)),
+            amqp_uri_file=environ.get(WORKER_AMQP_URI_FILE),
+            # What is no number is left out: a worker must not fail for what it can do without.
+            consumer_timeout_ms=int(timeout) if timeout.isascii() and timeout.isdigit() and int(timeout) else None,
+        )

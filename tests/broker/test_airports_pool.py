@@ -22,6 +22,7 @@ QUESTION = {"question": "delays"}
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.xdist_group("crowd")
 def test_all_105_destinations_asked_at_once_give_the_answers_of_the_whole_table(
     make_pool: Callable[..., Pool],
     make_daemon: Callable[..., DaemonProcess],
@@ -63,7 +64,8 @@ def test_the_demo_fails_when_nobody_answers(
     make_daemon(pool, worker=["/does/not/exist"])
     demo = demo_of(pool, tmp_path, "--hours", "5-6", "--timeout", "3")
     assert demo.returncode != 0
-    assert " lost=0" not in demo.stdout
+    # Then no request has an answer that is right: `expired`, where the daemon was in time, or none at all
+    assert " wrong=0 lost=0" not in demo.stdout
 
 
 def demo_of(pool: Pool, directory: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -72,7 +72,7 @@ async def test_a_private_ca_named_in_the_uri_is_trusted_and_large_messages_pass(
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(certificate: Path) -> None:
     async with fake_broker(tls=server_side(certificate)) as broker:
-        with pytest.raises(TlsFailed, match="private CA is named by ssl_options") as caught:
+        with pytest.raises(TlsFailed, match="private CA is named by cacertfile") as caught:
             await Connection.open(f"amqps://guest:hunter2@127.0.0.1:{broker.port}/", name="test")
 
     assert "hunter2" not in str(caught.value)

@@ -145,10 +145,22 @@ def test_a_request_that_fails_too_often_says_what_to_look_at(ask: Ask) -> None:
 
 
 def test_no_answer_in_time_says_where_the_request_may_be(ask: Ask) -> None:
+    assert ask("slow", "hello").code == 0
     done = ask("slow", "sleep 30", "--timeout", "PT0.7S")
 
     assert done.code == 1
     assert "no reply for key 'slow' within 0.7 s: the broker took the request" in done.line
+
+
+def test_a_request_that_expires_says_for_what_it_waited(ask: Ask) -> None:
+    assert ask("busy", "hello").code == 0
+    assert ask("busy", "sleep 3", "--cast").code == 0
+    done = ask("busy", "hello", "--timeout", "1", "--json")
+
+    assert done.code == 1
+    document = json.loads(done.out)
+    assert (document["status"], document["headers"]["x-expired-at"]) == ("expired", "queue")
+    assert "Where: queue: Workers of its key had shown life, and none began with it in time." in done.line
 
 
 # --- it cannot be asked -----------------------------------------------------------------------------------------------

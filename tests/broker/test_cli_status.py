@@ -34,7 +34,7 @@ def test_status_shows_the_daemon_and_every_key(
 
     text = osrdyne("status", "--url", daemon.url).out.decode()
     assert "pool core, instance default: leading (acts)" in text
-    rows = {line.split()[0]: line.split()[1] for line in text.splitlines()[3:]}
+    rows = {line.split()[0]: line.split()[1] for line in text.splitlines()[4:]}
     assert rows == {"42": "ready", r"'a\nb'": "ready", "[red]": "ready"}
 
     def consumers() -> list[int | None]:
@@ -135,7 +135,7 @@ def test_lint_finds_nothing_on_a_pool_as_declared_and_what_was_changed(
     client.wait(client.send("42", b"x"))
     settings = ("--settings", str(daemon.directory / "settings.toml"))
     admin = management_file(pool, tmp_path, pool.broker.admin, pool.broker.admin_password)
-    users = [f"{role}={getattr(pool.users, role)}" for role in ("client", "worker", "daemon", "monitor")]
+    users = [f"{role}={getattr(pool.users, role)}" for role in ("client", "worker", "daemon", "monitor", "operator")]
     as_admin = (*settings, "--management", admin, "--users", *(word for one in users for word in ("--user", one)))
 
     # Given a pool as declared, with a live request queue

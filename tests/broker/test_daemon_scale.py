@@ -15,6 +15,7 @@ KEYS = 1000
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.xdist_group("crowd")
 def test_a_thousand_cold_keys_asked_at_once_are_all_answered(
     make_pool: Callable[..., Pool],
     make_daemon: Callable[..., DaemonProcess],

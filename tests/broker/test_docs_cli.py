@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pika
 import pytest
 
 import osrdyne_protocol.lint as lint_module
@@ -19,6 +20,9 @@ from tests.engines.pool import DaemonProcess, Pool
 
 PAGE = Path(steps.ROOT, "docs/cli.md").read_text()
 WORKER = [sys.executable, str(Path(steps.ROOT, "tests/engines/library_worker.py"))]
+ROLES = ("client", "worker", "daemon", "monitor", "operator")
+#: The entry of the poison inventory that the page names.
+ENTRY = {"x-osrdyne-poison-id": "6f1c0a9be2d4", "x-osrdyne-poison-key": "LAX", "x-osrdyne-poison-reason": "expired"}
 #: Where the page assumes files of an installed pool.
 INSTALLED = "/etc/osrdyne/core"
 
@@ -39,6 +43,7 @@ def installed(
     pool = Pool.on(broker, vhost)
     daemon = DaemonProcess.of(pool, directory, worker=WORKER)
     (directory / "client.uri").write_text(pool.client_uri)
+    (directory / "operator.uri").write_text(pool.uri(pool.users.operator))
     (directory / "request.json").write_text('{"question": "board"}')
     address = broker.management_url.replace("://", f"://{broker.admin}:{broker.admin_password}@")
     (directory / "admin.management").write_text(address)
@@ -63,18 +68,31 @@ def run(line: str, daemon: DaemonProcess, directory: Path) -> subprocess.Complet
         line = f"timeout 3 {line}"
     if "--users" in line:
         users = daemon.pool.users
-        line += "".join(f" --user {role}={getattr(users, role)}" for role in ("client", "worker", "daemon", "monitor"))
+        line += "".join(f" --user {role}={getattr(users, role)}" for role in ROLES)
     if line.startswith("osrdyne daemon") and "--check" not in line:
         line += " --check"
+    if "poison" in line:
+        keep_entry(daemon.pool)
+    if ("replay" in line or "bury" in line) and "--audit" not in line:
+        line += " --audit audit.jsonl"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {
         "PATH": path,
         "OSRDYNE_CLIENT_POOL": "core",
         "OSRDYNE_CLIENT_URI_FILE": str(directory / "client.uri"),
+        "OSRDYNE_OPERATOR_POOL": "core",
+        "OSRDYNE_OPERATOR_URI_FILE": str(directory / "operator.uri"),
     }
     return subprocess.run(
         ["bash", "-c", line], cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=60
     )
+
+
+def keep_entry(pool: Pool) -> None:
+    with pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost))) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish("", pool.names.poison_queue, b"{}", pika.BasicProperties(headers=dict(ENTRY)))
 
 
 @pytest.mark.parametrize("line", commands())

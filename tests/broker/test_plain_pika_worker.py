@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pika
 import pytest
 
 from tests.conftest import Vhost
+from tests.engines.waiting import until
 
 WORKER = Path(__file__).parents[2] / "examples" / "plain_pika_worker.py"
 KEY, QUEUE, ACTIVITY, REPLIES = "a\nb é", "pool-req-~x", "pool-activity-xchg", "reply-test"
@@ -52,12 +52,8 @@ class Peer:
         return found
 
     def until(self, look: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            if found := look():
-                return found
-            self.connection.process_data_events(0.01)
-        raise AssertionError("it did not happen within 20 s")
+        """Wait for a condition, and see to the connection meanwhile."""
+        return until(lambda: look() or self.connection.process_data_events(0))
 
     def count(self, queue: str) -> int:
         return int(self.channel.queue_declare(queue, passive=True).method.message_count)

@@ -19,6 +19,7 @@ import pytest
 from osrdyne_client import Client, errors
 from osrdyne_client.amqp import Connection, Properties
 from osrdyne_client.worker import Handler, Reject, Request, Requeue, WorkerEnvironment, WorkerError, serve
+from osrdyne_protocol import headers
 from tests.engines.broker import Broker
 from tests.engines.peer import administrator, consuming, make_request_queue, until
 from tests.engines.pool import Pool
@@ -36,7 +37,7 @@ async def client(pool: Pool) -> AsyncIterator[Client]:
 
 
 def environment_of(pool: Pool, key: str, **changes: str) -> WorkerEnvironment:
-    values = {
+    values: dict[str, Any] = {
         "id": "w1",
         "key": key,
         "pool": pool.settings.name,
@@ -277,7 +278,7 @@ async def test_requests_of_foreign_clients_with_odd_properties_are_answered(pool
             reply = await reader.take()
             assert reply.body == b"q"
             assert reply.properties.correlation_id == properties.correlation_id
-            assert reply.properties.headers["x-status"] == "ok"
+            assert headers.text(reply.properties.headers["x-status"]) == "ok"
     await connection.close()
 
 
@@ -490,9 +491,8 @@ async def test_sigterm_finishes_work_in_hand_gives_the_rest_back_and_exits_with_
     worker = await start_worker(environment_of(pool, "42"))
     assert worker.stdout is not None
     # Given one request in hand and three prefetched
-    calls = [asyncio.create_task(client.call("42", b"%d" % n, headers={"seconds": "1"})) for n in range(4)]
+    calls = [asyncio.create_task(client.call("42", b"%d" % n, headers={"seconds": "3"})) for n in range(4)]
     assert await asyncio.wait_for(worker.stdout.readline(), 20) == b"0\n"
-    await until(lambda: consumers(pool) == 1)
     # When it is told to stop
     worker.send_signal(signal.SIGTERM)
     output, errors_text = await asyncio.wait_for(worker.communicate(), 20)

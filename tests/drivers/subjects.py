@@ -11,9 +11,8 @@ import contextlib
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import psutil
 
@@ -22,22 +21,13 @@ from osrdyne.drivers.noop import NoopDriver
 from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
 from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
+from tests.engines.waiting import until_async
 
 #: Credential that every worker is given, and that may show up nowhere but in its environment.
 PASSWORD = "pass-word-of-the-workers"
 WORKER_URI = f"amqp://worker:{PASSWORD}@broker.invalid/vhost"
 #: `stub_worker.py`, started as fast and as small as can be.
 STUB = (sys.executable, "-I", "-S", "-E", str(Path(__file__).with_name("stub_worker.py")))
-
-T = TypeVar("T")
-
-
-async def until(condition: Callable[[], Awaitable[T]], *, timeout: float = 20.0) -> T:
-    """Returns the condition's value once it is true; fails after `timeout` seconds."""
-    async with asyncio.timeout(timeout):
-        while not (value := await condition()):  # noqa: ASYNC110 -- engines set no event of ours
-            await asyncio.sleep(0.01)
-        return value
 
 
 async def listed(driver: Driver) -> dict[str, Group]:
@@ -113,7 +103,7 @@ class Owning(Subject):
         async def is_ready() -> bool:
             return (await self.output(key)).count("ready") > before
 
-        await until(is_ready)
+        await until_async(is_ready)
 
 
 class NoopSubject(Subject):

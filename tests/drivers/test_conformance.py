@@ -8,7 +8,10 @@ import pytest
 
 from osrdyne.drivers import Change, Driver, GroupState
 from osrdyne_protocol.names import PoolNames
-from tests.drivers.subjects import PASSWORD, WORKER_URI, Owning, Subject, listed, next_change, until
+from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.topology import milliseconds
+from tests.drivers.subjects import PASSWORD, WORKER_URI, Owning, Subject, listed, next_change
+from tests.engines.waiting import until_async
 from tests.hard_keys import KEYS
 
 
@@ -18,7 +21,7 @@ async def is_gone(driver: Driver, *keys: str) -> None:
     async def gone() -> bool:
         return not (await listed(driver)).keys() & set(keys)
 
-    await until(gone)
+    await until_async(gone)
 
 
 # -- every driver
@@ -75,6 +78,7 @@ async def test_every_key_gets_a_group_and_an_environment_of_its_own(owning: Owni
             "WORKER_REQUESTS_QUEUE": names.request_queue(key),
             "WORKER_ACTIVITY_EXCHANGE": names.activity_exchange,
             "WORKER_AMQP_URI": WORKER_URI,
+            "WORKER_CONSUMER_TIMEOUT": str(milliseconds(PoolSettings(name="echo").consumer_timeout)),
         }
 
 
@@ -207,7 +211,7 @@ async def test_a_group_asked_for_while_it_stops_comes_back(owning: Owning) -> No
         found = await owning.environments("busy")
         return bool(found) and found[0]["WORKER_ID"] != before["WORKER_ID"]
 
-    await until(new_worker)
+    await until_async(new_worker)
     assert "finished" in await owning.output("busy")
     assert (await listed(driver))["busy"].state is GroupState.RUNNING
 

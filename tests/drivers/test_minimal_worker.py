@@ -101,6 +101,12 @@ def test_a_body_of_many_frames_and_an_empty_one_come_back_whole(
     assert take(channel, "replies")[1] == b"a/b|"
 
 
+def test_its_answer_outlives_a_restart_of_the_broker(vhost: Vhost, channel: BlockingChannel, start: Start) -> None:
+    start(vhost.amqp_uri(), "a/b")
+    ask(channel, b"body", "1")
+    assert take(channel, "replies")[0].delivery_mode == pika.DeliveryMode.Persistent.value
+
+
 def test_a_request_without_reply_to_is_acknowledged(vhost: Vhost, channel: BlockingChannel, start: Start) -> None:
     start(vhost.amqp_uri(), "a/b")
     channel.basic_publish("", POOL.request_queue("a/b"), b"no reply")

@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from osrdyne.drivers.subprocess import SubprocessTemplate
-from tests.drivers.subjects import STUB, SubprocessSubject, is_empty, listed, next_change, until
+from tests.drivers.subjects import STUB, SubprocessSubject, is_empty, listed, next_change
+from tests.engines.waiting import until_async
 
 
 async def test_an_exit_tells_status_time_log_and_last_line_without_the_password(machine: SubprocessSubject) -> None:
@@ -34,7 +35,7 @@ async def test_a_log_is_appended_to_and_names_the_key(machine: SubprocessSubject
     for _ in range(2):
         await machine.ready(driver, "a\nb é")
         await driver.stop("a\nb é")
-        await until(lambda: is_empty(driver))
+        await until_async(lambda: is_empty(driver))
     lines = machine.log("a\nb é").read_text().splitlines()
     assert lines.count("ready") == lines.count("finished") == 2
     headings = [json.loads(line) for line in lines if line.startswith("{")]
@@ -55,7 +56,7 @@ async def test_logs_keep_to_their_limit_while_the_worker_writes_on(
         await driver.list()
         return old.exists() and "line" in machine.log("a").read_text()
 
-    await until(trimmed)
+    await until_async(trimmed)
     assert old.stat().st_size <= 2000
     assert machine.log("a").stat().st_size <= 20_000
     assert '"key": "a"' in machine.log("a").read_text()
@@ -74,7 +75,7 @@ async def test_only_so_many_logs_of_ended_groups_are_kept(
         async def gone(key: str = key) -> bool:
             return key not in await listed(driver)
 
-        await until(gone)
+        await until_async(gone)
     assert {key for key in ("stays", "one", "two", "three") if machine.log(key).exists()} == {"stays", "two", "three"}
 
 

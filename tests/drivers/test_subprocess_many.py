@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from osrdyne.drivers.subprocess import SubprocessTemplate
-from tests.drivers.subjects import SubprocessSubject, is_empty, until
+from tests.drivers.subjects import SubprocessSubject, is_empty
+from tests.engines.waiting import until_async
 
 SLEEP = SubprocessTemplate(("sleep", "1000"))
 
@@ -34,4 +35,4 @@ async def test_a_thousand_groups_are_started_listed_and_adopted_quickly(machine:
     assert adopted < 5
     for key in keys:
         await second.stop(key)
-    await until(lambda: is_empty(second))
+    await until_async(lambda: is_empty(second))

@@ -12,7 +12,8 @@ import pytest
 from osrdyne.drivers import GroupState
 from osrdyne.drivers.processes.records import Records
 from osrdyne.errors import DriverError
-from tests.drivers.subjects import STUB, SubprocessSubject, is_empty, listed, next_change, until
+from tests.drivers.subjects import STUB, SubprocessSubject, is_empty, listed, next_change
+from tests.engines.waiting import until_async
 
 #: A daemon that starts key `a` and then dies by SIGKILL: argument 1 says after how many writes of the record.
 DAEMON = """
@@ -72,7 +73,7 @@ async def test_a_worker_whose_pid_was_never_written_down_is_found(machine: Subpr
     async def ready() -> bool:
         return "ready" in await machine.output("a")
 
-    await until(ready)
+    await until_async(ready)
     assert (await machine.output("a")).count('{"osrdyne"') == 1
     assert (await listed(driver))["a"].workers == 1
 
@@ -82,7 +83,7 @@ async def test_an_intent_without_worker_is_forgotten(machine: SubprocessSubject)
     await driver.start("a")
     record = json.loads(machine.record("a").read_bytes())
     await driver.stop("a")
-    await until(lambda: is_empty(driver))
+    await until_async(lambda: is_empty(driver))
     machine.record("a").write_text(json.dumps({**record, "pid": None, "start_ticks": None}))
     assert await machine.driver().list() == []
 
@@ -107,7 +108,7 @@ async def test_a_process_that_is_not_ours_is_neither_listed_nor_signalled(
     assert bystander.is_running()
     assert machine.process("a") != bystander
     await driver.stop("a")
-    await until(lambda: is_empty(driver))
+    await until_async(lambda: is_empty(driver))
     assert bystander.is_running()
     bystander.kill()
 
@@ -119,7 +120,7 @@ async def test_two_daemons_at_once_have_one_worker_between_them(machine: Subproc
     assert (await machine.output("a")).count('{"osrdyne"') == 1
     # And what one does, the other sees
     await second.stop("a")
-    await until(lambda: is_empty(first))
+    await until_async(lambda: is_empty(first))
     assert await second.list() == []
 
 

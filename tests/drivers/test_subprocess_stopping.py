@@ -10,7 +10,8 @@ from dataclasses import replace
 import psutil
 
 from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
-from tests.drivers.subjects import STUB, SubprocessSubject, next_change, until
+from tests.drivers.subjects import STUB, SubprocessSubject, next_change
+from tests.engines.waiting import until_async
 
 
 async def ended(process: psutil.Process) -> None:
@@ -19,7 +20,7 @@ async def ended(process: psutil.Process) -> None:
     async def gone() -> bool:
         return not process.is_running()
 
-    await until(gone)
+    await until_async(gone)
 
 
 def patient(machine: SubprocessSubject, grace: float) -> SubprocessDriver:
@@ -65,7 +66,7 @@ async def test_sigterm_is_sent_once(machine: SubprocessSubject) -> None:
     async def asked() -> int:
         return (await machine.output("a")).count("asked")
 
-    assert await until(asked) == 1
+    assert await until_async(asked) == 1
     # A second one would be seen by the time that a key's whole life has passed.
     await machine.ready(driver, "other")
     assert await asked() == 1

@@ -1,4 +1,4 @@
-"""A Docker engine for tests, and images of clean machines for it, made without any image registry.
+"""A Docker engine for tests, and images of clean machines and of brokers for it, made without any image registry.
 
 An engine that already answers is used and left as it was. Else `dockerd.py` keeps one for the time of the
 test run.
@@ -10,6 +10,8 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -17,10 +19,30 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.engines.broker import run_tool
+from tests.engines.broker import root_file_system, run_tool
 
 #: What a machine has before anybody has set anything up on it, beside the smallest Debian that there is.
-MACHINE = ("systemd", "systemd-sysv", "dbus", "python3", "ca-certificates", "iproute2", "procps", "sudo")
+MACHINE = ("systemd", "systemd-sysv", "dbus", "python3", "ca-certificates", "iproute2", "procps", "sudo", "make")
+
+
+#: Starts a broker as RabbitMQ's own image does: as account 999, with the volume made that account's first.
+ENTRYPOINT = """#!/bin/sh
+set -e
+chown -R 999:999 /var/lib/rabbitmq /var/log/rabbitmq
+exec setpriv --reuid=999 --regid=999 --clear-groups "$@"
+"""
+#: What the image says of itself.
+BROKER_IMAGE = (
+    'ENTRYPOINT ["/entrypoint"]',
+    'CMD ["rabbitmq-server"]',
+    "ENV PATH=/usr/lib/rabbitmq/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/var/lib/rabbitmq LANG=C.UTF-8",
+    "VOLUME /var/lib/rabbitmq",
+)
+
+
+def container_name(what: str) -> str:
+    """A free name for a container. `make test` looks for what is named after its run when that ends."""
+    return f"{os.environ.get('OSRDYNE_TEST_RUN', 'osrdyne')}-{what}-{secrets.token_hex(4)}"
 
 
 class DockerFailed(RuntimeError):
@@ -45,21 +67,46 @@ class Docker:
         root = Path(json.loads(run_tool("install", *_recipe(suite)))["root"])
         with tempfile.TemporaryDirectory() as overlay:
             _package_sources(Path(overlay), suite)
-            digest = _digest(Path(overlay), root.name)
-            image = f"osrdyne-machine-{suite}:{digest}"
-            if not self("image", "ls", "--quiet", image):
-                # No file of the shared root file system is altered: in the archive, ours take their places.
-                ours = [str(path.relative_to(overlay)) for path in Path(overlay).rglob("*") if path.is_file()]
-                without = [f"--exclude=./{name}" for name in ours]
-                pack = _as_root("tar", "-c", *without, "-C", str(root), ".", "-C", overlay, *ours)
-                with subprocess.Popen(pack, stdout=subprocess.PIPE) as tar:
-                    command = ["docker", "import", "--change", 'CMD ["/lib/systemd/systemd"]', "-", image]
-                    done = subprocess.run(
-                        command, env=self.environment, check=False, stdin=tar.stdout, capture_output=True, text=True
-                    )
-                if done.returncode or tar.returncode:
-                    raise DockerFailed(f"the image {image} could not be made: {done.stderr}")
+            return self._image(f"machine-{suite}", root, Path(overlay), ('CMD ["/lib/systemd/systemd"]',))
+
+    def broker(self, version: str) -> str:
+        """Name of an image that behaves as RabbitMQ's own of this version, made where the engine has none."""
+        root = Path(root_file_system(version))
+        with tempfile.TemporaryDirectory() as overlay:
+            _account(root, Path(overlay))
+            (Path(overlay) / "entrypoint").write_text(ENTRYPOINT)
+            (Path(overlay) / "entrypoint").chmod(0o755)
+            # Each broker makes a cookie of its own.
+            return self._image(
+                f"broker-{version}", root, Path(overlay), BROKER_IMAGE, "var/lib/rabbitmq/.erlang.cookie"
+            )
+
+    def _image(self, name: str, root: Path, overlay: Path, changes: tuple[str, ...], *without: str) -> str:
+        image = f"osrdyne-{name}:{_digest(overlay, root.name)}"
+        if self("image", "ls", "--quiet", image):
+            return image
+        # No file of the shared root file system is altered: in the archive, ours take their places.
+        ours = [str(path.relative_to(overlay)) for path in overlay.rglob("*") if path.is_file()]
+        excluded = [f"--exclude=./{path}" for path in (*ours, *without)]
+        pack = _as_root("tar", "-c", *excluded, "-C", str(root), ".", "-C", str(overlay), *ours)
+        with subprocess.Popen(pack, stdout=subprocess.PIPE) as tar:
+            said = [word for change in changes for word in ("--change", change)]
+            command = ["docker", "import", *said, "-", image]
+            done = subprocess.run(
+                command, env=self.environment, check=False, stdin=tar.stdout, capture_output=True, text=True
+            )
+        if done.returncode or tar.returncode:
+            raise DockerFailed(f"the image {image} could not be made: {done.stderr}")
         return image
+
+
+def _account(root: Path, overlay: Path) -> None:
+    """Gives the broker's account the number that it has in RabbitMQ's own image."""
+    (overlay / "etc").mkdir()
+    for name, fields in (("passwd", 2), ("group", 1)):
+        text = (root / "etc" / name).read_text()
+        numbers = r":\d+" * fields
+        (overlay / "etc" / name).write_text(re.sub(rf"(?m)^(rabbitmq:x){numbers}", r"\1" + ":999" * fields, text))
 
 
 def _recipe(suite: str) -> list[str]:
@@ -77,6 +124,7 @@ def _package_sources(overlay: Path, suite: str) -> None:
     uris = subprocess.run(targets, check=True, capture_output=True, text=True).stdout.split()
     if uris:
         (apt / "sources.list").write_text(f"deb {uris[0]} {suite} main\n")
+    _pip_settings(overlay)
     for name in ("auth.conf.d", "etc/ssl/certs"):
         source = Path("/etc/apt", name) if name == "auth.conf.d" else Path("/", name)
         target = apt / name if name == "auth.conf.d" else overlay / name
@@ -85,6 +133,21 @@ def _package_sources(overlay: Path, suite: str) -> None:
         elif (source / "ca-certificates.crt").exists():
             target.mkdir(parents=True)
             shutil.copy(source / "ca-certificates.crt", target)
+
+
+def _pip_settings(overlay: Path) -> None:
+    """Lets pip in the image reach packages in the way in which this machine's pip does."""
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
+    )
+    found = {}
+    for line in listing.stdout.splitlines():
+        name, _, value = line.partition("=")
+        option = name.rsplit(".", 1)[-1]
+        if option in ("cert", "index-url", "extra-index-url", "trusted-host"):
+            found[option] = value.strip("'\"").replace("\\n", "\n    ")
+    lines = [f"{option} = {value}" for option, value in found.items()]
+    (overlay / "etc/pip.conf").write_text("\n".join(["[global]", *lines, ""]))
 
 
 def _digest(overlay: Path, recipe: str) -> str:

@@ -4,14 +4,17 @@ tests.engines.dockerd GID`.
 It needs root. docker.io is installed by apt where it is missing; dockerd runs as a plain process. The first
 line of output is JSON: where the engine listens (for group GID), or why there is none. When its owner ends,
 in whatever way, the engine ends with all its containers, and data, bridge, packet filter rules and
-forwarding are as they were before.
+forwarding are as they were before. Bridge and rules are this engine's own, so that several test runs on one
+machine each have an engine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -19,12 +22,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from tests.engines.waiting import until
 
 FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
-#: Chains that a table of the packet filter has from the start.
-CHAINS = {"filter": ("INPUT", "FORWARD", "OUTPUT"), "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING")}
+#: Its content is FORWARD's before the first of several engines; each engine holds a shared lock on it.
+FORWARDERS = Path("/run/osrdyne-docker-forward")
 
 
 def main() -> None:
@@ -34,7 +38,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # only the end of the input ends us, so that nothing is left half done
     try:
         install()
-        with network_as_before(), dockerd(int(sys.argv[1])) as host:
+        with forwarding(), bridge() as own, dockerd(int(sys.argv[1]), own) as host:
             print(json.dumps({"host": host}), flush=True)
             sys.stdin.read()
     except (RuntimeError, AssertionError, OSError, subprocess.CalledProcessError) as error:
@@ -56,16 +60,17 @@ def install() -> None:
 
 
 @contextlib.contextmanager
-def dockerd(group: int) -> Iterator[str]:
-    """The engine; yields the address of its socket."""
+def dockerd(group: int, own: str) -> Iterator[str]:
+    """The engine on the bridge `own`; yields the address of its socket."""
     folder = Path(tempfile.mkdtemp(prefix="osrdyne-docker-"))
     folder.chmod(0o711)
     host = f"unix://{folder}/docker.sock"
     paths = [f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/pid"]
+    network = [f"--bridge={own}", "--iptables=false", "--ip6tables=false", "--ip-forward=false"]
     try:
         with (folder / "log").open("w") as log:
             daemon = subprocess.Popen(
-                ["dockerd", *paths, f"--host={host}", f"--group={group}"],
+                ["dockerd", *paths, *network, f"--host={host}", f"--group={group}"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -78,6 +83,8 @@ def dockerd(group: int) -> Iterator[str]:
         finally:
             stop(daemon, host)
     finally:
+        # What a container on the host's network leaves mounted.
+        subprocess.run(["umount", folder / "run/netns/default"], check=False, capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -100,19 +107,60 @@ def answers(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def network_as_before() -> Iterator[None]:
-    """Puts back what dockerd changes of the machine's network."""
-    rules = subprocess.run(["iptables-save"], check=True, capture_output=True, text=True).stdout
-    forward = FORWARD.read_text()
+def bridge() -> Iterator[str]:
+    """A bridge of this engine alone, whose containers reach what this machine reaches; yields its name."""
+    name = f"osrdyne{random.randrange(16**6):06x}"
+    network = f"10.{random.randrange(200, 250)}.{random.randrange(256)}"
+    rules = [
+        ["-t", "nat", "POSTROUTING", "-s", f"{network}.0/24", "!", "-o", name, "-j", "MASQUERADE"],
+        ["-t", "filter", "FORWARD", "-i", name, "-j", "ACCEPT"],
+        ["-t", "filter", "FORWARD", "-o", name, "-j", "ACCEPT"],
+    ]
+    command("ip", "link", "add", name, "type", "bridge")
     try:
-        yield
+        command("ip", "address", "add", f"{network}.1/24", "dev", name)
+        command("ip", "link", "set", name, "up")
+        for rule in rules:
+            command("iptables", "--wait", *rule[:2], "-I", *rule[2:])
+        yield name
     finally:
-        subprocess.run(["ip", "link", "delete", "docker0"], check=False, capture_output=True)
-        for table, chains in CHAINS.items():
-            if f"*{table}" not in rules:  # it had none
-                rules += "\n".join((f"*{table}", *(f":{chain} ACCEPT [0:0]" for chain in chains), "COMMIT", ""))
-        subprocess.run(["iptables-restore"], check=False, input=rules, text=True, capture_output=True)
-        FORWARD.write_text(forward)
+        for rule in rules:
+            subprocess.run(["iptables", "--wait", *rule[:2], "-D", *rule[2:]], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "delete", name], check=False, capture_output=True)
+
+
+@contextlib.contextmanager
+def forwarding() -> Iterator[None]:
+    """Lets this machine forward packets; the last of several engines puts back what was before the first."""
+    with FORWARDERS.open("a") as file:
+        join(file)
+        try:
+            FORWARD.write_text("1")
+            yield
+        finally:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                FORWARD.write_text(FORWARDERS.read_text())
+                FORWARDERS.write_text("")
+
+
+def join(file: TextIO) -> None:
+    """Takes a share of the lock; whoever comes first notes what was before."""
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # An engine that was killed has left its note: that is what was before.
+            FORWARDERS.write_text(FORWARDERS.read_text() or FORWARD.read_text())
+        fcntl.flock(file, fcntl.LOCK_SH)
+        if FORWARDERS.read_text():
+            return
+
+
+def command(*words: str) -> None:
+    """Runs it; raises RuntimeError with what it said when it fails."""
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
 if __name__ == "__main__":

@@ -27,8 +27,13 @@ class Management:
         request = urllib.request.Request(address, method=method, data=data)  # noqa: S310 - our own broker
         request.add_header("Authorization", f"Basic {self._token}")
         request.add_header("Content-Type", "application/json")
-        with self._opener.open(request, timeout=30) as answer:
-            text = answer.read()
+        try:
+            with self._opener.open(request, timeout=30) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            # Its own text is the status alone; the broker's reason is what tells.
+            error.msg = f"{error.msg}: {error.read().decode(errors='replace')[:500]}"
+            raise
         return json.loads(text) if text else None
 
     def get(self, *path: str, query: str = "") -> Any:

@@ -155,7 +155,9 @@ class Link:
         self.event(b"request-received")
         if reply_to:
             headers = table(x_status=b"ok", x_worker_id=WORKER_ID)
-            self.publish(1, b"", reply_to, 1 << 13 | 1 << 10, headers + short(correlation_id), KEY + b"|" + body)
+            # Delivery mode 2: an answer that waits for its caller outlives a broker restart.
+            fields = headers + b"\2" + short(correlation_id)
+            self.publish(1, b"", reply_to, 1 << 13 | 1 << 12 | 1 << 10, fields, KEY + b"|" + body)
             self.wait(CONFIRMED)
         self.call(1, (60, 80), delivery_tag + b"\0")
 

@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from osrdyne_protocol.names import PoolNames
@@ -65,13 +65,14 @@ class Pool:
         self.names = PoolNames(self.settings.name)
 
     @classmethod
-    def on(cls, broker: Broker, vhost: str, **settings: Any) -> Pool:
+    def on(cls, broker: Broker, vhost: str, **settings: Any) -> Self:
         """Apply a pool to a vhost. `settings` are those of `PoolSettings`; delays are short by default."""
         values = {"name": "core", "unbind_delay": 600.0, "stop_delay": 600.0, **settings}
         parsed = PoolSettings.from_mapping(values)
         tag = secrets.token_hex(4)
-        users = Users(*(f"{parsed.name}-{role}-{tag}" for role in ("client", "worker", "daemon", "monitor")))
-        passwords = {name: secrets.token_hex(16) for name in (users.client, users.worker, users.daemon, users.monitor)}
+        roles = ("client", "worker", "daemon", "monitor", "operator")
+        users = Users(*(f"{parsed.name}-{role}-{tag}" for role in roles))
+        passwords = {getattr(users, role): secrets.token_hex(16) for role in roles}
         pool = cls(broker, vhost, parsed, users, passwords)
         pool.apply()
         return pool
@@ -111,6 +112,10 @@ class DaemonProcess:
     number: int = 0
     #: What is run: the command itself, or a program that stands for it.
     module: str = "osrdyne.cli"
+    #: Further arguments of the command.
+    arguments: list[str] = field(default_factory=list)
+    #: Variables of the process beside PATH and HOME.
+    variables: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -191,11 +196,12 @@ class DaemonProcess:
                     "--settings",
                     str(file),
                     "--json",
+                    *self.arguments,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
+                env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **self.variables},
             )
         if ready:
             self.wait_for("leading")
@@ -246,13 +252,14 @@ class DaemonProcess:
         return self.process.wait(timeout=30)
 
     def worker_pids(self) -> list[int]:
-        """Processes that carry this test's state directory's worker environment: found by pool user's address."""
-        address = f"WORKER_AMQP_URI={self.pool.uri(self.pool.users.worker)}".encode()
+        """Processes with an address of this pool's worker user, whose name is random, in their environment."""
+        user = f"://{self.pool.users.worker}".encode()
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    if address in (entry / "environ").read_bytes().split(b"\0"):
+                    variables = (entry / "environ").read_bytes().split(b"\0")
+                    if any(one.startswith(b"WORKER_AMQP_URI=") and user in one for one in variables):
                         found.append(int(entry.name))
                 except OSError:
                     continue

@@ -6,7 +6,6 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from pathlib import Path
 from typing import TextIO
 
@@ -23,7 +22,8 @@ class PortBlock:
     """
 
     def __init__(self) -> None:
-        folder = Path(tempfile.gettempdir(), f"osrdyne-ports-{os.getuid()}")
+        # Not below TMPDIR, which differs between the runs that must know of each other.
+        folder = Path("/tmp", f"osrdyne-ports-{os.getuid()}")
         folder.mkdir(exist_ok=True)
         for first in random.sample(range(FIRST, LAST - SIZE, SIZE), 200):
             lock = (folder / str(first)).open("w")

@@ -49,7 +49,9 @@ def main() -> None:
                 "",
                 properties.reply_to,
                 f"{key}|{os.getpid()}|".encode() + body[:1000],
-                pika.BasicProperties(correlation_id=properties.correlation_id, headers={"x-status": b"ok"}),
+                pika.BasicProperties(
+                    correlation_id=properties.correlation_id, headers={"x-status": b"ok"}, delivery_mode=2
+                ),
             )
         channel.basic_ack(method.delivery_tag)
 

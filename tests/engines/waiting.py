@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 Found = TypeVar("Found")
@@ -20,3 +21,11 @@ def until(found: Callable[[], Found | None], *, within: float = 30.0, every: flo
             raise AssertionError(f"not within {within:g} s: {what or found}, last result {result!r}")
         time.sleep(every)
     return result
+
+
+async def until_async(found: Callable[[], Awaitable[Found]], *, within: float = 20.0) -> Found:
+    """The same for a condition that is awaited. Raises TimeoutError after `within` seconds."""
+    async with asyncio.timeout(within):
+        while not (result := await found()):  # noqa: ASYNC110 -- nobody sets an event of ours
+            await asyncio.sleep(0.01)
+        return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.docker import engine
+from tests.engines.docker import container_name, engine
 
 PROJECT = Path(__file__).parents[2]
 Molecule = Callable[..., str]
@@ -20,7 +19,7 @@ Molecule = Callable[..., str]
 @pytest.fixture(scope="module")
 def molecule(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Molecule]:
     """Runs a step of the scenario on a machine of this test run; the machine ends with it."""
-    machine = f"osrdyne-{secrets.token_hex(4)}"
+    machine = container_name("clean")
     with engine() as docker:
         environment = docker.environment | {
             "PATH": f"{Path(sys.executable).parent}:{docker.environment['PATH']}",
@@ -66,6 +65,5 @@ def test_a_clean_machine_comes_to_a_running_pool_and_a_second_run_changes_nothin
     assert changed(molecule("converge"))[-1] != "0"
     # Then the pool runs, with the distribution's broker, and answers
     molecule("verify")
-    # And neither another run nor a rehearsal has anything left to do
+    # And another run has nothing left to do
     molecule("idempotence")
-    assert set(changed(molecule("converge", "--", "--check"))) == {"0"}

@@ -1,9 +1,9 @@
-"""The Ansible module osrdyne_topology on a real broker, called as roles/topology calls it."""
+"""The Ansible module osrdyne_topology on a real broker, called as Ansible calls it."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
 import secrets
 import subprocess
 import sys
@@ -15,23 +15,15 @@ from typing import Any
 
 import pytest
 
+from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.topology import Users, topology
 from tests.conftest import Vhost
 from tests.engines.management import Management
 
-PROJECT = Path(__file__).parents[2]
-PLAYBOOK = """
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - osrdyne_topology: "{{ given | combine({'topology': pool | osrdyne_topology}) }}"
-      register: outcome
-      ignore_errors: true
-    - ansible.builtin.copy:
-        content: "{{ outcome | to_json }}"
-        dest: "{{ outcome_file }}"
-        mode: "0600"
-      check_mode: false
-"""
+MODULE = Path(__file__).parents[2] / "roles/topology/library/osrdyne_topology.py"
+
+# In one process, so that only that starts brokers of both versions.
+pytestmark = pytest.mark.xdist_group("topology")
 
 
 @dataclass
@@ -39,14 +31,14 @@ class Applied:
     """A pool on a vhost, and the means to apply it again."""
 
     vhost: Vhost
-    directory: Path
     pool: str = field(default_factory=lambda: f"pool-{secrets.token_hex(4)}")
     admin_password: str | None = None
     url: str | None = None
+    instance: str = "default"
 
     def __post_init__(self) -> None:
-        roles = ("client", "worker", "daemon", "monitor")
-        self.passwords = {f"{self.pool}-{role}": secrets.token_hex(8) for role in roles}
+        users = dataclasses.astuple(Users.of(self.pool, self.instance))
+        self.passwords = {name: secrets.token_hex(8) for name in users}
 
     @property
     def api(self) -> Management:
@@ -54,30 +46,25 @@ class Applied:
 
     def run(self, *, check: bool = False) -> dict[str, Any]:
         """What the module returns."""
-        playbook, given, outcome = (self.directory / name for name in ("play.yml", "given.json", "outcome.json"))
-        playbook.write_text(PLAYBOOK)
         arguments: dict[str, Any] = {
             "url": self.url or self.vhost.broker.management_url,
             "admin": self.vhost.broker.admin,
             "admin_password": self.admin_password or self.vhost.broker.admin_password,
             "vhost": self.vhost.name,
+            "topology": dataclasses.asdict(topology(PoolSettings(self.pool, self.instance))),
             "passwords": self.passwords,
+            "_ansible_check_mode": check,
         }
-        given.write_text(json.dumps({"given": arguments, "pool": {"name": self.pool}, "outcome_file": str(outcome)}))
-        command = [f"{Path(sys.executable).parent}/ansible-playbook", str(playbook), "-e", f"@{given}"]
         done = subprocess.run(
-            [*command, *(["--check"] if check else [])],
-            cwd=PROJECT,
-            env=os.environ | {"LC_ALL": "C.UTF-8"},
+            [sys.executable, str(MODULE)],
+            input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
             check=False,
             capture_output=True,
             text=True,
-            stdin=subprocess.DEVNULL,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
         for password in (arguments["admin_password"], *self.passwords.values()):
             assert password not in done.stdout + done.stderr
-        found: dict[str, Any] = json.loads(outcome.read_text())
+        found: dict[str, Any] = json.loads(done.stdout)
         return found
 
     def state(self) -> dict[str, Any]:
@@ -106,9 +93,9 @@ class Applied:
 
 
 @pytest.fixture
-def applied(vhost: Vhost, tmp_path: Path) -> Iterator[Applied]:
+def applied(vhost: Vhost) -> Iterator[Applied]:
     """A pool that is not applied yet, on an empty vhost."""
-    pool = Applied(vhost, tmp_path)
+    pool = Applied(vhost)
     yield pool
     pool.close()
 
@@ -208,3 +195,43 @@ def test_a_user_that_serves_the_same_pool_in_another_vhost_keeps_its_password(ap
         assert applied.accepts(daemon, "theirs")
     finally:
         applied.api.delete("vhosts", elsewhere)
+
+
+def test_two_instances_of_a_pool_each_in_its_vhost_have_users_of_their_own(applied: Applied) -> None:
+    # Given one instance, in its vhost
+    one = dataclasses.replace(applied, instance="alice")
+    other = dataclasses.replace(applied, instance="bob's laptop")
+    elsewhere = dataclasses.replace(applied.vhost, name=f"{applied.vhost.name}-elsewhere")
+    try:
+        assert one.run()["changed"]
+        # When another comes into the same vhost
+        refused = other.run()
+        # Then it is refused and told what to do, and nothing has changed
+        assert refused["failed"]
+        assert f"{applied.pool}-daemon.alice" in refused["msg"]
+        assert "name another vhost" in refused["msg"]
+        assert refused["changes"] == []
+        # And in a vhost of its own it has users of its own
+        other.vhost = elsewhere
+        assert other.run()["changed"]
+        for pool in (one, other):
+            assert all(pool.accepts(name, pool.passwords[name]) for name in pool.passwords if "-daemon" in name)
+    finally:
+        for pool in (one, other):
+            pool.close()
+        applied.api.delete("vhosts", elsewhere.name)
+
+
+def test_users_of_an_earlier_set_up_are_named_and_left_alone(applied: Applied) -> None:
+    # Given a pool of a time when users' names had no instance
+    applied.run()
+    # When it is applied with one
+    named = dataclasses.replace(applied, instance="dev")
+    try:
+        outcome = named.run()
+        # Then the old users stay, for workers that still run, and are said to be left over
+        assert outcome["left_over"] == sorted(applied.passwords)
+        assert "delete them once nothing uses them" in str(outcome["warnings"])
+        assert applied.accepts(f"{applied.pool}-daemon", applied.passwords[f"{applied.pool}-daemon"])
+    finally:
+        named.close()

@@ -154,6 +154,10 @@ class StandInManagement:
     broker: StandInBroker
     lag: float = 0.0
     bindings: int = 0
+    ours: bool = True
+    dead_lettering: int = 0
+    alarmed: str | None = None
+    static: dict[str, int] = field(default_factory=dict)
     history: dict[str, list[tuple[float, Totals]]] = field(default_factory=dict)
 
     def watch(self, key: str, queue: BrokerQueue) -> None:
@@ -168,7 +172,14 @@ class StandInManagement:
         shown_at = asyncio.get_running_loop().time() - self.lag
         past = [totals for when, totals in self.history.get(key, []) if when <= shown_at]
         found = self.broker.queues[key]
-        return past[-1] if past else Totals(found.ready, found.unacknowledged, found.consumers, self.bindings)
+        now = Totals(found.ready, found.unacknowledged, found.consumers, self.bindings, self.ours, self.dead_lettering)
+        return past[-1] if past else now
+
+    async def alarm(self) -> str | None:
+        return self.alarmed
+
+    async def depths(self, names: PoolNames) -> dict[str, int]:
+        return self.static
 
     async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
         await self.broker.called("list", "")

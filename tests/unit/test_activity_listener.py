@@ -10,6 +10,7 @@ from osrdyne.activity_listener import ActivityListener
 from osrdyne.metrics import Metrics
 from osrdyne.pool_state import PoolState
 from osrdyne.queue_plan import Phase, Queue
+from osrdyne.target import Status
 from osrdyne.values import ChangeReader
 from osrdyne_client.amqp import Message, Properties
 from osrdyne_protocol import events
@@ -46,7 +47,7 @@ def listener() -> Listener:
     return made
 
 
-@pytest.mark.parametrize("event", sorted(events.ACTIVITY))
+@pytest.mark.parametrize("event", sorted(events.ACTIVITY - {events.STARTED}))
 def test_activity_of_a_key_with_a_queue_requires_it_with_the_burst_s_length(listener: Listener, event: str) -> None:
     listener.event(event)
     assert listener.state.tracker.wanted["42"].until == 100.0 + 1.0 + 10.0
@@ -82,6 +83,49 @@ def test_only_the_first_event_of_a_burst_goes_on(listener: Listener) -> None:
     assert listener.state.activity["42"].last_taken == pytest.approx(100.5)
     listener.event(events.FINISHED, after=0.6)
     assert listener.woken()
+
+
+def test_starts_alone_keep_a_key_no_longer_than_one_delay(listener: Listener) -> None:
+    # Given a key that somebody asked for, and a worker that crashes at each of its starts
+    listener.state.require("42")
+    listener.event(events.STARTED, after=5.0)
+    assert listener.state.tracker.wanted["42"].until == 105.0 + 1.0 + 10.0
+    for _ in range(5):
+        listener.event(events.STARTED, after=2.0)
+        assert listener.woken()
+    # Then its later starts count for nothing
+    assert listener.state.tracker.wanted["42"].until == 116.0
+    listener.state.tracker.advance(116.0)
+    listener.state.tracker.advance(121.0)
+    listener.event(events.STARTED, after=11.0)
+    assert "42" not in listener.state.tracker.wanted
+
+
+@pytest.mark.parametrize("asked", [events.REQUEST_RECEIVED, events.FINISHED, events.ALIVE, "orphan"])
+def test_a_start_counts_again_after_somebody_asked(listener: Listener, asked: str) -> None:
+    listener.state.require("42")
+    listener.event(events.STARTED)
+    if asked == "orphan":
+        listener.state.require("42", found_unbound=True)
+    else:
+        listener.event(asked, after=0.1)  # within the burst of the start
+    listener.event(events.STARTED, after=9.0)
+    assert listener.state.tracker.wanted["42"].until == listener.now + 1.0 + 10.0
+
+
+def test_a_slow_first_start_makes_a_key_active_that_was_unbound_meanwhile(listener: Listener) -> None:
+    listener.state.require("42")
+    listener.state.tracker.advance(110.0)
+    listener.event(events.STARTED, after=12.0)
+    assert listener.state.tracker.wanted["42"].status is Status.ACTIVE
+
+
+def test_a_start_that_counts_for_nothing_does_not_hide_the_request_that_follows(listener: Listener) -> None:
+    listener.state.require("42")
+    listener.event(events.STARTED)
+    listener.event(events.STARTED, after=5.0)
+    listener.event(events.REQUEST_RECEIVED, after=0.1)
+    assert listener.state.tracker.wanted["42"].until == pytest.approx(105.1 + 1.0 + 10.0)
 
 
 def test_a_start_is_told_at_once_also_within_a_burst(listener: Listener) -> None:

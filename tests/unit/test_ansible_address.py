@@ -36,6 +36,9 @@ def address(text: str, part: str) -> Any:
         ("amqps://a:b@[::1]/v", "hostname", "::1"),
         ("amqp://a:b@broker", "port", "5672"),
         ("", "vhost", ""),
+        ("amqps://a:b@broker/v?cacertfile=/etc/ca.pem", "vhost", "v"),
+        ("amqps://a:b@broker/v?cacertfile=/etc/ca.pem", "query", "?cacertfile=/etc/ca.pem"),
+        ("amqps://a:b@broker/v", "query", ""),
     ],
 )
 def test_each_part_of_an_address_is_decoded(text: str, part: str, expected: str) -> None:

@@ -33,6 +33,8 @@ DOCUMENT: dict[str, Any] = {
     "state": "leading",
     "detail": None,
     "driver": "noop",
+    "alarm": None,
+    "queues": {"core-orphan": 0, "core-dl": None, "core-poison": 7},
     "keys": [KEY],
 }
 
@@ -74,15 +76,28 @@ def test_the_table_shows_all_that_is_known_of_a_key() -> None:
     lines = text(DOCUMENT).splitlines()
 
     assert lines[0] == "pool core, instance prod: leading (acts)"
-    assert lines[1] == "driver noop, 1 key(s)"
-    assert lines[2].split("  ")[0] == "key"
-    assert lines[3].split() == ["42", "failed", "3", "0", "-", "0", "9m58s", "-", "exit", "3"]
+    assert lines[1] == "messages in core-orphan 0, core-dl unknown, core-poison 7"
+    assert lines[2] == "driver noop, 1 key(s)"
+    assert lines[3].split("  ")[0] == "key"
+    assert lines[4].split() == ["42", "failed", "3", "0", "-", "0", "9m58s", "-", "exit", "3"]
 
 
 def test_a_daemon_that_cannot_act_says_why() -> None:
     shown_text = text(DOCUMENT | {"state": "waiting", "detail": "nothing listens there"})
 
     assert "waiting (cannot act, and tries again by itself; workers go on)\nwhy: nothing listens there" in shown_text
+
+
+def test_an_alarm_of_the_broker_is_said_above_the_keys() -> None:
+    assert "\nbroker alarm (memory): it takes no publishes until that is over" in text(DOCUMENT | {"alarm": "memory"})
+
+
+def test_what_a_daemon_shows_that_does_not_lead_is_called_old_or_another_ones() -> None:
+    assert "the keys as this daemon last knew them:\nkey " in text(DOCUMENT | {"state": "waiting"})
+    assert "no key is known yet" in text(DOCUMENT | {"state": "waiting", "keys": []}, "42")
+    standby = text(DOCUMENT | {"state": "standby", "keys": []}, "42")
+    assert "another daemon leads" in standby
+    assert "ask the daemon that leads about keys" in standby
 
 
 def test_no_key_is_said_in_words() -> None:
@@ -92,7 +107,7 @@ def test_no_key_is_said_in_words() -> None:
 
 def test_what_workers_say_can_neither_steer_the_terminal_nor_the_markup() -> None:
     evil = KEY | {"key": "[bold]x[/bold]", "last_error": "\x1b]0;title\x07[red]bad[/red]\nnext"}
-    line = text(DOCUMENT | {"keys": [evil]}).splitlines()[3]
+    line = text(DOCUMENT | {"keys": [evil]}).splitlines()[4]
 
     assert line.startswith("[bold]x[/bold]")
     assert line.endswith(r"\x1b]0;title\x07[red]bad[/red]\nnext")

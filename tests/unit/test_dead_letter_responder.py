@@ -17,7 +17,7 @@ from osrdyne.publishing import Refused
 from osrdyne_client.amqp import Message, Properties
 from osrdyne_client.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses
-from tests.unit.stand_ins import NAMES, Sent, StandInJournal, StandInPublisher, until
+from tests.unit.stand_ins import NAMES, Sent, StandInJournal, StandInPublisher, state_of, until
 
 pytestmark = pytest.mark.looptime
 
@@ -38,8 +38,18 @@ class Responder:
         journal: Any = self.journal
         channel: Any = self
         answerer = Answerer(NAMES, publisher, self.metrics)
+        self.state = state_of()
         self.responder = DeadLetterResponder(
-            NAMES, channel, publisher, answerer, journal, self.metrics, tasks, prefetch=8
+            NAMES,
+            self.state,
+            channel,
+            publisher,
+            answerer,
+            journal,
+            self.metrics,
+            tasks,
+            prefetch=8,
+            message_ttl=60.0,
         )
         self.delivered = 0
 
@@ -128,6 +138,27 @@ async def test_when_the_inventory_is_full_the_caller_is_answered_once_and_the_co
         assert one.publisher.confirmed[-1].routing_key == NAMES.poison_queue
 
 
+@pytest.mark.parametrize("reply_to", ["reply-1", None])
+async def test_a_letter_that_goes_back_again_and_again_is_told_of_once_for_its_answer_and_once_when_kept(
+    reply_to: str | None,
+) -> None:
+    async with responding() as one:
+        one.publisher.refusing[POISON] = Nacked()
+        one.letter("delivery_limit", reply_to=reply_to)
+        for round_ in range(1, 5):
+            await until(lambda: len(one.acked) == round_)  # noqa: B023
+            one.delivered += 1
+            one.deliver(one.sent(BACK)[-1].properties)
+        await until(lambda: len(one.acked) == 5)
+        answered = 1 if reply_to else 0
+        assert len(one.journal.events) == answered
+        # And once more when there is room
+        del one.publisher.refusing[POISON]
+        one.delivered += 1
+        one.deliver(one.sent(BACK)[-1].properties)
+        await until(lambda: len(one.journal.events) == answered + 1)
+
+
 async def test_a_full_inventory_does_not_stop_the_replies_of_others() -> None:
     async with responding() as one:
         one.publisher.refusing[POISON] = Nacked()
@@ -161,7 +192,8 @@ async def test_a_reply_queue_that_takes_no_reply_costs_a_copy_not_the_session(er
         one.publisher.refusing[REPLIES] = error
         one.letter("expired")
         one.letter("expired", reply_to="reply-2")
-        await until(lambda: sorted(one.acked) == [1, 2], within=1.0)
+        await until(lambda: 2 in one.acked, within=1.0)
+        await until(lambda: sorted(one.acked) == [1, 2], within=30.0)
         assert len(one.sent(POISON)) == 1
 
 

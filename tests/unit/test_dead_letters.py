@@ -83,9 +83,12 @@ def test_a_death_record_that_cannot_be_read_leaves_the_routing_key(deaths: objec
 
 def test_a_kept_copy_says_why_and_never_expires_or_fans_out() -> None:
     message = letter(more={"CC": ["7"], "BCC": ["8"]}, expiration="5", user_id="guest", correlation_id="7")
-    copy = dead_letters.kept(message, reason="expired", detail="late", key="42", queue="core-req-42", now_ms=9)
+    copy = dead_letters.kept(
+        message, poison_id="7f", reason="expired", detail="late", key="42", queue="core-req-42", now_ms=9
+    )
     assert (copy.expiration, copy.user_id, copy.delivery_mode, copy.correlation_id) == (None, None, 2, "7")
     assert copy.headers.items() >= {
+        (headers.X_POISON_ID, "7f"),
         (headers.X_POISON_REASON, "expired"),
         (headers.X_POISON_DETAIL, "late"),
         (headers.X_POISON_KEY, "42"),
@@ -126,4 +129,5 @@ def test_every_letter_is_answered_or_kept_and_none_makes_the_decision_fail(
     found = verdict(message)
     assert found.status is not None or found.keep_as is not None
     dead_letters.put_back(message, answered=found.status is not None)
-    dead_letters.kept(message, reason="x", detail="x", key=found.key, queue=found.queue, now_ms=0)
+    dead_letters.kept(message, poison_id="x", reason="x", detail="x", key=found.key, queue=found.queue, now_ms=0)
+    dead_letters.entered(message, message_ttl=60.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import steps
-from osrdyne_protocol import events, headers, statuses, worker_environment
+from osrdyne_protocol import events, headers, stages, statuses, worker_environment
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.topology import topology
@@ -37,7 +37,12 @@ def test_events_and_who_sends_them() -> None:
     shown = {code(row[0]): row[1] for row in table("Activity events", "event")}
 
     workers = {*events.ACTIVITY, events.STOPPING}
-    assert shown == dict.fromkeys(workers, "worker") | dict.fromkeys(events.LIFECYCLE, "daemon")
+    theirs = dict.fromkeys(events.BY_A_PERSON, "operator")
+    assert shown == dict.fromkeys(workers, "worker") | dict.fromkeys(events.LIFECYCLE, "daemon") | theirs
+
+
+def test_the_stages_at_which_a_request_expires() -> None:
+    assert {code(row[0]): row[1] for row in table("Reply", "stage")} == dict(stages.STAGES)
 
 
 def test_the_events_that_keep_a_key_alive() -> None:
@@ -65,10 +70,10 @@ def test_the_names_of_the_broker_objects() -> None:
     static = {one.name for one in OURS.exchanges} | {one.name for one in OURS.queues}
 
     reply = "reply-{user}-{32 hexadecimal digits}"
-    assert shown == static | {NAMES.leader_queue, NAMES.request_queue("{key}"), reply}
+    assert shown == static | {NAMES.leader_queue, NAMES.poison_lock_queue, NAMES.request_queue("{key}"), reply}
 
 
-@pytest.mark.parametrize("role", ["client", "worker", "daemon", "monitor"])
+@pytest.mark.parametrize("role", ["client", "worker", "daemon", "monitor", "operator"])
 def test_the_permissions_of_a_role(role: str) -> None:
     row = next(row for row in table("Who may do what", "role") if row[0] == role)
     user = next(one for one in OURS.users if one.role == role)

@@ -126,9 +126,16 @@ def test_a_held_request_is_published_with_what_is_left_of_its_expiration() -> No
     assert forwarding.at_publish(properties, now_ms=NOW + 20_000).expiration == "1"
 
 
-def test_a_request_without_expiration_gets_none() -> None:
+def test_a_request_with_a_deadline_only_gets_what_is_left_of_it_as_its_expiration() -> None:
     properties = forwarded(orphan(headers={headers.X_DEADLINE: NOW + 500})).properties
-    assert forwarding.at_publish(properties, now_ms=NOW + 100).expiration is None
+    assert forwarding.at_publish(properties, now_ms=NOW + 100).expiration == "400"
+    # But not a time that a broker would not take
+    far = forwarded(orphan(headers={headers.X_DEADLINE: NOW + 2**40})).properties
+    assert forwarding.at_publish(far, now_ms=NOW).expiration is None
+
+
+def test_a_request_with_neither_deadline_nor_expiration_gets_none() -> None:
+    assert forwarding.at_publish(forwarded(orphan()).properties, now_ms=NOW + 100).expiration is None
 
 
 def test_elapsed_time_is_subtracted_once_however_often_a_request_comes_back() -> None:

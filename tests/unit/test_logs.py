@@ -66,3 +66,56 @@ def test_debug_lines_are_for_those_who_ask_and_configuring_twice_doubles_nothing
     logs.configure(as_json=True, verbose=True)
     logging.getLogger("osrdyne.x").debug("now shown")
     assert "now shown" in capsys.readouterr().err
+
+
+# --- many lines of one kind -------------------------------------------------------------------------------------------
+
+
+class Bounded:
+    """A logger whose handler leaves out repeats, by a clock that a test moves."""
+
+    def __init__(self, name: str) -> None:
+        self.now, self.lines = 0.0, list[logging.LogRecord]()
+        handler = logging.Handler()
+        handler.emit = self.lines.append  # type: ignore[method-assign,assignment]
+        handler.addFilter(logs.Repeats(limit=3, window=60.0, clock=lambda: self.now))
+        self.log = logging.getLogger(f"osrdyne.{name}")
+        self.log.handlers, self.log.propagate = [handler], False
+        self.log.setLevel(logging.INFO)
+
+    def messages(self) -> list[str]:
+        shown = [line.getMessage() for line in self.lines]
+        self.lines.clear()
+        return shown
+
+
+def test_a_thousand_warnings_of_one_kind_are_a_few_lines_and_a_count() -> None:
+    bounded = Bounded("thousand")
+    for number in range(1000):
+        bounded.log.warning("group failed", extra={"key": number})
+    bounded.log.warning("another kind")
+    bounded.log.info("group started")
+    assert bounded.messages() == ["group failed"] * 3 + ["another kind", "group started"]
+    # When the minute is over, the next line of any kind brings the count
+    bounded.now = 61.0
+    bounded.log.info("group started")
+    assert (bounded.lines[0].line, bounded.lines[0].left_out) == ("group failed", 997)  # type: ignore[attr-defined]
+    assert bounded.messages() == ["more lines like this were left out", "group started"]
+    # And the kind is shown again
+    bounded.log.error("group failed")
+    assert bounded.messages() == ["group failed"]
+
+
+def test_a_few_warnings_are_all_shown_and_nothing_is_said_about_them() -> None:
+    bounded = Bounded("few")
+    for second in range(0, 300, 25):
+        bounded.now = float(second)
+        bounded.log.warning("group failed")
+    assert bounded.messages() == ["group failed"] * 12
+
+
+def test_lines_that_are_no_warnings_are_never_left_out() -> None:
+    bounded = Bounded("info")
+    for _ in range(100):
+        bounded.log.info("group started")
+    assert len(bounded.messages()) == 100

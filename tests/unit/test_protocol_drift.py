@@ -185,6 +185,34 @@ def test_a_binding_that_takes_requests_away_is_found() -> None:
     assert "key '42'" in found[0].problem
 
 
+@pytest.mark.parametrize("exchange", ["core-orphan-xchg", "core-dl-xchg"])
+@pytest.mark.parametrize(
+    "binding",
+    [
+        Binding("", "audit"),
+        Binding("", "audit", "42"),
+        Binding("", "core-req-42", "42"),
+        Binding("", "tap", "", "exchange"),
+    ],
+)
+def test_what_copies_orphans_or_dead_letters_is_found(exchange: str, binding: Binding) -> None:
+    found = drift(OURS, live(bindings=(*live().bindings, replace(binding, exchange=exchange))))
+
+    assert said(found) == [("foreign-binding", f"binding {exchange} -> {binding.queue}")]
+    assert f"copies every message of {exchange}" in found[0].problem
+    assert ("an exchange" in found[0].problem) == (binding.to == "exchange")
+
+
+def test_an_exchange_that_takes_requests_is_found_whatever_its_name() -> None:
+    found = drift(OURS, live(bindings=(*live().bindings, Binding("core-req-xchg", "core-req-42", "42", "exchange"))))
+
+    assert said(found) == [("foreign-binding", "binding core-req-xchg -> core-req-42")]
+
+
+def test_who_else_listens_to_activity_is_no_stranger() -> None:
+    assert drift(OURS, live(bindings=(*live().bindings, Binding("core-activity-xchg", "dashboard")))) == []
+
+
 @pytest.mark.parametrize(
     "queue",
     [
@@ -212,7 +240,7 @@ def test_users_and_permissions_are_compared_when_asked() -> None:
     assert said(found) == [
         ("differs", "user core-daemon"),
         ("differs", "permission of core-client"),
-        ("missing", "permission of core-monitor"),
+        ("missing", "permission of core-operator"),
     ]
     assert "write is '.*', declared is '^core-req-xchg$'" in found[1].problem
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,16 @@ def test_a_whole_number_is_read_from_an_integer_only(value: object, read: int | 
 
 def test_an_absent_number_is_none() -> None:
     assert headers.integer({}, headers.X_DEADLINE) is None
+
+
+@pytest.mark.parametrize(
+    "request_headers, sent",
+    [({"x-rpc-path": b"/a"}, b"ok"), ({"x-rpc-path": "/a"}, "ok"), ({"other": b"/a"}, "ok"), ({}, "ok"), (None, "ok")],
+)
+def test_a_status_has_the_type_that_the_caller_is_known_to_read(
+    request_headers: dict[str, object] | None, sent: str | bytes
+) -> None:
+    assert headers.status_for(request_headers, "ok") == sent
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -101,11 +112,20 @@ def test_the_environment_survives_a_real_process() -> None:
     assert f"WORKER_KEY={key}".encode() in shown.split(b"\0")
 
 
-def test_the_environment_has_the_six_variables_of_the_protocol() -> None:
+def test_the_environment_has_the_six_variables_of_the_protocol_and_optional_ones() -> None:
     named = {value for name, value in vars(worker_environment).items() if name.startswith("WORKER_")}
+    with_file = replace(ENVIRONMENT, amqp_uri_file="/run/worker.uri", consumer_timeout_ms=1500)
 
-    assert ENVIRONMENT.to_environ().keys() == named
-    assert len(named) == 6
+    assert ENVIRONMENT.to_environ().keys() == named - {"WORKER_AMQP_URI_FILE", "WORKER_CONSUMER_TIMEOUT"}
+    assert len(ENVIRONMENT.to_environ()) == 6
+    assert with_file.to_environ().keys() == named
+    assert WorkerEnvironment.from_environ(with_file.to_environ()) == with_file
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5", "0", "1.5", "²"])
+def test_a_consumer_timeout_that_is_no_number_is_none(text: str) -> None:
+    environment = ENVIRONMENT.to_environ() | {"WORKER_CONSUMER_TIMEOUT": text}
+    assert WorkerEnvironment.from_environ(environment) == ENVIRONMENT
 
 
 def test_every_missing_variable_is_named() -> None:

@@ -14,7 +14,7 @@ from osrdyne.publishing import ChannelPool
 from osrdyne.queue_loop import QueueLoop, QueueTiming
 from osrdyne.queue_plan import Phase, Queue
 from osrdyne.target_clock import TargetClock
-from osrdyne_client.errors import PreconditionFailed
+from osrdyne_client.errors import BrokerError, Locked, PreconditionFailed
 from tests.unit.stand_ins import (
     NAMES,
     BrokerQueue,
@@ -79,6 +79,21 @@ async def test_an_orphan_that_comes_during_an_assertion_gets_an_assertion_of_its
         loop.state.require("42")
         await loop.state.queues.wait("42", lambda queue: queue.asserted >= later[0] if later else False)
         assert loop.broker.steps("42") == ["declare", "bind"] * 2
+
+
+async def test_a_binding_that_routes_nothing_is_made_anew() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        loop.state.unrouted.add("42")
+        loop.state.require("42", found_unbound=True)
+        await until(lambda: len(loop.broker.steps("42")) == 5)
+        loop.state.require("42", found_unbound=True)
+        await until(lambda: len(loop.broker.steps("42")) == 7)
+
+    assert loop.broker.steps("42") == ["declare", "bind", "declare", "unbind", "bind", "declare", "bind"]
+    assert loop.bound("42")
 
 
 async def test_a_key_without_activity_is_unbound_rests_and_is_deleted() -> None:
@@ -160,6 +175,18 @@ async def test_a_queue_that_somebody_else_bound_stays() -> None:
         assert "bound" in (found.error or "")
 
 
+async def test_a_queue_whose_dead_letters_have_not_arrived_stays_until_they_have() -> None:
+    loop = Loop()
+    loop.abandoned("42")
+    loop.management.dead_lettering = 1
+    async with running(*loop.coroutines):
+        await asyncio.sleep(1000.0)
+        assert "delete" not in loop.broker.steps("42")
+        assert "42" not in loop.state.tracker.wanted
+        loop.management.dead_lettering = 0
+        await until(lambda: "delete" in loop.broker.steps("42"), within=100.0)
+
+
 @pytest.mark.parametrize("moment", range(len(WAY_OUT) - 1))
 async def test_no_queue_is_deleted_when_its_key_is_required_on_the_way_out(moment: int) -> None:
     # When the key is required at any of the waits before the deletion itself is sent
@@ -205,7 +232,8 @@ async def test_a_failing_key_is_tried_again_with_its_reason_and_delays_no_other(
         await until(lambda: loop.bound("good"), within=0.5)
         failed = loop.state.queues.get("bad 0")
         assert failed is not None
-        assert failed.error == "other arguments"
+        assert "other arguments" in str(failed.error)
+        assert "core-req-bad 0 is somebody else's" in str(failed.error)
         await asyncio.sleep(90.0)
         assert 3 < loop.broker.steps("bad 0").count("declare") < 12
         loop.broker.on = lambda what, key: None
@@ -243,8 +271,37 @@ async def test_while_the_management_api_is_away_nothing_is_deleted() -> None:
     async with running(*loop.coroutines):
         await asyncio.sleep(500.0)
         assert "delete" not in loop.broker.steps("42")
+        # And the queue is unbound, and told to be, only once
+        assert loop.broker.steps("42").count("unbind") == 1
+        assert loop.journal.events == [("unbound", "42")]
         loop.broker.on = lambda what, key: None
         await until(lambda: "42" not in loop.broker.queues, within=100.0)
+
+
+@pytest.mark.parametrize("refusal", [PreconditionFailed("other arguments"), Locked("exclusive")])
+async def test_a_queue_of_somebody_else_under_our_name_is_never_changed(refusal: BrokerError) -> None:
+    loop = Loop(unbind_delay=100.0, stop_delay=50.0)
+    loop.broker.queues["42"] = BrokerQueue()
+    loop.broker.on = refuse(("declare", "42"), error=refusal)
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await asyncio.sleep(1000.0)
+        assert set(loop.broker.steps("42")) == {"declare"}
+        assert loop.state.queues.get("42") is None
+        # And once it is gone, the key has its own
+        loop.broker.on = lambda what, key: None
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"), within=1.0)
+
+
+async def test_a_queue_that_somebody_made_in_place_of_ours_is_not_deleted() -> None:
+    loop = Loop()
+    loop.abandoned("42")
+    loop.management.ours = False
+    async with running(*loop.coroutines):
+        await asyncio.sleep(1000.0)
+        assert "delete" not in loop.broker.steps("42")
+        assert loop.state.queues.get("42") is None
 
 
 async def test_every_queue_of_a_former_session_is_asserted_anew() -> None:

@@ -70,7 +70,7 @@ def test_samples_are_one_statistics_interval_after_what_they_confirm() -> None:
 def test_a_failed_action_is_tried_again_after_a_growing_pause() -> None:
     queue, pauses = Queue(Phase.BOUND, asserted=3), []
     for _ in range(3):
-        queue = queue_plan.after_failure(queue, "no permission", now=100.0)
+        queue = queue_plan.after_failure(queue, Step.UNBIND, "no permission", now=100.0)
         pauses.append(queue.not_before - 100.0)
         assert (queue.phase, queue.asserted, queue.error) == (Phase.UNKNOWN, -1, "no permission")
         for wanted in (ACTIVE, UNBOUND, None):
@@ -79,9 +79,16 @@ def test_a_failed_action_is_tried_again_after_a_growing_pause() -> None:
 
 
 def test_a_failure_throws_the_evidence_away_but_not_that_the_group_may_stop() -> None:
-    queue = queue_plan.after_failure(Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), "x", now=100.0)
+    queue = queue_plan.after_failure(Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), Step.DELETE, "x", now=100.0)
     assert queue.phase is Phase.DRAINED
     assert (queue.looked_at, queue.sampled_at) == (None, None)
+
+
+@pytest.mark.parametrize("step", [Step.LOOK, Step.SAMPLE])
+def test_a_look_that_failed_changed_nothing_and_is_taken_again(step: Step) -> None:
+    queue = queue_plan.after_failure(Queue(Phase.UNBOUND, looked_at=1.0), step, "away", now=100.0)
+    assert next_step(None, queue) == Plan(at=queue.not_before)
+    assert next_step(None, queue, now=queue.not_before) == Plan(Step.LOOK)
 
 
 def test_a_queue_that_others_consume_stays_and_is_looked_at_again_later() -> None:
@@ -108,6 +115,16 @@ def test_a_queue_that_somebody_bound_again_starts_over_and_says_why() -> None:
     assert (bound.phase, bound.looked_at, bound.sampled_at) == (Phase.UNKNOWN, None, None)
     assert "bound" in (bound.error or "")
     assert next_step(None, bound) == Plan(at=130.0)
+
+
+def test_a_queue_whose_dead_letters_have_not_arrived_stays_and_says_why() -> None:
+    queue = Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
+    assert queue_plan.dead_lettering(queue, EMPTY, recheck=30.0, now=100.0) is None
+    kept = queue_plan.dead_lettering(queue, replace(EMPTY, dead_lettering=1), recheck=30.0, now=100.0)
+    assert kept is not None
+    assert (kept.phase, kept.looked_at, kept.sampled_at) == (Phase.DRAINED, None, None)
+    assert "dead letters" in (kept.error or "")
+    assert next_step(None, kept) == Plan(at=130.0)
 
 
 def test_messages_found_by_a_look_or_a_sample_revive_the_key() -> None:
@@ -144,7 +161,7 @@ def test_a_plan_makes_progress_or_names_a_time_or_waits_for_a_named_event(
     if found == NOTHING:
         assert (
             (wanted is ACTIVE and queue.phase is Phase.BOUND and queue.asserted >= 3)
-            or (wanted is not ACTIVE and queue.phase is Phase.GONE)
+            or (wanted is not ACTIVE and queue.phase in (Phase.FOREIGN, Phase.GONE))
             or (wanted is UNBOUND and queue.phase in (Phase.UNBOUND, Phase.DRAINED))
             or (queue.phase is Phase.DRAINED and not group_gone)
         )
@@ -214,7 +231,7 @@ def _applied(
     if step is None:
         return queue
     if fails:
-        return queue_plan.after_failure(queue, "refused", now=now)
+        return queue_plan.after_failure(queue, step, "refused", now=now)
     result: Queue | None
     match step:
         case Step.ASSERT:

@@ -17,10 +17,18 @@ from tests.unit.stand_ins import NAMES, BrokerQueue, StandInBroker, StandInManag
 pytestmark = pytest.mark.looptime
 
 
+def alarm_of(state: Any) -> object:
+    return state.alarm
+
+
+def watcher(state: Any, management: Any, blocked: str | None = None) -> QueueWatcher:
+    return QueueWatcher(NAMES, state, management, lambda: blocked, interval=5.0)
+
+
 async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3), "7": BrokerQueue()}), state_of()
     management: Any = StandInManagement(broker)
-    async with running(QueueWatcher(NAMES, state, management, interval=5.0).run()):
+    async with running(watcher(state, management).run()):
         await asyncio.sleep(12.0)
         assert state.ready_since == {"42": pytest.approx(5.0, abs=0.1)}
         assert state.totals["42"] == Totals(ready=3, unacknowledged=0, consumers=0, bindings=0)
@@ -35,7 +43,7 @@ async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some(
 async def test_while_nothing_can_be_seen_nothing_counts_as_waiting() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
     management: Any = StandInManagement(broker)
-    async with running(QueueWatcher(NAMES, state, management, interval=5.0).run()):
+    async with running(watcher(state, management).run()):
         await asyncio.sleep(12.0)
         broker.on = refuse(("list", ""), error=ManagementError("away"))
         await asyncio.sleep(5.0)
@@ -43,6 +51,63 @@ async def test_while_nothing_can_be_seen_nothing_counts_as_waiting() -> None:
         broker.on = lambda what, key: None
         await asyncio.sleep(5.0)
         assert state.ready_since == {"42": pytest.approx(20.0, abs=0.2)}
+
+
+async def test_the_pools_own_queues_are_counted_and_forgotten_when_they_cannot_be_seen() -> None:
+    broker, state = StandInBroker(), state_of()
+    management: Any = StandInManagement(broker, static={"core-orphan": 3})
+    async with running(watcher(state, management).run()):
+        assert state.depths == {}
+        await asyncio.sleep(6.0)
+        assert state.depths == {"core-orphan": 3}
+        broker.on = refuse(("list", ""), error=ManagementError("away"))
+        await asyncio.sleep(5.0)
+        assert state.depths == {}
+        broker.on = lambda what, key: None
+        await asyncio.sleep(5.0)
+        assert state.depths == {"core-orphan": 3}
+    assert state.depths == {}
+
+
+async def test_an_alarm_is_told_in_one_line_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    state, management = state_of(), StandInManagement(StandInBroker({"42": BrokerQueue(ready=1)}))
+    async with running(watcher(state, management).run()):
+        await asyncio.sleep(11.0)
+        management.alarmed = "memory"
+        await asyncio.sleep(20.0)
+        assert alarm_of(state) == "memory"
+        # A worker whose reply is held back is not stuck
+        assert state.ready_since == {}
+        management.alarmed = None
+        await asyncio.sleep(20.0)
+        assert alarm_of(state) is None
+        assert "42" in state.ready_since
+    assert [record.message for record in caplog.records] == [
+        "broker alarm: it takes no publishes, and all wait",
+        "broker alarm is over",
+    ]
+
+
+async def test_an_alarm_that_the_connection_tells_needs_no_management_api() -> None:
+    broker, state = StandInBroker(), state_of()
+    broker.on = refuse(("list", ""), error=ManagementError("away"))
+    async with running(watcher(state, StandInManagement(broker), "low on memory").run()):
+        await asyncio.sleep(6.0)
+        assert state.alarm == "low on memory"
+    assert state.alarm is None
+
+
+async def test_a_queue_of_somebody_else_does_not_speak_for_a_key_of_ours() -> None:
+    class Management(StandInManagement):
+        async def request_queues(self, names: Any) -> list[RequestQueue]:
+            foreign = RequestQueue("core-req-other", "42", Totals(9, 9, 9, 0))
+            return [RequestQueue("core-req-42", "42", Totals(0, 0, 1, 0)), foreign]
+
+    state = state_of()
+    async with running(watcher(state, Management(StandInBroker())).run()):
+        await asyncio.sleep(6.0)
+        assert state.totals == {"42": Totals(0, 0, 1, 0)}
+        assert state.ready_since == {}
 
 
 async def adopt(state: Any, management: Any) -> None:
@@ -63,6 +128,14 @@ async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_ou
     assert sorted(state.tracker.wanted) == ["42", "new"]
     assert state.phase("42") is Phase.UNKNOWN
     assert state.ready_since == {}
+
+
+async def test_a_key_that_another_daemon_ended_meanwhile_is_not_taken_up_again() -> None:
+    state = state_of()
+    state.require("old")
+    await asyncio.sleep(1000.0)
+    await adopt(state, StandInManagement(StandInBroker()))
+    assert not state.tracker.wanted
 
 
 async def test_a_queue_in_the_pools_namespace_that_is_not_ours_is_left_alone() -> None:

@@ -17,7 +17,7 @@ class Served:
     """A server whose document and readiness a test changes."""
 
     def __init__(self) -> None:
-        self.document: dict[str, Any] = {"keys": []}
+        self.document: dict[str, Any] = {"keys": [], "alarm": None, "queues": {}}
         self.reason: str | None = None
         self.url = ""
 
@@ -45,9 +45,9 @@ async def test_readiness_is_told_with_its_reason(served: Served) -> None:
 
 
 async def test_metrics_count_the_keys_of_each_state_as_they_are_when_asked(served: Served) -> None:
-    served.document = {"keys": [{"state": "ready"}, {"state": "ready"}, {"state": "failed"}]}
+    served.document["keys"] = [{"state": "ready"}, {"state": "ready"}, {"state": "failed"}]
     assert 'osrdyne_keys{state="ready"} 2.0' in (await served.get("/metrics"))[1]
-    served.document = {"keys": [{"state": "ready"}]}
+    served.document["keys"] = [{"state": "ready"}]
     _, text = await served.get("/metrics")
     assert 'osrdyne_keys{state="ready"} 1.0' in text
     assert 'osrdyne_keys{state="failed"} 0.0' in text
@@ -58,3 +58,15 @@ async def test_nothing_can_be_changed(served: Served) -> None:
         for path in ("/healthz", "/readyz", "/metrics", "/status"):
             async with session.post(served.url + path) as answer:
                 assert answer.status == 405
+
+
+async def test_metrics_tell_of_an_alarm_and_of_the_queues_that_can_be_seen(served: Served) -> None:
+    served.document |= {"alarm": "memory", "queues": {"core-orphan": 3, "core-dl": 0}}
+    _, text = await served.get("/metrics")
+    assert "osrdyne_broker_alarm 1.0" in text
+    assert 'osrdyne_queue_messages{queue="core-orphan"} 3.0' in text
+    assert 'osrdyne_queue_messages{queue="core-dl"} 0.0' in text
+    served.document |= {"alarm": None, "queues": {"core-orphan": None, "core-dl": 0}}
+    _, text = await served.get("/metrics")
+    assert "osrdyne_broker_alarm 0.0" in text
+    assert "core-orphan" not in text

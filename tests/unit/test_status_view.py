@@ -144,3 +144,19 @@ def test_keys_are_counted_by_state_also_where_there_are_none(state: PoolState) -
     shown = status_view.document(state, pool="core", instance="i", phase="leading", detail=None, owns_workers=True)
     counted = status_view.keys_by_state(shown)
     assert counted == dict.fromkeys(status_view.STATES, 0) | {"starting": 1, "failed": 1}
+
+
+def test_the_pools_own_queues_and_the_brokers_alarm_are_shown_and_what_is_not_known_is_null(state: PoolState) -> None:
+    def shown() -> dict[str, object]:
+        return status_view.document(state, pool="core", instance="i", phase="leading", detail=None, owns_workers=True)
+
+    assert (shown()["alarm"], shown()["queues"]) == (None, {"core-orphan": None, "core-dl": None, "core-poison": None})
+    state.alarm, state.depths = "memory", {"core-orphan": 3, "core-poison": 0}
+    assert (shown()["alarm"], shown()["queues"]) == ("memory", {"core-orphan": 3, "core-dl": None, "core-poison": 0})
+
+
+def test_a_daemon_that_stands_by_shows_no_key(state: PoolState) -> None:
+    state.require("42")
+    for phase, keys in (("standby", 0), ("waiting", 1)):
+        shown = status_view.document(state, pool="core", instance="i", phase=phase, detail=None, owns_workers=True)
+        assert len(shown["keys"]) == keys

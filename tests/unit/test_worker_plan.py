@@ -40,9 +40,9 @@ def test_no_group_is_started_for_a_queue_that_may_not_be_there(phase: Phase) -> 
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_a_group_is_stopped_only_when_its_queue_is_drained_or_gone(phase: Phase) -> None:
+def test_a_group_is_stopped_only_when_its_queue_is_drained_gone_or_not_ours(phase: Phase) -> None:
     stops = decided(wanted=False, phase=phase, group=RUNNING).action is Action.STOP
-    assert stops == (phase in (Phase.DRAINED, Phase.GONE))
+    assert stops == (phase in (Phase.DRAINED, Phase.FOREIGN, Phase.GONE))
 
 
 def test_a_wanted_group_that_runs_is_left_alone_whatever_its_queue() -> None:

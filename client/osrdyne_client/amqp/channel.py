@@ -178,6 +178,10 @@ class Channel(Publishing):
         consumer = self._consumers.pop(consumer_tag.encode(), None)
         if consumer is None:
             return
+        if self._reason is None:
+            # RabbitMQ 4.3 only suspends a consumer at its timeout, and delivers to it again once it has settled what
+            # it held: nobody would take those. This ends it for good; where it has ended already, nothing happens.
+            self._wire.emit(frames.cancel(self._number, consumer_tag.encode()))
         try:
             consumer.on_cancel()
         except Exception as error:  # noqa: BLE001 - whatever a callback raises

@@ -61,8 +61,8 @@ class Connection:
         seconds.
 
         `name` is what the broker shows for this connection. A peer that is silent for two heartbeats (whole
-        seconds) is given up. `timeout` bounds every later call too. The query takes pika's options; a private
-        CA is named by `ssl_options={'ca_certs':'/etc/ssl/ca.pem'}`, percent-encoded.
+        seconds) is given up. `timeout` bounds every later call too. The query takes pika's options, and for TLS
+        those of `osrdyne_client.tls`: `?cacertfile=/etc/ssl/ca.pem`.
 
         Raises InvalidUri, BrokerUnreachable, TlsFailed, AccessRefused (log-in, virtual host). No password in
         any text.
@@ -81,20 +81,19 @@ class Connection:
             async with asyncio.timeout(timeout):
                 error = await asyncio.shield(outcome)
         except TimeoutError:
-            await _abandon(wire, outcome)
+            await self._abandon(outcome)
             raise BrokerUnreachable(
                 f"{where}: no AMQP answer within {timeout:g} s; check that this is the broker's AMQP "
                 "port (5672, with TLS 5671) and that the broker is healthy"
             ) from None
         except BaseException:
-            await _abandon(wire, outcome)
+            await self._abandon(outcome)
             raise
         if error is not None:
-            # The socket is closed by the loop, a turn or two later: a caller that ends its loop now would leak it.
             wire.cut()
-            for _ in range(3):
-                await asyncio.sleep(0)
-            raise opening.why_not_open(error, wire.close_code, wire.close_text, where) from None
+            await _socket_closed()
+            causes = [one for one in (error, wire.stream_error) if one is not None]
+            raise opening.why_not_open(causes, wire.close_code, wire.close_text, where) from None
         wire.frame_max = int(wire.params.frame_max)
         wire.watch()
         return self
@@ -107,6 +106,11 @@ class Connection:
     def blocked(self) -> bool:
         """The broker takes no publishes for now (memory or disk alarm): confirms are late, none is lost."""
         return self._wire.blocked_reason is not None
+
+    @property
+    def blocked_reason(self) -> str | None:
+        """What the broker said when it blocked this connection, None while it does not."""
+        return self._wire.blocked_reason
 
     async def wait_closed(self) -> BrokerError | None:
         """Wait until the connection has ended, and return why; None when `close` was called."""
@@ -180,6 +184,17 @@ class Connection:
             self._wire.cut()
             await asyncio.shield(self._closed)
 
+    async def _abandon(self, outcome: asyncio.Future[BaseException | None]) -> None:
+        """Give up an attempt to connect, and wait until its socket is closed."""
+        await self._wire.lookup_done(outcome)
+        if outcome.done() and outcome.result() is None:
+            await self.close()  # it has just succeeded
+            return
+        with contextlib.suppress(pika_errors.AMQPError):
+            self._wire.close()
+        await asyncio.wait([outcome], timeout=1.0)
+        await _socket_closed()
+
     # --- what pika tells us ---
 
     def _on_blocked(self, _: Any, frame: Any) -> None:
@@ -220,8 +235,10 @@ class Connection:
         return self._reason(error)
 
 
-async def _abandon(wire: Wire, outcome: asyncio.Future[BaseException | None]) -> None:
-    """Give up an attempt to connect, and wait until its socket is closed."""
-    with contextlib.suppress(pika_errors.AMQPError):
-        wire.close()
-    await asyncio.wait([outcome], timeout=1.0)
+async def _socket_closed() -> None:
+    """Let pika close the socket of an opening that failed: a caller that ends its loop now would leak it.
+
+    Pika says that it gave up before it closes the socket, in callbacks of the loop that follow one another.
+    """
+    for _ in range(10):
+        await asyncio.sleep(0)

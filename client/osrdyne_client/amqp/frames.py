@@ -27,6 +27,7 @@ DELIVER: Final = b"\x00\x3c\x00\x3c"
 ACK: Final = b"\x00\x3c\x00\x50"
 NACK: Final = b"\x00\x3c\x00\x78"
 _REJECT = b"\x00\x3c\x00\x5a"
+_CANCEL = b"\x00\x3c\x00\x1e"
 
 #: type, channel and payload size open each frame; 0xCE ends it
 FRAME_HEAD: Final = Struct(">BHI")
@@ -206,6 +207,12 @@ def reject(channel: int, tag: int, requeue: bool) -> bytes:
 
 def nack(channel: int, tag: int, *, requeue: bool) -> bytes:
     return _SETTLE.pack(METHOD, channel, 13, NACK, tag, 2 if requeue else 0, FRAME_END)
+
+
+def cancel(channel: int, consumer_tag: bytes) -> bytes:
+    """The end of a consumer, to which no answer is wanted."""
+    payload = _CANCEL + bytes((len(consumer_tag),)) + consumer_tag + b"\x01"
+    return _HEAD(METHOD, channel, len(payload)) + payload + _END
 
 
 def read_confirm(data: bytes, at: int) -> tuple[int, bool]:

@@ -12,21 +12,45 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pika import URLParameters
+from pika import SSLOptions, URLParameters
 from pika import exceptions as pika_errors
+from pika.credentials import ExternalCredentials
 
+from osrdyne_client import tls
 from osrdyne_client.errors import AccessRefused, BrokerError, BrokerUnreachable, InvalidUri, TlsFailed
 
 _EXAMPLE = "amqp://user:password@host:5672/vhost"
 _BAD_LOGIN = "the broker refused the log-in; check user name and password (guest works on the broker's host only)"
+_BAD_CERTIFICATE = "the broker refused the log-in; check that it has a user of the certificate's name (EXTERNAL)"
+
+
+class _External(ExternalCredentials):  # type: ignore[misc]  # pika has no types
+    """Log-in by certificate. The name is for people: the broker takes the certificate's."""
+
+    def __init__(self, username: str) -> None:
+        super().__init__()
+        self.username = username
 
 
 def parameters(uri: str, name: str, heartbeat: float, timeout: float) -> tuple[Any, str]:
     """Pika's parameters, and the address as text without password. Raises InvalidUri, TlsFailed (files)."""
     parts = _split(uri)
-    result = _url_parameters(uri)
+    options, query = tls.take(parts.query)
+    if not options.is_default and parts.scheme != "amqps":
+        raise InvalidUri("TLS options in a broker URI go with amqps://")
+    user = parts.username
+    if parts.password is None and not options.external and user is not None:
+        raise InvalidUri(f"the broker URI has a user but no password; it looks like {_EXAMPLE}")
+    if options.external:
+        # Pika wants a password beside a user; this one is never sent.
+        parts = parts._replace(netloc=f":@{parts.netloc.rpartition('@')[2]}")
+    result = _url_parameters(parts._replace(query=query).geturl())
     if not isinstance(result, URLParameters):
         raise result
+    if not options.is_default:
+        result.ssl_options = SSLOptions(options.context(), result.host)
+    if options.external:
+        result.credentials = _External(unquote(user or ""))
     result.connection_attempts = 1
     result.retry_delay = 0
     result.socket_timeout = timeout
@@ -68,8 +92,6 @@ def _split(uri: str) -> SplitResult:
         raise InvalidUri(f"a broker URI starts with amqp:// or amqps://, like {_EXAMPLE}")
     if not parts.hostname:
         raise InvalidUri(f"the broker URI names no host; it looks like {_EXAMPLE}")
-    if parts.username is not None and parts.password is None:
-        raise InvalidUri(f"the broker URI has a user but no password; it looks like {_EXAMPLE}")
     if parts.path.count("/") > 1:
         raise InvalidUri("a / inside the virtual host's name is written %2F in a broker URI")
     if parts.fragment:
@@ -77,11 +99,13 @@ def _split(uri: str) -> SplitResult:
     return parts
 
 
-def why_not_open(error: BaseException, close_code: int, close_text: str, where: str) -> BrokerError:
+def why_not_open(errors: list[BaseException], close_code: int, close_text: str, where: str) -> BrokerError:
     """The typed reason for which a connection could not be opened."""
     if close_code:
         return _closed_by_broker(close_code, close_text, where)
-    causes = list(_causes(error))
+    causes = [cause for error in errors for cause in _causes(error)]
+    # A broker that ends TLS looks to pika like a peer that does not speak AMQP.
+    causes.sort(key=lambda cause: not isinstance(cause, ssl.SSLError))
     for cause in causes:
         reason = _known(cause, where)
         if reason is not None:
@@ -94,7 +118,8 @@ def why_not_open(error: BaseException, close_code: int, close_text: str, where: 
 
 def _closed_by_broker(code: int, text: str, where: str) -> BrokerError:
     if code == 403:
-        return AccessRefused(f"{where}: {_BAD_LOGIN}", code=code)
+        hint = _BAD_CERTIFICATE if "EXTERNAL" in text else _BAD_LOGIN
+        return AccessRefused(f"{where}: {hint}", code=code)
     if code == 530:
         hint = "check the virtual host's name and the user's permissions on it"
         return AccessRefused(f"{where}: {text}; {hint}", code=code)
@@ -103,11 +128,8 @@ def _closed_by_broker(code: int, text: str, where: str) -> BrokerError:
 
 def _known(cause: BaseException, where: str) -> BrokerError | None:
     match cause:
-        case ssl.SSLCertVerificationError():
-            text = f"{cause.verify_message}; a private CA is named by ssl_options in the URI"
-            return TlsFailed(f"{where}: {text}")
         case ssl.SSLError():
-            return TlsFailed(f"{where}: {cause.reason or 'TLS failed'}; check that this port speaks TLS")
+            return TlsFailed(f"{where}: {tls.problem(cause)}")
         case socket.gaierror():
             return BrokerUnreachable(f"{where}: the host name cannot be resolved ({cause.strerror})")
         case ConnectionRefusedError():
@@ -117,7 +139,10 @@ def _known(cause: BaseException, where: str) -> BrokerError | None:
         case pika_errors.ProbableAccessDeniedError():
             return AccessRefused(f"{where}: the broker hung up when the virtual host was opened")
         case pika_errors.AuthenticationError():
-            return AccessRefused(f"{where}: the broker does not offer log-in by user name and password (PLAIN)")
+            return AccessRefused(
+                f"{where}: the broker does not offer this log-in (PLAIN by user name and password, or EXTERNAL by "
+                "certificate, which takes the plugin rabbitmq_auth_mechanism_ssl)"
+            )
         case pika_errors.IncompatibleProtocolError() | pika_errors.ProtocolVersionMismatch():
             return BrokerUnreachable(
                 f"{where}: the peer does not speak AMQP 0-9-1; is it the right port, with TLS or without?"

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,15 @@ from osrdyne_client.errors import BrokerError, ChannelClosed, Unencodable
 
 #: what is used of pika's connection and channel beside what `Wire` overrides; see the module's docstring
 PIKA_PRIVATE = {
-    "connection": ("_frame_buffer", "_opened", "_process_frame", "_terminate_stream", "_transport"),
+    "connection": (
+        "_connection_workflow",
+        "_frame_buffer",
+        "_nbio",
+        "_opened",
+        "_process_frame",
+        "_terminate_stream",
+        "_transport",
+    ),
     "channel": ("_blocked", "_blocking", "_generate_consumer_tag"),
     "transport": ("_MAX_CONSUME_BYTES", "_MAX_RECV_BYTES", "_STATE_ACTIVE", "_sock", "_state"),
 }
@@ -58,11 +68,30 @@ class Wire(_Base):  # type: ignore[misc]
         #: what the broker said when it closed the connection; 0 and "" before
         self.close_code = 0
         self.close_text = ""
+        #: why the transport was lost, when it was
+        self.stream_error: BaseException | None = None
         self.blocked_reason: str | None = None
         self.frame_max = 0  # agreed while connecting
         self._plaintext = parameters.ssl_options is None
         self.user: str = parameters.credentials.username
         super().__init__(parameters, custom_ioloop=self.loop, **callbacks)
+
+    def _adapter_connect_stream(self) -> None:
+        create = self._nbio.create_streaming_connection
+
+        def create_or_report(*, sock: Any, on_done: Callable[[Any], None], **options: Any) -> Any:
+            try:
+                return create(sock=sock, on_done=on_done, **options)
+            except ValueError:
+                # The peer has hung up already, as a proxy without its broker does. Pika raises into the loop then,
+                # where nobody catches it, and the attempt would only end with its timeout.
+                sock.close()
+                return self.loop.call_soon(
+                    on_done, ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+                )
+
+        self._nbio.create_streaming_connection = create_or_report
+        super()._adapter_connect_stream()
 
     # --- out ---
 
@@ -112,6 +141,10 @@ class Wire(_Base):  # type: ignore[misc]
             kind, number, size = FRAME_HEAD.unpack_from(data, at)
             stop = at + FRAME_OVERHEAD - 1 + size
             if stop >= end:
+                # What was agreed bounds what is kept of a frame that has not arrived in full. Twice of it, because a
+                # broker adds to the header of what it delivers again, and sends it as one frame all the same.
+                if size > 2 * self.frame_max:
+                    raise pika_errors.InvalidFrameError("a frame is longer than was agreed")
                 break
             if data[stop] != FRAME_END:
                 raise pika_errors.InvalidFrameError("a frame does not end where its size says")
@@ -138,6 +171,10 @@ class Wire(_Base):  # type: ignore[misc]
             self._watch = self.loop.call_later(rest, self._check, limit)
         else:
             self._terminate_stream(pika_errors.AMQPHeartbeatTimeout(f"nothing was heard for {limit:g} s"))
+
+    def _proto_connection_lost(self, error: Any) -> None:
+        self.stream_error = error  # pika keeps only its text
+        super()._proto_connection_lost(error)
 
     def _on_stream_terminated(self, error: Any) -> None:
         if self._watch is not None:
@@ -191,6 +228,17 @@ class Wire(_Base):  # type: ignore[misc]
         channel.add_on_close_callback(on_close)
         self.begin_close_channel(channel)
         await asyncio.wait([closed], timeout=CLOSE_TIMEOUT)
+
+    async def lookup_done(self, outcome: asyncio.Future[BaseException | None]) -> None:
+        """Wait, for as long as closing may take, until an opening that ends with `outcome` can be given up.
+
+        While a host name is looked up pika cannot: it would say that it did, and connect all the same.
+        """
+        workflow = self._connection_workflow
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                while not outcome.done() and workflow is not None and workflow._connector is None:  # noqa: ASYNC110 - pika tells nobody
+                    await asyncio.sleep(0.005)
 
     def cut(self) -> None:
         """End the stream without asking the broker."""

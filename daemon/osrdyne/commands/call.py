@@ -17,11 +17,12 @@ from typing import Annotated, Any
 import typer
 
 from osrdyne import logs
+from osrdyne.commands import broker_address
 from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
 from osrdyne_client import CallTimeout, RemoteError, SyncClient
-from osrdyne_client.errors import AccessRefused
+from osrdyne_client.errors import AccessRefused, Expired
 from osrdyne_protocol import headers as names
-from osrdyne_protocol import statuses
+from osrdyne_protocol import stages, statuses
 from osrdyne_protocol.durations import parse_seconds
 
 #: What a person can do about an error reply; where nothing is said, its meaning says enough.
@@ -74,7 +75,7 @@ def command(
     # What ends this call says why; that the client meanwhile reconnects is no news to a person.
     logging.getLogger().setLevel(logging.ERROR)
     request, seconds, extra = _body(body, file), _seconds(timeout), _headers(header or [])
-    uri = _address(context, broker, broker_file)
+    uri = broker_address.chosen(context, broker, broker_file, variable="OSRDYNE_CLIENT_URI")
     began = time.monotonic()
     outcome: dict[str, Any]
     try:
@@ -104,26 +105,6 @@ def command(
         raise typer.Exit(NO)
 
 
-def _address(context: typer.Context, broker: str | None, file: Path | None) -> str:
-    """Return the broker's address: the option nearest to the command line wins, a file over an address."""
-    on_line = {name for name in ("broker", "broker_file") if _given(context, name)}
-    if len(on_line) == 2:
-        raise CannotAsk("--broker and --broker-file name two brokers; give one of them")
-    if file is not None and "broker" not in on_line:
-        try:
-            return file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CannotAsk(f"--broker-file {file} cannot be read: {_why(error)}") from None
-    if broker is None:
-        raise CannotAsk("no broker is named; give --broker-file FILE, or set OSRDYNE_CLIENT_URI")
-    return broker
-
-
-def _given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 def _body(body: str | None, file: Path | None) -> bytes:
     if file is not None:
         if body is not None:
@@ -131,7 +112,7 @@ def _body(body: str | None, file: Path | None) -> bytes:
         try:
             return file.read_bytes()
         except OSError as error:
-            raise CannotAsk(f"--file {file} cannot be read: {_why(error)}") from None
+            raise CannotAsk(f"--file {file} cannot be read: {broker_address.why(error)}") from None
     if body == "-":
         return sys.stdin.buffer.read()
     # Bytes of the command line that are no UTF-8 arrive as they were typed.
@@ -164,10 +145,6 @@ def _headers(given: list[str]) -> dict[str, str]:
     return values
 
 
-def _why(error: OSError | UnicodeDecodeError) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"
-
-
 def _described(status: str, headers: Mapping[str, Any], correlation_id: str) -> dict[str, Any]:
     return {"status": status, "headers": dict(headers), "correlation_id": correlation_id}
 
@@ -176,6 +153,8 @@ def _meaning(error: RemoteError) -> str:
     parts = [f"{error.status}: {statuses.STATUSES.get(error.status, 'This status is not in the table of statuses.')}"]
     if error.reason:
         parts.append(f"Reason: {error.reason}")
+    if isinstance(error, Expired) and error.stage is not None:
+        parts.append(f"Where: {error.stage}: {stages.STAGES.get(error.stage, 'This stage is not known here.')}")
     if error.status in _NEXT:
         parts.append(f"To do: {_NEXT[error.status]}.")
     return " ".join([*parts, f"(correlation id {error.correlation_id})"])

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import unquote, urlsplit
 
 import typer
 from rich.table import Table
@@ -21,6 +20,7 @@ from osrdyne.commands.output import NO, CannotAsk, failing_clearly, print_json
 from osrdyne.commands.status_table import console
 from osrdyne.management_api import ManagementApi
 from osrdyne.settings import BrokerSettings, DaemonSettings, load, secret
+from osrdyne_client.address import virtual_host
 from osrdyne_protocol.drift import concerning, drift, request_queues
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.lint import Finding, lint
@@ -45,7 +45,9 @@ def command(
     ] = False,
     user: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROLE=NAME", help="Name of a role's broker user, where it is not POOL-ROLE; repeatable."),
+        typer.Option(
+            metavar="ROLE=NAME", help="Name of a role's broker user, where it is not the usual one; repeatable."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as one JSON document.")] = False,
 ) -> None:
@@ -59,7 +61,7 @@ def command(
     if users and management is None:
         raise CannotAsk("--users takes an administrator: name a file with its address by --management")
     chosen = load(settings)
-    expected = topology(chosen.pool, _users(chosen.pool.name, user or []))
+    expected = topology(chosen.pool, _users(Users.of(chosen.pool.name, chosen.pool.instance), user or []))
     findings = lint(expected)
     if live or management is not None:
         api = ManagementApi(
@@ -92,11 +94,10 @@ def _vhost(settings: DaemonSettings) -> str:
         uri = secret(settings.broker.amqp_uri, settings.broker.amqp_uri_file, "broker.amqp_uri")
     except SettingsError as error:
         raise CannotAsk(f"the virtual host is not known ({error}); name it with --vhost") from None
-    return unquote(urlsplit(uri).path.removeprefix("/")) or "/"
+    return virtual_host(uri)
 
 
-def _users(pool: str, given: Iterable[str]) -> Users:
-    names = Users.of(pool)
+def _users(names: Users, given: Iterable[str]) -> Users:
     roles = [one.name for one in fields(Users)]
     for one in given:
         role, _, name = one.partition("=")

@@ -55,13 +55,20 @@ def complain(text: str) -> None:
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document; `indent=None` keeps it on one line."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    typer.echo(json.dumps(value, indent=indent, ensure_ascii=not utf8, default=_plain))
+    typer.echo(json.dumps(_named(value), indent=indent, ensure_ascii=not utf8, default=_plain))
 
 
 def shown(key: str) -> str:
     """Return a key as a person can read it: as it is where that is clear, else quoted and escaped."""
     clear = key.isprintable() and key == key.strip() and not set("'\"\\") & set(key)
     return key if key and clear else repr(key)
+
+
+def _named(value: object) -> object:
+    """Return a value whose names are text all through: that of a header is bytes where it is not UTF-8."""
+    if isinstance(value, dict):
+        return {name if isinstance(name, str) else _plain(name): _named(one) for name, one in value.items()}
+    return [_named(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: object) -> object:

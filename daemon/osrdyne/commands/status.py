@@ -6,6 +6,7 @@ nothing. How it looks is in `status_table`.
 
 from __future__ import annotations
 
+import http.client
 import json as json_text
 import time
 import urllib.error
@@ -35,7 +36,7 @@ def command(
 
     Message counts are a few seconds late. Without options it asks the daemon on this machine, port 8042.
 
-    Exit status: 0; 1 the daemon is there and not ready; 2 there is no answer.
+    Exit status: 0 it leads or stands by; 1 it is there and can do neither, and says why; 2 there is no answer.
     """
     address = _address(url, settings)
     if watch is None:
@@ -54,9 +55,11 @@ def fetch(address: str, key: str | None = None) -> dict[str, Any]:
     try:
         found = dict(json_text.loads(document[1]))
         keys = [one for one in found["keys"] if key is None or one["key"] == key]
-    except (ValueError, TypeError, KeyError):
+        shown = {"ready": _get(address, "/readyz")[0] == 200, **found, "keys": keys}
+        status_table.render(shown, key)  # what cannot be shown was not said by a daemon
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise CannotAsk(f"what answers at {address} is no osrdyne daemon; name its address with --url") from None
-    return {"ready": _get(address, "/readyz")[0] == 200, **found, "keys": keys}
+    return shown
 
 
 def _address(url: str | None, settings: Path | None) -> str:
@@ -83,7 +86,7 @@ def _get(address: str, path: str) -> tuple[int, bytes]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
         why = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         raise CannotAsk(

@@ -17,7 +17,7 @@ from osrdyne.commands.output import shown
 #: What each state of a daemon means for whoever reads it at night.
 _DAEMON = {
     "connecting": "trying to reach the broker",
-    "standby": "another daemon leads; this one takes over when that ends",
+    "standby": "another daemon leads and knows the keys; this one takes over when that ends",
     "preparing": "holds the lock, looks at what there is",
     "leading": "acts",
     "waiting": "cannot act, and tries again by itself; workers go on",
@@ -47,9 +47,13 @@ def live(*, silent: bool) -> Iterator[Callable[[RenderableType | str], None]]:
 def render(document: dict[str, Any], key: str | None = None) -> RenderableType:
     """Return the daemon's state over a table of keys; `key` is the only one that was asked for, if any."""
     keys = document["keys"]
+    acts = document.get("state") == "leading"
     if keys:
-        return Group(_daemon(document), _table(keys))
-    if key is not None:
+        old = [] if acts else [Text("the keys as this daemon last knew them:")]
+        return Group(_daemon(document), *old, _table(keys))
+    if not acts:
+        empty = "ask the daemon that leads about keys" if document.get("state") == "standby" else "no key is known yet"
+    elif key is not None:
         empty = f"key {shown(key)} has no queue and no workers: nobody has called it lately"
     else:
         empty = "no key has a queue or workers: nobody has called any lately"
@@ -75,7 +79,16 @@ def _daemon(document: dict[str, Any]) -> Text:
     line.append(f" ({_DAEMON[state]})" if state in _DAEMON else "")
     if document.get("detail"):
         line.append(f"\nwhy: {_printable(document['detail'])}", style="red")
+    if document.get("alarm"):
+        why = _printable(document["alarm"])
+        line.append(f"\nbroker alarm ({why}): it takes no publishes until that is over, and all wait", style="red")
+    line.append(f"\nmessages in {_depths(document.get('queues') or {})}")
     return line.append(f"\ndriver {_printable(document.get('driver'))}, {len(document['keys'])} key(s)")
+
+
+def _depths(queues: dict[str, Any]) -> str:
+    known = (f"{_printable(name)} {'unknown' if one is None else one}" for name, one in queues.items())
+    return ", ".join(known) or "the pool's queues unknown"
 
 
 def _table(keys: list[dict[str, Any]]) -> Table:

@@ -24,6 +24,7 @@ from osrdyne.drivers.processes.template import GRACE_MARGIN, SubprocessTemplate
 from osrdyne.drivers.processes.watching import Exit, Watching
 from osrdyne.errors import DriverError
 from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.topology import milliseconds
 
 __all__ = ["SubprocessDriver", "SubprocessTemplate"]
 
@@ -44,17 +45,21 @@ class SubprocessDriver:
         template: SubprocessTemplate,
         worker_amqp_uri: Callable[[], str],
         state_dir: Path,
+        *,
+        worker_amqp_uri_file: Path | None = None,
     ) -> None:
         """Raises `DriverError` when `state_dir` cannot be used or is open to others.
 
-        `worker_amqp_uri` is asked at each start; what it returns goes into the worker's environment only.
+        `worker_amqp_uri` is asked at each start; what it returns goes into the worker's environment only. Workers are
+        told `worker_amqp_uri_file`, where a running one finds a changed password.
         """
-        self.template = template.hash
+        timeout = milliseconds(pool.consumer_timeout)
+        self.template = template.hash(timeout)
         self._pool = pool
         self._records = Records(state_dir, pool.name, pool.instance)
         home = self._records.directory
         logs = template.log_directory / home.name if template.log_directory else home / "logs"
-        self._launcher = Launcher(template, worker_amqp_uri, logs)
+        self._launcher = Launcher(template, worker_amqp_uri, logs, worker_amqp_uri_file, timeout)
         self._grace = pool.consumer_timeout + GRACE_MARGIN if template.stop_grace is None else template.stop_grace
         self._watching = Watching(self._grace, self._on_exit)
         #: Groups that somebody asked for while their worker was stopping: the next one follows it.

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
@@ -45,7 +45,7 @@ def osrdyne_password_hash(password: str) -> str:
 
 def osrdyne_address(address: str, part: str) -> str:
     """A part of an AMQP address, decoded: hostname, port, username, password, vhost. `place` is the address without
-    user and vhost, and `management` the usual one of that broker's management API.
+    user and vhost, `management` the usual one of that broker's management API, and `query` what it says about TLS.
 
     Ansible's own filters take a `+` for a space, as forms do and addresses do not.
     """
@@ -65,10 +65,17 @@ def osrdyne_address(address: str, part: str) -> str:
         "username": unquote(split.username or ""),
         "password": unquote(split.password or ""),
         "vhost": unquote(split.path[1:]),
+        "query": f"?{split.query}" if split.query else "",
         "place": f"{split.scheme}://{bracketed}:{port}",
         "management": f"https://{bracketed}:15671" if secure else f"http://{bracketed}:15672",
     }
     return parts[part]
+
+
+def osrdyne_tls(address: str) -> dict[str, str]:
+    """The files that an address names in its query: cacertfile, certfile, keyfile."""
+    named = dict(parse_qsl(urlsplit(address).query))
+    return {name: named[name] for name in ("cacertfile", "certfile", "keyfile") if name in named}
 
 
 def osrdyne_toml(document: Mapping[str, Any]) -> str:
@@ -118,5 +125,6 @@ class FilterModule:
             "osrdyne_credentials": osrdyne_credentials,
             "osrdyne_address": osrdyne_address,
             "osrdyne_password_hash": osrdyne_password_hash,
+            "osrdyne_tls": osrdyne_tls,
             "osrdyne_toml": osrdyne_toml,
         }

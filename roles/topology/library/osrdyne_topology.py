@@ -12,6 +12,7 @@ import base64
 import hashlib
 import json
 import os
+import ssl
 import urllib.error
 import urllib.request
 from typing import Any
@@ -25,6 +26,7 @@ short_description: Applies a pool's topology to a broker
 description: Vhost, users, permissions, policies, exchanges, queues and bindings; see osrdyne_protocol.topology.
 options:
   url: {description: Address of the management API, without user., type: str, required: true}
+  tls: {description: "Files for https: cacertfile, certfile, keyfile.", type: dict, default: {}}
   admin: {description: Name of an administrator., type: str, required: true}
   admin_password: {description: The administrator's password., type: str, required: true}
   vhost: {description: The pool's vhost., type: str, required: true}
@@ -44,6 +46,7 @@ EXAMPLES = """
     passwords: "{{ passwords }}"
 """
 RETURN = """
+left_over: {description: Users of this pool without an instance., type: list, elements: str, returned: always}
 changes: {description: What was made or altered, one line each., type: list, elements: str, returned: always}
 """
 
@@ -62,10 +65,14 @@ class Unreachable(Refused):
 class Api:
     """The management API: GET always, PUT and POST only when this is no rehearsal."""
 
-    def __init__(self, url: str, user: str, password: str, timeout: float, rehearse: bool) -> None:
-        self.url, self.user, self.timeout, self.rehearse = url.rstrip("/"), user, timeout, rehearse
-        self._token = base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    def __init__(self, given: dict[str, Any], rehearse: bool) -> None:
+        self.url, self.user, password = given["url"].rstrip("/"), given["admin"], given["admin_password"]
+        self.timeout, self.rehearse = given["timeout"], rehearse
+        self._token = base64.b64encode(f"{self.user}:{password}".encode()).decode()
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self.url.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=context(given["tls"])))
+        self._opener = urllib.request.build_opener(*handlers)
         self.changes: list[str] = []
 
     def get(self, *path: str) -> Any:
@@ -93,6 +100,10 @@ class Api:
                     return None
                 raise Refused(self._explain(error, method, path)) from error
         except OSError as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLError):
+                hint = "name a CA that this machine does not know in the broker's address: ?cacertfile=/path/of/ca.pem"
+                raise Refused(f"no TLS with {self.url}: {reason}; {hint}") from error
             hint = "is this the management API's address, and is that plugin enabled?"
             raise Unreachable(f"nothing answers at {self.url} ({error}); {hint}") from error
         return json.loads(text) if text else {}
@@ -104,8 +115,20 @@ class Api:
         return f"{method} {'/'.join(path)} was refused with {error.code}: {said}"
 
 
+def context(tls: dict[str, str]) -> ssl.SSLContext:
+    """A certificate is always verified."""
+    try:
+        made = ssl.create_default_context(cafile=tls.get("cacertfile"))
+        if "certfile" in tls:
+            made.load_cert_chain(tls["certfile"], tls.get("keyfile"), password="")
+    except OSError as error:
+        raise Refused(f"the files for TLS ({', '.join(tls.values())}) cannot be used: {error}") from error
+    return made
+
+
 def apply(api: Api, vhost: str, topology: dict[str, Any], passwords: dict[str, str]) -> None:
     """Everything, in the order in which nothing can be lost."""
+    refuse_instances(api, vhost, topology)
     ensure_vhost(api, vhost)
     for user in topology["users"]:
         ensure_user(api, vhost, user, passwords[user["name"]])
@@ -158,6 +181,30 @@ def refuse_foreign(api: Api, vhost: str, name: str) -> None:
             f"user {name} has another password and serves vhost {', '.join(elsewhere)}: a pool of this name is there "
             f"already; give this one another name, or delete that user if that pool is gone"
         )
+
+
+def refuse_instances(api: Api, vhost: str, topology: dict[str, Any]) -> None:
+    """Two instances in one vhost would serve the same queues, each with workers of its own."""
+    ours = {user["name"] for user in topology["users"]}
+    roles = {name.partition(".")[0] for name in ours}
+    present = {name for name in users_in(api, vhost) if "." in name and name.partition(".")[0] in roles}
+    foreign = sorted(present - ours)
+    if foreign:
+        raise Refused(
+            f"vhost {vhost} holds another instance of this pool, with the users {', '.join(foreign)}, and two "
+            f"instances never share a vhost: name another vhost for this one, or that instance in the pool's settings "
+            f"if it is this one; delete those users if that instance is gone"
+        )
+
+
+def left_over(api: Api, vhost: str, topology: dict[str, Any]) -> list[str]:
+    """Users whose names have no instance, as all had once; they are still let in, and nothing of ours uses them."""
+    named = {user["name"] for user in topology["users"] if "." in user["name"]}
+    return sorted({name.partition(".")[0] for name in named} & users_in(api, vhost))
+
+
+def users_in(api: Api, vhost: str) -> set[str]:
+    return {one["user"] for one in api.get("vhosts", vhost, "permissions") or []}
 
 
 def has_password(user: dict[str, Any], password: str) -> bool:
@@ -227,6 +274,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "url": {"type": "str", "required": True},
+            "tls": {"type": "dict", "default": {}},
             "admin": {"type": "str", "required": True},
             "admin_password": {"type": "str", "required": True, "no_log": True},
             "vhost": {"type": "str", "required": True},
@@ -237,17 +285,27 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    api = Api(given["url"], given["admin"], given["admin_password"], given["timeout"], module.check_mode)
+    old: list[str] = []
+    try:
+        api = Api(given, module.check_mode)
+    except Refused as refusal:
+        module.fail_json(msg=str(refusal), changes=[])
     try:
         apply(api, given["vhost"], given["topology"], given["passwords"])
+        old = left_over(api, given["vhost"], given["topology"])
     except Unreachable as refusal:
         if not module.check_mode:
             module.fail_json(msg=str(refusal), changes=api.changes)
         # A rehearsal on a machine that has no broker yet: all of it would be made.
-        module.exit_json(changed=True, changes=["everything: there is no broker yet"])
+        module.exit_json(changed=True, changes=["everything: there is no broker yet"], left_over=[])
     except Refused as refusal:
         module.fail_json(msg=str(refusal), changes=api.changes)
-    module.exit_json(changed=bool(api.changes), changes=api.changes)
+    if old:
+        module.warn(
+            f"users {', '.join(old)} of an earlier set-up still have rights in vhost {given['vhost']}; "
+            f"delete them once nothing uses them: no name of the pool's users is without the instance any more"
+        )
+    module.exit_json(changed=bool(api.changes), changes=api.changes, left_over=old)
 
 
 if __name__ == "__main__":

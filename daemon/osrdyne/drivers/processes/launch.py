@@ -40,9 +40,18 @@ _REMEDIES = {
 class Launcher:
     """Starts workers of one pool from one template. `worker_amqp_uri` is asked at each start."""
 
-    def __init__(self, template: SubprocessTemplate, worker_amqp_uri: Callable[[], str], log_directory: Path) -> None:
+    def __init__(
+        self,
+        template: SubprocessTemplate,
+        worker_amqp_uri: Callable[[], str],
+        log_directory: Path,
+        worker_amqp_uri_file: Path | None = None,
+        consumer_timeout_ms: int | None = None,
+    ) -> None:
         self._template = template
         self._worker_amqp_uri = worker_amqp_uri
+        self._worker_amqp_uri_file = None if worker_amqp_uri_file is None else str(worker_amqp_uri_file.absolute())
+        self._consumer_timeout_ms = consumer_timeout_ms
         self._logs = Logs(private_directory(log_directory), template.log_limit)
 
     def launch(self, name: str, record: Record) -> control.Identity:
@@ -98,6 +107,8 @@ class Launcher:
             requests_queue=pool.request_queue(record.key),
             activity_exchange=pool.activity_exchange,
             amqp_uri=amqp_uri,
+            amqp_uri_file=self._worker_amqp_uri_file,
+            consumer_timeout_ms=self._consumer_timeout_ms,
         )
         return {**passed, **self._template.environment, **worker.to_environ()}
 

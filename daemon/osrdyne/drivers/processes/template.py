@@ -16,7 +16,7 @@ from osrdyne_protocol import keys, worker_environment
 from osrdyne_protocol.errors import SettingsError
 
 #: Variables that the driver sets for each worker.
-OURS = frozenset(worker_environment.WorkerEnvironment("", "", "", "", "", "").to_environ())
+OURS = frozenset(worker_environment.WorkerEnvironment("", "", "", "", "", "", "", consumer_timeout_ms=1).to_environ())
 
 #: A worker that was asked to stop may take this long beyond the consumer timeout, in seconds: the broker
 #: takes a request from a worker that held it longer than that timeout, so more waiting gains nothing.
@@ -67,9 +67,11 @@ class SubprocessTemplate:
             if path is not None and not path.is_absolute():
                 raise SettingsError(f"driver.template.{setting}", f"{str(path)!r} is no absolute path")
 
-    @property
-    def hash(self) -> str:
-        """Short hash of what a worker is started from; a change of anything else rolls no group."""
+    def hash(self, consumer_timeout_ms: int) -> str:
+        """Short hash of what a worker is started from; a change of anything else rolls no group.
+
+        The pool's consumer timeout is part of it, because a running worker keeps to the one that it was told.
+        """
         directory = str(self.working_directory) if self.working_directory else ""
-        what = [list(self.command), sorted(self.environment.items()), directory]
+        what = [list(self.command), sorted(self.environment.items()), directory, consumer_timeout_ms]
         return keys.digest(json.dumps(what))[:16]

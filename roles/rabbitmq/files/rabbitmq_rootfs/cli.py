@@ -93,12 +93,13 @@ def do_install(arguments: argparse.Namespace) -> None:
 
 def do_configure(arguments: argparse.Namespace) -> None:
     values = {name: value for name, value in vars(arguments).items() if name not in ("verb", "dir", "check")}
+    directory = arguments.dir.absolute()
     if arguments.check:
-        show(changed=differs(arguments.dir.absolute(), Instance(**values)))
+        show(changed=differs(directory, Instance(**values)) or process.outdated(directory))
         return
     if not rootfs.version(Path(values["root"])):
         raise Failure(f"{values['root']} is no root file system with RabbitMQ in it; `install` makes one")
-    show(changed=configure(arguments.dir.absolute(), Instance(**values)))
+    show(changed=configure(directory, Instance(**values)) or process.outdated(directory))
 
 
 def do_start(arguments: argparse.Namespace) -> None:

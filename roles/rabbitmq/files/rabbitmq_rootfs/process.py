@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import os
 import pwd
 import re
@@ -127,6 +128,21 @@ def remember(directory: Path, pid: int) -> None:
     it.
     """
     (directory / "pid").write_text(f"{pid} {started_at(pid)}\n")
+    (directory / "loaded").write_text(configuration(directory))
+
+
+def configuration(directory: Path) -> str:
+    """A digest of the files that a broker reads at its start."""
+    summed = hashlib.sha256()
+    for path in [directory / "instance.json", *sorted((directory / "etc").iterdir())]:
+        summed.update(path.name.encode() + b"\0" + path.read_bytes())
+    return summed.hexdigest()
+
+
+def outdated(directory: Path) -> bool:
+    """Whether the broker runs with another configuration: whoever wrote this one was cut short before its restart."""
+    loaded = directory / "loaded"
+    return running(directory) is not None and loaded.exists() and loaded.read_text() != configuration(directory)
 
 
 def running(directory: Path) -> int | None:

@@ -1,0 +1,55 @@
+"""Which workers were given which request, and when, as they told: for who looks at a poison entry later.
+
+Best effort: only of workers that send `request-received` with their id and the request's, only what this daemon heard
+since it started, and of a bounded number of requests, the ones given out last.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+#: Requests that are remembered, and hand-outs of each; a request is a few hundred bytes.
+MOST_REQUESTS = 10_000
+MOST_HANDOUTS = 32
+#: Longest worker id and request id that are remembered, in characters.
+LONGEST_ID = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Handout:
+    """A request was given to this worker at this time, in milliseconds since the Unix epoch."""
+
+    worker_id: str
+    time_ms: int
+
+
+class Handouts:
+    """Hand-outs of the requests that were given out last and have not been answered, by key and request id."""
+
+    def __init__(self, most_requests: int = MOST_REQUESTS) -> None:
+        self._most = most_requests
+        self._requests: OrderedDict[tuple[str, str], tuple[Handout, ...]] = OrderedDict()
+
+    def add(self, key: str, request_id: str, handout: Handout) -> None:
+        """Remember one; of a request that was given out very often, the first and the last ones."""
+        if len(request_id) > LONGEST_ID or len(handout.worker_id) > LONGEST_ID:
+            return
+        known = self._requests.pop((key, request_id), ())
+        if len(known) >= MOST_HANDOUTS:
+            half = MOST_HANDOUTS // 2
+            known = known[:half] + known[half + 1 :]
+        self._requests[key, request_id] = (*known, handout)
+        if len(self._requests) > self._most:
+            self._requests.popitem(last=False)
+
+    def of(self, key: str | None, request_id: object) -> tuple[Handout, ...]:
+        """Return what is known of a request, oldest first."""
+        return self._requests.get((key, request_id), ()) if isinstance(key, str) and isinstance(request_id, str) else ()
+
+    def forget(self, key: str, request_id: str) -> None:
+        """Forget a request that was answered."""
+        self._requests.pop((key, request_id), None)
+
+    def __len__(self) -> int:
+        return len(self._requests)

@@ -1,0 +1,36 @@
+"""The stage at which a request's time ran out: `x-expired-at` of every reply with the status `expired`. Pure.
+
+Where a request expires in its request queue, only signs of life tell whether its workers were there: times are
+seconds on one clock, whichever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ORPHAN = "orphan"
+START = "start"
+QUEUE = "queue"
+
+#: Every stage, and what it says.
+STAGES: Mapping[str, str] = MappingProxyType(
+    {
+        ORPHAN: "It had no request queue yet: no daemon acted, or the queue could not be made.",
+        START: "It waited in its request queue, and no worker of its key had shown life.",
+        QUEUE: "Workers of its key had shown life, and none began with it in time.",
+    }
+)
+
+
+def in_request_queue(*, entered: float | None, last_life: float | None, group_started: float | None) -> str:
+    """Return the stage of a request that expired in its request queue.
+
+    `entered`: when it was first seen or published, None where nobody knows. `last_life`: the last that was heard of a
+    worker of its key. `group_started`: when the present worker group was started. Life since either shows that
+    workers were there; older life may be that of a group which has ended since.
+    """
+    since = [one for one in (entered, group_started) if one is not None]
+    if last_life is None:
+        return START
+    return QUEUE if not since or last_life >= min(since) else START

@@ -1,0 +1,130 @@
+"""Sessions end and begin: what the log says of a lost broker, and who leads afterwards."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.conftest import MINIMAL
+from tests.engines.broker import Broker
+from tests.engines.command_line import osrdyne
+from tests.engines.foreign_client import ForeignClient
+from tests.engines.pool import DaemonProcess, Pool
+from tests.engines.waiting import until
+from tests.faults.proxy import Proxy
+
+MakePool = Callable[..., Pool]
+MakeDaemon = Callable[..., DaemonProcess]
+MakeClient = Callable[[Pool], ForeignClient]
+
+
+@pytest.fixture
+def outage(private_broker: Broker, tmp_path: Path) -> Iterator[tuple[Broker, Pool, DaemonProcess]]:
+    private_broker.management.add_vhost("sessions", private_broker.admin)
+    pool = Pool.on(private_broker, "sessions")
+    daemon = DaemonProcess.of(pool, tmp_path / "daemon", worker=MINIMAL).start()
+    yield private_broker, pool, daemon
+    daemon.close()
+
+
+def warnings(daemon: DaemonProcess) -> list[dict[str, Any]]:
+    return [line for line in daemon.lines() if line["level"] in ("warning", "error", "critical")]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_lost_broker_is_one_plain_line_and_no_traceback(outage: tuple[Broker, Pool, DaemonProcess], end: str) -> None:
+    broker, pool, daemon = outage
+    client = ForeignClient(pool.client_uri, pool.names.request_exchange)
+    client.wait(client.send("42", b"x"))
+    client.close()
+    getattr(broker, end)()
+    until(lambda: any("nothing listens there" in str(line.get("reason")) for line in warnings(daemon)), what="a retry")
+    broker.start()
+    daemon.wait_for("leading", timeout=60)
+
+    assert "Traceback" not in daemon.log()
+    assert all(line["level"] == "warning" for line in warnings(daemon)), warnings(daemon)
+    lost = [line for line in warnings(daemon) if "nothing listens there" not in str(line.get("reason"))]
+    # The management API may be gone before the connection is
+    assert [line["message"] for line in lost if "cannot list" not in line["message"]] == ["not acting; trying again"]
+
+
+def test_a_session_that_ends_while_orphans_keep_coming_is_one_plain_line(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    # Given orphans that circle, because somebody else has their key's queue
+    pool = make_pool()
+    arguments = {"x-queue-type": "classic"}
+    pool.broker.management.put("queues", pool.vhost, "core-req-42", body={"durable": True, "arguments": arguments})
+    daemon = make_daemon(pool, worker=MINIMAL)
+    client = make_client(pool)
+    for _ in range(300):
+        client.send("42", b"x")
+    # When the lock is deleted again and again, while the connection lives
+    for number in range(1, 3):
+        pool.broker.rabbitmqctl("delete_queue", "--vhost", pool.vhost, pool.names.leader_queue)
+        until(partial(lock_was_lost, daemon, number), what="the loss of the lock")
+        daemon.wait_for("leading")
+    assert "Traceback" not in daemon.log()
+    assert {line["level"] for line in warnings(daemon)} == {"warning"}
+
+
+def lock_was_lost(daemon: DaemonProcess, times: int) -> bool:
+    return sum("the lock is lost" in str(line.get("reason")) for line in warnings(daemon)) >= times
+
+
+def test_a_standby_says_so_and_leads_once_the_leader_was_killed(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    leader = make_daemon(pool, worker=MINIMAL)
+    client = make_client(pool)
+    client.wait(client.send("42", b"x"))
+    standby = make_daemon(pool, start=False)
+    standby.start(ready=False)
+    standby.wait_for("standby")
+    # It is well, knows no keys, and sends whoever asks for them to the one that does
+    done = osrdyne("status", "--url", standby.url)
+    assert (done.code, done.err) == (0, "")
+    assert "standby (another daemon leads and knows the keys; this one takes over when that ends)" in done.out.decode()
+    assert "ask the daemon that leads about keys" in done.out.decode()
+
+    leader.stop(signal.SIGKILL)
+    standby.wait_for("leading")
+    assert client.wait(client.send("42", b"y"))[0].body == b"42|y"
+    assert standby.key("42") is not None
+    done = osrdyne("status", "--url", leader.url)
+    assert done.code == 2
+    assert "no daemon answers at" in done.line
+
+
+def test_a_standby_leads_once_the_leaders_connection_is_silent_and_only_one_of_them_does(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    with Proxy(pool.broker.amqp_port, "leader") as proxy:
+        leader = make_daemon(pool, worker=MINIMAL, start=False, broker={"heartbeat": 1.0})
+        file = leader.directory / "amqp.uri"
+        file.write_text(file.read_text().replace(f":{pool.broker.amqp_port}/", f":{proxy.ports['leader']}/"))
+        leader.start()
+        standby = make_daemon(pool, worker=MINIMAL, start=False, broker={"heartbeat": 1.0})
+        standby.start(ready=False)
+        standby.wait_for("standby")
+        # When nothing comes through any more, in either direction, and no connection is closed
+        proxy.silence("leader")
+        until(lambda: no_sign_of_life(leader), what="the leader's own notice")
+        # Then requests are served by whichever has the lock now, and the other stands by
+        client = make_client(pool)
+        assert client.wait(client.send("42", b"x"))[0].body == b"42|x"
+        until(
+            lambda: {leader.status()["state"], standby.status()["state"]} == {"leading", "standby"}, what="one leader"
+        )
+
+
+def no_sign_of_life(daemon: DaemonProcess) -> bool:
+    return any("no sign of life from the broker" in str(line.get("reason")) for line in warnings(daemon))

@@ -1,0 +1,147 @@
+"""Requests that crash or hang their workers, on brokers that notice a held request within a second or two."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from osrdyne_client.amqp import Connection, Message
+from tests.conftest import Vhost
+from tests.engines.broker import Broker
+from tests.engines.foreign_client import ForeignClient
+from tests.engines.pool import DaemonProcess, Pool
+from tests.engines.waiting import until
+
+MakePool = Callable[..., Pool]
+MakeDaemon = Callable[..., DaemonProcess]
+MakeClient = Callable[[Pool], ForeignClient]
+
+WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/hanging_worker.py")]
+#: Failed deliveries that a request survives, and seconds that a worker may hold one.
+LIMIT, TIMEOUT = 2, 2.0
+
+
+@pytest.fixture(scope="module")
+def broker(broker_version: str) -> Iterator[Broker]:
+    """Brokers of this module: RabbitMQ 4.0 looks for deliveries held too long once a minute unless it is told."""
+    with Broker(broker_version) as own:
+        if broker_version == "4.0":
+            own.rabbitmqctl("eval", "application:set_env(rabbit, channel_tick_interval, 300).")
+        yield own
+
+
+def poison(pool: Pool) -> list[Any]:
+    """Return the messages of the poison inventory, which stay."""
+    connection = pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost)))
+    channel = connection.channel()
+    found: list[Any] = []
+    while True:
+        method, properties, _ = channel.basic_get(pool.names.poison_queue)
+        if method is None:
+            connection.close()
+            return found
+        found.append(properties)
+
+
+def started(daemon: DaemonProcess) -> list[str]:
+    return [line["key"] for line in daemon.lines() if line["message"] == "group started"]
+
+
+@pytest.mark.parametrize(
+    ("runner", "body"),
+    [(one, "hang") for one in ("thread", "threads", "crowded", "process", "coroutine", "untold")]
+    + [("thread", "crash"), ("foreign", "crash")],
+)
+def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_are_answered(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, runner: str, body: str
+) -> None:
+    pool = make_pool(delivery_limit=LIMIT, consumer_timeout=TIMEOUT)
+    threads, prefetch = {"threads": ("2", "2"), "crowded": ("1", "4")}.get(runner, ("1", "1"))
+    variables = {"RUNNER": runner, "THREADS": threads, "PREFETCH": prefetch}
+    # A worker that is not told the timeout waits for the broker. RabbitMQ 4.3.6 does not always notice; the daemon's
+    # own rule for hung groups then acts in its place.
+    worker = ["/usr/bin/env", "-u", "WORKER_CONSUMER_TIMEOUT", *WORKER] if runner == "untold" else WORKER
+    daemon = make_daemon(pool, worker=worker, environment=variables, limits={"start_grace": 3.0})
+    client = make_client(pool)
+    # Given requests before, beside and after one that fails every worker
+    assert client.ask("42", b"before").status == "ok"
+    bad = client.send("42", body.encode())
+    beside = [client.send("42", b"beside") for _ in range(3)]
+    # Then its caller is told in the end, and all others are answered
+    assert client.wait(bad, timeout=90)[0].status == "delivery_limit"
+    assert {answer.status for answer in client.wait(*beside, timeout=60)} == {"ok"}
+    assert client.ask("42", b"after", timeout=60).status == "ok"
+    # And it is kept, once, with its reason, and with the workers that had it
+    (entry,) = poison(pool)
+    assert entry.correlation_id == bad
+    assert entry.headers["x-osrdyne-poison-reason"] == "delivery_limit"
+    assert entry.headers["x-osrdyne-poison-key"] == "42"
+    assert entry.headers["x-osrdyne-poison-deliveries"] >= LIMIT + 1
+    assert entry.headers["x-death"][0]["reason"] == "delivery_limit"
+    # And no more workers had it than the limit allows; without the timeout one more on a broker that does not count
+    runs = LIMIT + (2 if runner == "untold" and pool.broker.version == "4.3" else 1)
+    attempts = entry.headers.get("x-osrdyne-poison-attempts", [])
+    if body == "hang":
+        assert len(attempts) == runs
+        assert [one["x-event-time"] for one in attempts] == sorted(one["x-event-time"] for one in attempts)
+    workers = {one["x-worker-id"] for one in attempts}
+    if runner == "coroutine":
+        assert (len(workers), len(started(daemon))) == (1, 1), daemon.log()
+    else:
+        # What cannot be ended in its process ends with it
+        assert (len(workers), len(started(daemon))) == (len(attempts), runs + 1), daemon.log()
+
+
+def test_a_foreign_worker_that_hangs_is_restarted_and_its_client_gets_expired(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool(delivery_limit=20, consumer_timeout=TIMEOUT)
+    daemon = make_daemon(pool, worker=WORKER, environment={"RUNNER": "foreign"}, limits={"start_grace": 1.0})
+    client = make_client(pool)
+    assert client.ask("42", b"before").status == "ok"
+    hung = client.send("42", b"hang", expiration="8000")
+    beside = client.send("42", b"beside")
+    answer = client.wait(hung, timeout=60)[0]
+    assert (answer.status, answer.headers["x-expired-at"]) == ("expired", "queue")
+    assert client.wait(beside, timeout=60)[0].status == "ok"
+    assert len(started(daemon)) > 1
+    until(lambda: "stuck" in daemon.log(), what="the reason in the log")
+
+
+async def test_what_is_settled_too_late_brings_a_cancelled_consumer_no_deliveries(vhost: Vhost) -> None:
+    # Given a consumer that held a message for too long, and settles it then
+    connection = await Connection.open(vhost.amqp_uri(), name="late")
+    channel, publisher = await connection.channel(prefetch=1), await connection.channel(confirm=True)
+    await channel.declare_queue("q", arguments={"x-queue-type": "quorum", "x-consumer-timeout": 1000})
+    got: asyncio.Queue[Message] = asyncio.Queue()
+    cancelled = asyncio.Event()
+    await channel.consume("q", got.put_nowait, on_cancel=cancelled.set)
+    await publisher.publish("", "q", b"late")
+    late = await asyncio.wait_for(got.get(), 20)
+    ends = [asyncio.ensure_future(one) for one in (cancelled.wait(), channel.wait_closed())]
+    await asyncio.wait(ends, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+    assert cancelled.is_set() or not channel.is_open
+    if channel.is_open:
+        channel.ack(late.delivery_tag)
+    await publisher.publish("", "q", b"other")
+    # Then another consumer gets all there is, which nobody has taken and given back meanwhile
+    other = await Connection.open(vhost.amqp_uri(), name="other")
+    taken: asyncio.Queue[Message] = asyncio.Queue()
+    receiver = await other.channel(prefetch=10)
+    await receiver.consume("q", taken.put_nowait, on_cancel=lambda: None)
+    counts = {}
+    for _ in range(2):
+        message = await asyncio.wait_for(taken.get(), 20)
+        counts[message.body] = (message.properties.headers or {}).get("x-acquired-count", 0)
+        receiver.ack(message.delivery_tag)
+    assert counts == {b"late": 1 if vhost.broker.version == "4.3" else 0, b"other": 0}
+    for end in ends:
+        end.cancel()
+    await connection.close()
+    await other.close()

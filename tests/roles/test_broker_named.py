@@ -1,0 +1,113 @@
+"""The broker that somebody names: dev.yml on this machine, with a broker that other people use too, over TLS."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from osrdyne_protocol.topology import Users
+from tests.engines.tls import Authority, TlsBroker
+from tests.roles.local_setup import LocalSetup, changed
+
+#: All that has a meaning in addresses, shells, YAML, templates or regular expressions.
+AWKWARD = "a:b/c@d%e+f?g#h&i=j k'l\"m\\n$o{{p}}.é"
+
+# In one process, so that only that starts the broker.
+pytestmark = pytest.mark.xdist_group("named")
+
+
+@dataclass
+class Named:
+    """A set-up on a broker whose administrator and vhost have difficult names."""
+
+    setup: LocalSetup
+    broker: TlsBroker
+    vhost: str
+    users: Users
+    password: str
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority) -> Iterator[TlsBroker]:
+    found = TlsBroker("4.3", authority, certificates=False)
+    with found:
+        yield found
+
+
+@pytest.fixture
+def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[Named]:
+    password, vhost = (f"{secrets.token_hex(4)} {AWKWARD}" for _ in range(2))
+    admin = vhost.replace(":", "")
+    instance = f"O'Brien & Søn's {secrets.token_hex(4)}"
+    broker.management.put("users", admin, body={"password": password, "tags": "administrator"})
+    who, where = ":".join(quote(part, safe="") for part in (admin, password)), quote(vhost, safe="")
+    address = f"amqps://{who}@127.0.0.1:{broker.amqps_port}/{where}?{authority.query()}"
+    management = f"https://127.0.0.1:{broker.https_port}"
+    variables = {"osrdyne_broker_management": management, "osrdyne_instance": instance}
+    setup = LocalSetup(tmp_path / "pool", os.environ, broker=address, variables=variables)
+    users = Users.of("airports", instance)
+    yield Named(setup, broker, vhost, users, password)
+    setup.close()
+    present = {one["name"] for one in broker.management.get("users")}
+    for name in present & {admin, *dataclasses.astuple(users)}:
+        broker.management.delete("users", name)
+    if vhost in {one["name"] for one in broker.management.get("vhosts")}:
+        broker.management.delete("vhosts", vhost)
+
+
+@pytest.mark.timeout(600)
+def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the_broker_running(named: Named) -> None:
+    # When the playbook runs with the address of a broker in its environment
+    first = named.setup.play("dev")
+    # Then the pool answers, from the vhost of that address, with users of its own
+    assert named.setup.call("first", b"hello").body == b"HELLO"
+    assert named.broker.management.queue(named.vhost, "airports-req-first")
+    permissions = named.broker.management.get("vhosts", named.vhost, "permissions")
+    assert {one["user"] for one in permissions} >= set(dataclasses.astuple(named.users))
+    # And a rehearsal finds nothing left to do, and neither shows the password
+    second = named.setup.play("dev", "--check")
+    assert changed(second) == 0
+    for shown in (first, second):
+        assert named.password not in shown
+        assert quote(named.password, safe="") not in shown
+    # And what takes the pool down leaves the broker alone
+    named.setup.play("down")
+    assert named.broker.management.get("overview")
+
+
+@pytest.mark.timeout(600)
+def test_a_broker_that_does_not_answer_or_refuses_is_said_so_without_its_password(
+    named: Named, authority: Authority
+) -> None:
+    # Given an address where nothing listens
+    named.setup.broker = "amqp://admin:secret-7@127.0.0.1:1/v"
+    silent = named.setup.attempt("dev")
+    # Then that is said
+    assert silent.returncode
+    assert "nothing answers at 127.0.0.1, port 1" in silent.stdout
+    # Given a name that the management API cannot be told
+    named.setup.broker = "amqp://a%3Ab:secret-7@127.0.0.1:1/v"
+    assert "holds a colon" in named.setup.attempt("dev").stdout
+    # Given a wrong password, and first a certificate of which nobody has said that it is to be trusted
+    named.setup.broker = f"amqps://{named.broker.admin}:secret-7@127.0.0.1:{named.broker.amqps_port}/v"
+    unknown = named.setup.attempt("dev")
+    named.setup.broker += f"?{authority.query()}"
+    refused = named.setup.attempt("dev")
+    # Then that is said
+    assert unknown.returncode
+    assert "name a CA that this machine does not know" in unknown.stdout, unknown.stdout
+    assert refused.returncode
+    assert "wrong password, or without the tag administrator" in refused.stdout, refused.stdout
+    assert "secret-7" not in silent.stdout + unknown.stdout + refused.stdout

@@ -1,0 +1,54 @@
+"""Error replies: a refusal that passes costs no caller its answer, and many refusals hold up nobody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from osrdyne.answering import Answerer
+from osrdyne.metrics import Metrics
+from osrdyne_client.amqp import Message, Properties
+from osrdyne_client.errors import BrokerTimeout, Nacked
+from osrdyne_protocol import headers, statuses
+from tests.unit.stand_ins import NAMES, StandInPublisher
+
+pytestmark = pytest.mark.looptime
+
+
+def request(reply_to: str = "reply-1") -> Message:
+    return Message(b"body", NAMES.request_exchange, "42", Properties(correlation_id="7", reply_to=reply_to), 1, False)
+
+
+def answerer_on(publisher: StandInPublisher) -> Answerer:
+    stand_in: object = publisher
+    return Answerer(NAMES, stand_in, Metrics())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", [Nacked(), BrokerTimeout("no confirm")])
+async def test_a_reply_that_the_broker_refuses_once_is_sent_again(error: Exception) -> None:
+    publisher = StandInPublisher()
+    publisher.answers = [error, error, None]
+    assert await answerer_on(publisher).settle(request(), status=statuses.EXPIRED, reason="too late")
+    assert [sent.routing_key for sent in publisher.sent] == ["reply-1"] * 3
+    assert publisher.confirmed[-1].properties.headers[headers.X_STATUS] == statuses.EXPIRED
+
+
+async def test_a_reply_queue_that_refuses_for_long_is_nobody_and_the_request_is_kept() -> None:
+    publisher = StandInPublisher()
+    publisher.refusing["", "reply-1"] = Nacked()
+    assert await answerer_on(publisher).settle(request(), status=statuses.EXPIRED, reason="too late")
+    assert 15.0 <= asyncio.get_running_loop().time() < 25.0
+    assert publisher.confirmed[-1].routing_key == NAMES.poison_queue
+
+
+async def test_of_many_refused_replies_only_some_are_tried_again() -> None:
+    publisher = StandInPublisher()
+    publisher.refusing["", "reply-1"] = Nacked()
+    answerer = answerer_on(publisher)
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(200):
+            tasks.create_task(answerer.settle(request(), status=statuses.EXPIRED, reason="too late"))
+        await asyncio.sleep(0.2)
+        kept = len(publisher.sent_to("", NAMES.poison_queue))
+        assert kept == 200 - 64

@@ -1,0 +1,149 @@
+"""Where a request's time ran out, and that every reply that says `expired` says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from osrdyne import dead_letter_responder, dead_letters
+from osrdyne.answering import Answerer
+from osrdyne.dead_letter_responder import DeadLetterResponder
+from osrdyne.metrics import Metrics
+from osrdyne.pool_state import Activity, PoolState
+from osrdyne.queue_plan import Totals
+from osrdyne.worker_plan import Attempt
+from osrdyne_client.amqp import Message, Properties
+from osrdyne_client.errors import Expired
+from osrdyne_client.replies import read
+from osrdyne_protocol import headers, stages
+from tests.unit.stand_ins import NAMES, StandInJournal, StandInPublisher, state_of, until
+
+#: Wall clock of the tests in seconds, and the time to live of request queues.
+NOW, TTL = 1_700_000_000, 60.0
+
+
+@pytest.mark.parametrize(
+    ("entered", "last_life", "group_started", "stage"),
+    [
+        (10.0, None, None, stages.START),
+        (10.0, None, 12.0, stages.START),
+        (10.0, 9.0, None, stages.START),  # of a group that has ended since
+        (10.0, 9.0, 11.0, stages.START),
+        (10.0, 11.0, None, stages.QUEUE),
+        (10.0, 6.0, 5.0, stages.QUEUE),  # of the group that still runs, before the request came
+        (10.0, 11.0, 20.0, stages.QUEUE),  # of a group that was started again since
+        (None, 6.0, 5.0, stages.QUEUE),
+        (None, 4.0, 5.0, stages.START),
+        (None, 4.0, None, stages.QUEUE),
+    ],
+)
+def test_workers_that_showed_life_make_the_difference(
+    entered: float | None, last_life: float | None, group_started: float | None, stage: str
+) -> None:
+    found = stages.in_request_queue(entered=entered, last_life=last_life, group_started=group_started)
+    assert found == stage
+
+
+def letter(
+    queue: str = "core-req-42", *, death: dict[str, Any] | None = None, more: Mapping[str, object] | None = None
+) -> Message:
+    given: dict[str, Any] = {
+        headers.X_FIRST_DEATH_REASON: "expired",
+        headers.X_FIRST_DEATH_QUEUE: queue,
+        **(more or {}),
+    }
+    if death is not None:
+        given["x-death"] = [death]
+    properties = Properties(headers=given, reply_to="reply-1", correlation_id="7")
+    return Message(b"", "core-dl-xchg", "42", properties, 1, redelivered=False)
+
+
+def test_a_request_entered_its_queue_when_it_was_first_seen_or_its_lifetime_before_it_died() -> None:
+    died = {"time": datetime.fromtimestamp(NOW, UTC), "reason": "expired"}
+    assert dead_letters.entered(letter(death=died), message_ttl=TTL) == NOW - TTL
+    assert dead_letters.entered(letter(death=died | {"original-expiration": "5000"}), message_ttl=TTL) == NOW - 5
+    assert dead_letters.entered(letter(death=died | {"original-expiration": "500000"}), message_ttl=TTL) == NOW - TTL
+    seen = {headers.X_FIRST_SEEN: (NOW - 20) * 1000}
+    assert dead_letters.entered(letter(death=died, more=seen), message_ttl=TTL) == NOW - 20
+    assert dead_letters.entered(letter(), message_ttl=TTL) is None
+    assert dead_letters.entered(letter(death={"time": "then"}), message_ttl=TTL) is None
+
+
+async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """Return the stage that the caller of a letter is told, 100 s after the loop began."""
+    monkeypatch.setattr(dead_letter_responder, "wall_ms", lambda: NOW * 1000)
+    await asyncio.sleep(100)
+    state, publisher = state_of(), StandInPublisher()
+    prepare(state)
+    stand_ins: dict[str, Any] = {"publisher": publisher, "journal": StandInJournal()}
+    metrics, acked = Metrics(), []
+
+    class Channel:
+        def ack(self, tag: int) -> None:
+            acked.append(tag)
+
+    channel: Any = Channel()
+    async with asyncio.TaskGroup() as tasks:
+        responder = DeadLetterResponder(
+            NAMES,
+            state,
+            channel,
+            stand_ins["publisher"],
+            Answerer(NAMES, stand_ins["publisher"], metrics),
+            stand_ins["journal"],
+            metrics,
+            tasks,
+            prefetch=8,
+            message_ttl=TTL,
+        )
+        responder.on_message(message)
+        await until(lambda: acked, within=5.0)
+    (reply,) = publisher.sent_to("", "reply-1")
+    return headers.text(reply.properties.headers.get(headers.X_EXPIRED_AT))
+
+
+def nothing(_: PoolState) -> None:
+    """No worker was ever heard of."""
+
+
+def alive_before(state: PoolState) -> None:
+    state.attempts["42"] = Attempt(started_at=10.0)
+    state.activity["42"] = Activity(last_event=11.0)
+
+
+def consuming(state: PoolState) -> None:
+    state.totals["42"] = Totals(ready=1, unacknowledged=1, consumers=1, bindings=1)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("message", "prepare", "stage"),
+    [
+        (letter("core-orphan"), consuming, stages.ORPHAN),
+        (letter(), nothing, stages.START),
+        (letter(), alive_before, stages.QUEUE),
+        (letter(), consuming, stages.QUEUE),
+        (letter(more={headers.X_FIRST_SEEN: (NOW - 20) * 1000}), nothing, stages.START),
+    ],
+)
+async def test_the_responder_says_where_a_request_expired(
+    message: Message, prepare: Any, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await told(message, prepare, monkeypatch) == stage
+
+
+@pytest.mark.looptime
+async def test_only_expired_requests_have_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await told(letter(more={headers.X_FIRST_DEATH_REASON: "maxlen"}), nothing, monkeypatch) is None
+
+
+@pytest.mark.parametrize(("value", "stage"), [(b"orphan", "orphan"), ("queue", "queue"), (7, None), (None, None)])
+def test_the_clients_error_says_the_stage(value: object, stage: str | None) -> None:
+    given = {"x-status": "expired"} | ({} if value is None else {"x-expired-at": value})
+    error = read(Message(b"", "", "", Properties(headers=given, correlation_id="1"), 1, redelivered=False))
+    assert isinstance(error, Expired)
+    assert error.stage == stage

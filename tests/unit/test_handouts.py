@@ -1,0 +1,72 @@
+"""What the daemon remembers of who was given which request: bounded, and gone with the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from osrdyne.activity_listener import ActivityListener
+from osrdyne.handouts import LONGEST_ID, MOST_HANDOUTS, Handout, Handouts
+from osrdyne.metrics import Metrics
+from osrdyne.queue_plan import Phase, Queue
+from osrdyne_client.amqp import Message, Properties
+from tests.unit.stand_ins import state_of
+
+
+def test_a_request_has_its_workers_in_order() -> None:
+    record = Handouts()
+    record.add("42", "7", Handout("w-1", 1))
+    record.add("42", "7", Handout("w-2", 2))
+    record.add("43", "7", Handout("w-3", 3))
+    assert record.of("42", "7") == (Handout("w-1", 1), Handout("w-2", 2))
+    assert record.of("42", "8") == record.of(None, "7") == record.of("42", b"7") == ()
+
+
+def test_only_so_many_requests_are_remembered_and_those_given_out_last() -> None:
+    record = Handouts(most_requests=3)
+    for number in range(5):
+        record.add("42", str(number), Handout("w", number))
+        record.add("42", "old but busy", Handout("w", number))
+    assert len(record) == 3
+    assert [bool(record.of("42", one)) for one in ("0", "3", "4", "old but busy")] == [False, True, True, True]
+
+
+def test_only_so_many_workers_of_one_request_the_first_and_the_last() -> None:
+    record = Handouts()
+    for number in range(1000):
+        record.add("42", "7", Handout("w", number))
+    found = [one.time_ms for one in record.of("42", "7")]
+    assert len(found) == MOST_HANDOUTS
+    assert found[0] == 0
+    assert found[-1] == 999
+
+
+def test_ids_without_measure_are_not_remembered() -> None:
+    record = Handouts()
+    record.add("42", "7" * (LONGEST_ID + 1), Handout("w", 1))
+    record.add("42", "7", Handout("w" * (LONGEST_ID + 1), 1))
+    assert len(record) == 0
+
+
+@pytest.mark.looptime
+async def test_events_of_workers_fill_and_empty_it() -> None:
+    state = state_of()
+    state.queues.set("42", Queue(Phase.BOUND))
+    listener = ActivityListener(state, Metrics(), debounce=1.0)
+
+    def event(name: str, **more: Any) -> None:
+        properties = Properties(headers={"x-event": name, **{k.replace("_", "-"): v for k, v in more.items()}})
+        listener.on_message(Message(b"", "core-activity-xchg", "42", properties, 1, redelivered=False))
+
+    event("request-received", x_request_id="7", x_worker_id=b"w-1", x_event_time=5)
+    assert state.handouts.of("42", "7") == (Handout("w-1", 5),)
+    event("finished", x_request_id="7", x_worker_id="w-1", x_outcome="requeued")
+    assert state.handouts.of("42", "7")
+    event("finished", x_request_id="7", x_worker_id="w-1", x_outcome="ok")
+    assert len(state.handouts) == 0
+    # And what a stranger leaves out or makes up is no trouble
+    event("request-received")
+    event("request-received", x_request_id="7")
+    event("request-received", x_request_id=7, x_worker_id=["w"])
+    assert len(state.handouts) == 0

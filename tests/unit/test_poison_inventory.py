@@ -1,0 +1,96 @@
+"""Work on the poison inventory where the broker hands over too little, or goes away in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from osrdyne.poison import Entry, Selection
+from osrdyne.poison_inventory import Incomplete, Inventory
+from osrdyne_client.amqp import Message, Properties
+from osrdyne_client.amqp.message import QueueInfo
+from osrdyne_client.errors import BrokerUnreachable
+from osrdyne_protocol.headers import X_POISON_ID
+from osrdyne_protocol.names import PoolNames
+
+pytestmark = pytest.mark.looptime
+
+
+class Broker:
+    """A connection and its one channel, to a broker with `ready` entries, of which it hands over `handed`."""
+
+    def __init__(self, ready: int, handed: int | None = None) -> None:
+        self.ready = ready
+        self.handed = ready if handed is None else handed
+        self.acknowledged: list[int] = []
+        self.prefetch: int | None = None
+        self.is_open = True
+
+    async def channel(self, *, prefetch: int | None = None) -> Broker:
+        self.prefetch = prefetch
+        return self
+
+    async def declare_queue(self, name: str, *, passive: bool) -> QueueInfo:
+        if not self.is_open:
+            raise BrokerUnreachable("gone")
+        return QueueInfo(name, self.ready, 0)
+
+    async def consume(self, _: str, on_message: Callable[[Message], None], *, on_cancel: Callable[[], None]) -> str:
+        for tag in range(self.handed):
+            on_message(Message(b"", "", "core-poison", Properties(headers={X_POISON_ID: str(tag)}), tag, False))
+        return "tag"
+
+    async def cancel(self, _: str) -> None:
+        """Nothing more comes anyway."""
+
+    def ack(self, tag: int) -> None:
+        self.acknowledged.append(tag)
+
+    async def close(self) -> None:
+        """Never raises, as that of a channel."""
+
+    def inventory(self) -> Inventory:
+        connection: Any = self
+        return Inventory(connection, PoolNames("core"), connection, "me")
+
+
+async def test_entries_that_the_broker_does_not_hand_over_are_not_taken_for_none() -> None:
+    with pytest.raises(Incomplete, match="2 of 3 entries"):
+        await Broker(3, handed=2).inventory().entries()
+
+
+async def test_the_broker_is_asked_for_more_than_it_hands_over_unasked() -> None:
+    broker = Broker(3)
+    assert len(await broker.inventory().entries()) == 3
+    assert (broker.prefetch or 0) > 2000
+
+
+async def test_the_connection_lives_while_many_entries_are_removed() -> None:
+    # Given somebody who needs the loop, as heartbeats and the acknowledgements themselves do
+    broker, acts, turns = Broker(20), 0, 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+
+    async def remove(_: Entry, __: Message) -> None:
+        nonlocal acts
+        assert turns == acts
+        acts += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    await broker.inventory().take_out(Selection(everything=True), remove)
+    assert broker.acknowledged == list(range(20))
+
+
+async def test_what_was_acknowledged_on_a_lost_connection_does_not_count_as_removed() -> None:
+    broker = Broker(1)
+
+    async def lose(_: Entry, __: Message) -> None:
+        broker.is_open = False
+
+    with pytest.raises(BrokerUnreachable):
+        await broker.inventory().take_out(Selection(everything=True), lose)
