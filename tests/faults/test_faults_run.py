@@ -1,0 +1,73 @@
+"""The runner itself, as `make faults` starts it, on real brokers."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.broker import SUITES
+from tests.faults.plan import KINDS
+
+ROOT = Path(__file__).parents[2]
+LAST_LINE = re.compile(
+    r"faults: injected=(?P<injected>\d+) requests=(?P<requests>\d+) answered=(?P<answered>\d+) "
+    r"poisoned=(?P<poisoned>\d+) lost=(?P<lost>\d+) duplicates=(?P<duplicates>\d+)"
+)
+#: Seconds of load and faults; each kind takes its turn also when they are over.
+DURATION = 60
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.faults", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def counts(text: str) -> dict[str, int]:
+    found = LAST_LINE.fullmatch(text.strip().splitlines()[-1])
+    assert found, text
+    return {name: int(number) for name, number in found.groupdict().items()}
+
+
+def row(document: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [one for result in document for one in result["rows"] if one["kind"] == kind]
+
+
+@pytest.mark.timeout(420)
+def test_no_confirmed_request_is_lost_whatever_happens_on_either_broker() -> None:
+    done = run("--duration", str(DURATION), "--json")
+    found = counts(done.stderr)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert {one["version"] for one in document} == set(SUITES)
+    for kind in KINDS:
+        assert all(one["injected"] for one in row(document, kind)), kind
+        assert len(row(document, kind)) == len(SUITES), kind
+    assert found["lost"] == 0
+    assert found["injected"] >= len(KINDS) * len(SUITES)
+    assert found["requests"] > 1000
+    assert found["poisoned"] > 0
+    assert found["requests"] == found["answered"] + found["poisoned"]
+    # A worker that is killed between its reply and its acknowledgement makes one each time.
+    assert found["duplicates"] >= len(SUITES)
+
+
+def test_a_request_that_somebody_steals_is_counted_as_lost() -> None:
+    version = max(SUITES)
+    done = run("--duration", "8", "--only", "theft", "--broker", version)
+    found = counts(done.stdout)
+    assert done.returncode == 1, done.stderr
+    assert found["lost"] == found["injected"] >= 1
+    assert f"{version}: lost: " in done.stdout
+    assert "for key dead" in done.stdout
+
+
+def test_an_unknown_fault_is_a_mistake_of_the_command_line() -> None:
+    done = run("--only", "earthquake")
+    assert done.returncode == 2
+    assert "earthquake" in done.stderr

@@ -1,0 +1,54 @@
+"""What is sent and what is injected, and when: decided from a seed and a number alone."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+from tests.faults import load
+from tests.faults.ledger import Row
+from tests.faults.plan import KINDS, SABOTAGE, order
+from tests.faults.report import from_json, last_line, merged, to_json
+from tests.faults.run import Result
+
+
+def first(kinds: list[str], number: int, seed: int = 1) -> list[str]:
+    return list(itertools.islice(order(kinds, Random(seed)), number))
+
+
+def test_every_kind_comes_once_before_any_comes_twice() -> None:
+    assert set(first(list(KINDS), len(KINDS))) == set(KINDS)
+
+
+def test_the_same_seed_gives_the_same_order_and_another_another() -> None:
+    assert first(list(KINDS), 50) == first(list(KINDS), 50)
+    assert first(list(KINDS), 50) != first(list(KINDS), 50, seed=2)
+
+
+def test_no_kind_follows_itself() -> None:
+    assert all(one != two for one, two in itertools.pairwise(first(["a", "b", "c"], 200)))
+
+
+def test_nothing_is_lost_on_purpose_unless_it_is_asked_for() -> None:
+    assert not KINDS.keys() & SABOTAGE.keys()
+
+
+def test_a_client_asks_every_sort_of_key_and_comes_back_to_cold_ones() -> None:
+    asked = [load.ask("c", number) for number in range(600)]
+    keys = [one.key for one in asked]
+    assert {*load.WARM, load.CRASHES, load.DEAD} < set(keys)
+    cold = [key for key, _ in itertools.groupby(key for key in keys if key.startswith(load.COLD))]
+    assert len(cold) > len(set(cold)) == load.COLD_KEYS
+    assert {one.wants_reply for one in asked if one.order == "crash:"} == {True, False}
+
+
+def test_a_request_is_known_by_its_body_whatever_it_orders() -> None:
+    assert load.name_in(load.Ask("k", "crash:").body("c-7")) == load.name_in(load.Ask("k").body("c-7")) == "c-7"
+
+
+def test_two_runs_become_one_account() -> None:
+    rows = [Row("cut", 1, 10, 9, 1, 0, 0, 2, 0.5)]
+    results = [Result("4.0", 7, rows), Result("4.3", 7, [Row("cut", 1, 5, 3, 0, 1, 1, 0, 3.0)])]
+    assert [from_json(to_json(one)) for one in results] == results
+    assert [row.outage for row in merged(results)] == [3.0]
+    assert last_line(results) == "faults: injected=2 requests=15 answered=12 poisoned=1 lost=1 duplicates=2"

@@ -1,0 +1,22 @@
+"""The times of the load and its pool, in seconds: short, so that everything comes to its end within a run."""
+
+from __future__ import annotations
+
+import time
+
+#: Time to live of a request in its queue, and as an orphan.
+MESSAGE_TTL = ORPHAN_TTL = 12.0
+#: What clients say they wait for an answer, in `x-deadline`.
+DEADLINE = 40.0
+#: After this a client really gives up; no run lasts as long.
+GIVE_UP = 3600.0
+#: A cold key without requests is unbound after the one, and its queue deleted after the other.
+UNBIND_DELAY, STOP_DELAY = 2.0, 1.0
+#: AMQP heartbeat of all sides: a silent connection is given up after two of them.
+HEARTBEAT = 2.0
+DELIVERY_LIMIT = 2
+
+
+def deadline() -> int:
+    """Return the moment until which a client waits, in the milliseconds of `x-deadline`."""
+    return int((time.time() + DEADLINE) * 1000)
