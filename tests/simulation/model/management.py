@@ -1,0 +1,129 @@
+"""The management API of the model: the daemon's own `ManagementApi`, answered by a broker in this process.
+
+What it says of messages is as late as on a real broker: a sample, taken now and then and shown later still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from osrdyne import management_api
+from osrdyne.errors import ManagementError
+from osrdyne.management_api import ManagementApi
+
+if TYPE_CHECKING:
+    from tests.simulation.model.broker import ModelBroker
+    from tests.simulation.model.queue import Queue
+
+_WHERE = "http://the-model-broker:15672"
+
+
+class ModelManagement(ManagementApi):
+    """Reads a `ModelBroker`; every call takes a moment and fails as the real one does."""
+
+    def __init__(self, broker: ModelBroker) -> None:
+        super().__init__("http://daemon:secret@the-model-broker:15672", "/")
+        self._broker = broker
+        #: Called before each call with the first part of its path: "queues", "bindings", ... It may raise
+        #: `ManagementError`.
+        self.on_call: Callable[[str], None] | None = None
+        #: Raise `ManagementError` for every call.
+        self.away = False
+        #: Answer nothing: each call raises after `timeout` seconds.
+        self.hangs = False
+        self.timeout = 10.0
+
+    async def _ask(self, path: str, params: Mapping[str, str] | None) -> Any:
+        parts = [unquote(one) for one in path.split("/")]
+        if self.on_call is not None:
+            self.on_call(parts[0])
+        broker = self._broker
+        await asyncio.sleep(broker.between(broker.timing.management))
+        if self.hangs:
+            await asyncio.sleep(self.timeout)
+            raise ManagementError(f"no management API at {_WHERE}: timed out")
+        if self.away or not broker.running:
+            raise ManagementError(f"no management API at {_WHERE}: Connection refused; is the broker up?")
+        return self._answer(parts, params or {})
+
+    def _answer(self, parts: list[str], params: Mapping[str, str]) -> Any:
+        match parts:
+            case ["queues", _]:
+                return self._queues(params)
+            case ["queues", _, name]:
+                return self._queue(self._found(name))
+            case ["queues", _, name, "bindings"]:
+                return self._bindings_of(self._found(name))
+            case ["health", *_]:
+                if self._broker.in_alarm:
+                    raise management_api._Alarm("memory")
+                return {"status": "ok"}
+            case ["users"]:
+                return [{"name": name, "tags": []} for name in self._broker.permissions]
+        return getattr(self, "_" + parts[-1 if parts[0] == "vhosts" else 0].replace("-", "_"))()
+
+    def _found(self, name: str) -> Queue:
+        queue = self._broker.queues.get(name)
+        if queue is None:
+            raise management_api._NotFound(f"{_WHERE}: not found")
+        return queue
+
+    def _queues(self, params: Mapping[str, str]) -> Any:
+        pattern = re.compile(params.get("name", ""))
+        found = [self._queue(one) for name, one in self._broker.queues.items() if pattern.search(name)]
+        if "page" not in params:
+            return found
+        page, size = int(params["page"]), int(params["page_size"])
+        return {"items": found[(page - 1) * size : page * size], "page_count": max(1, -(-len(found) // size))}
+
+    def _queue(self, queue: Queue) -> dict[str, Any]:
+        shown: dict[str, Any] = {"name": queue.name, "type": queue.kind, "arguments": dict(queue.arguments)}
+        sample = queue.samples.shown(self._broker, queue)
+        if sample is not None:
+            shown["messages_ready"], shown["messages_unacknowledged"], shown["messages"], shown["consumers"] = sample
+        return shown
+
+    def _bindings_of(self, queue: Queue) -> list[dict[str, Any]]:
+        listed = [("", queue.name), *queue.bindings]
+        return [_binding(exchange, queue.name, key) for exchange, key in listed]
+
+    def _exchanges(self) -> list[dict[str, Any]]:
+        exchanges = self._broker.routing.exchanges.values()
+        return [{"name": one.name, "type": one.kind, "arguments": dict(one.arguments)} for one in exchanges]
+
+    def _bindings(self) -> list[dict[str, Any]]:
+        return [
+            _binding(exchange.name, queue, key)
+            for exchange in self._broker.routing.exchanges.values()
+            for key, queues in exchange.bindings.items()
+            for queue in queues
+        ]
+
+    def _policies(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": one.name,
+                "pattern": one.pattern,
+                "apply-to": one.apply_to,
+                "definition": dict(one.definition),
+                "priority": one.priority,
+            }
+            for one in self._broker.policies.values()
+        ]
+
+    def _operator_policies(self) -> list[dict[str, Any]]:
+        return []
+
+    def _permissions(self) -> list[dict[str, Any]]:
+        return [
+            {"user": one.user, "configure": one.configure, "write": one.write, "read": one.read}
+            for one in self._broker.permissions.values()
+        ]
+
+
+def _binding(exchange: str, queue: str, key: str) -> dict[str, Any]:
+    return {"source": exchange, "destination": queue, "destination_type": "queue", "routing_key": key}

@@ -1,0 +1,277 @@
+"""Deliberate mistakes, planted into the daemon's own code for the length of a run: the checker must see each.
+
+Each is what somebody might write one day. A mistake that no seed notices means that the simulation is blind there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from osrdyne import (
+    activity_listener,
+    answering,
+    dead_letters,
+    debounce,
+    forwarding,
+    leader,
+    orphan_forwarder,
+    pool_state,
+    publishing,
+    queue_loop,
+    queue_plan,
+    session,
+    worker_loop,
+    worker_plan,
+)
+from osrdyne.queue_plan import Phase, Step
+from osrdyne.target import Status
+from osrdyne_client.amqp import Properties
+from osrdyne_client.errors import Nacked, Returned
+from osrdyne_protocol import events, headers, statuses
+
+Patch = tuple[Any, str, Any]
+
+
+def _acknowledge_before_confirm() -> list[Patch]:
+    async def at_once(self: Any, confirm: asyncio.Future[Any]) -> Any:
+        confirm.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return True
+
+    return [(publishing.Publisher, "_confirmed", at_once)]
+
+
+def _swallowing(error: type[Exception]) -> list[Patch]:
+    publish = publishing.Publisher.publish
+
+    async def swallow(self: Any, *arguments: Any, **options: Any) -> None:
+        try:
+            await publish(self, *arguments, **options)
+        except error:
+            return
+
+    return [(publishing.Publisher, "publish", swallow)]
+
+
+def _returned_counts_as_taken() -> list[Patch]:
+    return _swallowing(Returned)
+
+
+def _nacked_counts_as_taken() -> list[Patch]:
+    return _swallowing(Nacked)
+
+
+def _unacknowledged_do_not_count() -> list[Patch]:
+    after_sample = queue_plan.after_sample
+
+    def blind(queue: Any, totals: Any, **options: Any) -> Any:
+        return after_sample(queue, replace(totals, unacknowledged=0), **options)
+
+    return [(queue_plan, "after_sample", blind)]
+
+
+def _samples_at_once() -> list[Patch]:
+    plan = queue_plan.plan
+
+    def hasty(*arguments: Any, **options: Any) -> Any:
+        return plan(*arguments, **{**options, "interval": 0.0})
+
+    return [(queue_plan, "plan", hasty)]
+
+
+def _deleted_while_bound() -> list[Patch]:
+    plan = queue_plan.plan
+
+    def forgetful(wanted: Any, queue: Any, **options: Any) -> Any:
+        result = plan(wanted, queue, **options)
+        return queue_plan.Plan(Step.DELETE) if result.step is Step.UNBIND and wanted is None else result
+
+    async def delete(self: Any, key: str, queue: Any, channel: Any) -> Any:
+        await channel.delete_queue(self._names.request_queue(key))
+        return queue_plan.Queue(Phase.GONE)
+
+    def straight(wanted: Any, queue: Any, **options: Any) -> Any:
+        unwanted = wanted is None or wanted.status is not Status.ACTIVE
+        if unwanted and queue.phase is Phase.BOUND:
+            return queue_plan.Plan(Step.DELETE)
+        return forgetful(wanted, queue, **options)
+
+    return [(queue_plan, "plan", straight), (queue_loop.QueueLoop, "_delete", delete)]
+
+
+def _debounce_inverted() -> list[Patch]:
+    observe = debounce.Debounce.observe
+
+    def inverted(self: Any, key: str, now: float) -> float | None:
+        return self._length if observe(self, key, now) is None else None
+
+    return [(debounce.Debounce, "observe", inverted)]
+
+
+def _one_orphan_after_the_other() -> list[Patch]:
+    handle = orphan_forwarder.OrphanForwarder._handle
+
+    async def in_turn(self: Any, message: Any) -> None:
+        turn = self.__dict__.setdefault("_turn", asyncio.Lock())
+        async with turn:
+            await handle(self, message)
+
+    return [(orphan_forwarder.OrphanForwarder, "_handle", in_turn)]
+
+
+def _no_correlation_id() -> list[Patch]:
+    made = Properties
+
+    def without(**values: Any) -> Any:
+        values.pop("correlation_id", None)
+        return made(**values)
+
+    return [(answering, "Properties", without)]
+
+
+def _orphan_is_no_proof() -> list[Patch]:
+    require = pool_state.PoolState.require
+
+    def trusting(self: Any, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
+        return require(self, key, extra_lifetime=extra_lifetime)
+
+    return [(pool_state.PoolState, "require", trusting)]
+
+
+def _hops_not_counted() -> list[Patch]:
+    decide = forwarding.decide
+
+    def uncounted(*arguments: Any, **options: Any) -> Any:
+        decision = decide(*arguments, **options)
+        if isinstance(decision, forwarding.Forward):
+            decision.properties.headers.pop(headers.X_HOPS, None)
+        return decision
+
+    return [(forwarding, "decide", uncounted)]
+
+
+def _expired_forwarded() -> list[Patch]:
+    decide = forwarding.decide
+
+    def timeless(message: Any, names: Any, **options: Any) -> Any:
+        decision = decide(message, names, **options)
+        if isinstance(decision, forwarding.Answer) and decision.status == statuses.EXPIRED:
+            early = {**options, "now_ms": options["now_ms"] - 10**9}
+            decision = decide(message, names, **early)
+            return replace(decision, deadline_ms=options["now_ms"] + 60_000)
+        return decision
+
+    return [(forwarding, "decide", timeless)]
+
+
+def _no_copy_in_poison() -> list[Patch]:
+    decide = dead_letters.decide
+
+    def careless(*arguments: Any, **options: Any) -> Any:
+        verdict = decide(*arguments, **options)
+        return replace(verdict, keep_as=None) if verdict.status is not None else verdict
+
+    return [(dead_letters, "decide", careless)]
+
+
+def _dead_letter_settled_before_its_reply() -> list[Patch]:
+    reply = answering.Answerer.reply
+    under_way: list[Any] = []
+
+    async def later(self: Any, message: Any, **options: Any) -> bool:
+        under_way.append(asyncio.ensure_future(reply(self, copy.copy(message), **options)))
+        return True
+
+    return [(answering.Answerer, "reply", later)]
+
+
+def _group_stopped_at_once() -> list[Patch]:
+    plan = worker_plan.plan
+
+    def hasty(*, phase: Phase, **options: Any) -> Any:
+        return plan(phase=Phase.DRAINED if phase is Phase.UNBOUND and not options["wanted"] else phase, **options)
+
+    return [(worker_plan, "plan", hasty)]
+
+
+def _activity_wakes() -> list[Patch]:
+    on_message = activity_listener.ActivityListener.on_message
+
+    def wake(self: Any, message: Any) -> None:
+        if isinstance(message.routing_key, str) and "x-osrdyne" not in str(message.properties.headers):
+            event = (message.properties.headers or {}).get(headers.X_EVENT)
+            if event in events.ACTIVITY:
+                self._state.require(message.routing_key)
+        on_message(self, message)
+
+    return [(activity_listener.ActivityListener, "on_message", wake)]
+
+
+def _keys_forgotten_at_restart() -> list[Patch]:
+    async def forget(self: Any) -> None:
+        self.state.queues.clear()
+
+    return [(session.Session, "_adopt", forget)]
+
+
+def _lock_not_waited_for() -> list[Patch]:
+    async def at_once(connection: Any, names: Any) -> asyncio.Event:
+        return asyncio.Event()
+
+    return [(leader, "acquire", at_once)]
+
+
+def _driver_error_ends_all() -> list[Patch]:
+    async def unguarded(self: Any, key: str, action: Any) -> None:
+        await action
+        self._busy.discard(key)
+        self._dirty.add(key)
+
+    return [(worker_loop.WorkerLoop, "_guarded", unguarded)]
+
+
+def _group_not_wanted_without_queue() -> list[Patch]:
+    plan = worker_plan.plan
+
+    def lazy(*, wanted: bool, **options: Any) -> Any:
+        return worker_plan.NOTHING if not wanted else plan(wanted=wanted, **options)
+
+    return [(worker_plan, "plan", lazy)]
+
+
+MISTAKES: dict[str, Callable[[], list[Patch]]] = {
+    "a message is acknowledged before what follows is confirmed": _acknowledge_before_confirm,
+    "a returned message counts as taken": _returned_counts_as_taken,
+    "a refused message counts as taken": _nacked_counts_as_taken,
+    "unacknowledged messages do not count": _unacknowledged_do_not_count,
+    "samples are taken at once, before the broker's statistics can know": _samples_at_once,
+    "a queue is deleted while it is bound": _deleted_while_bound,
+    "the debounce lets through what it should hold back": _debounce_inverted,
+    "orphans are handled one after the other": _one_orphan_after_the_other,
+    "an error reply has no correlation id": _no_correlation_id,
+    "an orphan is no proof that its key is unbound": _orphan_is_no_proof,
+    "forwards are not counted": _hops_not_counted,
+    "an expired request is forwarded": _expired_forwarded,
+    "no copy is kept of a request that workers failed on": _no_copy_in_poison,
+    "a message is settled before its reply is confirmed": _dead_letter_settled_before_its_reply,
+    "a group is stopped while it holds requests": _group_stopped_at_once,
+    "activity of an unknown key wakes it": _activity_wakes,
+    "keys are forgotten at a restart": _keys_forgotten_at_restart,
+    "the lock is not waited for": _lock_not_waited_for,
+    "one group's failure ends the session": _driver_error_ends_all,
+    "idle groups are never stopped": _group_not_wanted_without_queue,
+}
+
+
+@contextmanager
+def planted(mistake: str) -> Iterator[None]:
+    """Run with one mistake in the daemon."""
+    with ExitStack() as patches:
+        for target, name, value in MISTAKES[mistake]():
+            patches.enter_context(mock.patch.object(target, name, value))
+        yield
