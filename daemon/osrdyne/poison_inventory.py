@@ -17,7 +17,7 @@ from osrdyne.errors import DaemonError
 from osrdyne.journal import wall_ms
 from osrdyne.poison import Entry, Selection, read, replayed, unplayable
 from osrdyne_client.amqp import Channel, Connection, Message, Properties
-from osrdyne_client.errors import BrokerTimeout, Locked, Nacked, NotFound, Returned, Unencodable
+from osrdyne_client.errors import BrokerError, BrokerTimeout, Locked, Nacked, NotFound, Returned, Unencodable
 from osrdyne_protocol import events, headers
 from osrdyne_protocol.names import PoolNames
 
@@ -167,6 +167,12 @@ class Inventory:
             return str(error)
         except TimeoutError:
             raise BrokerTimeout(f"no publisher confirm within {_TIMEOUT:.0f} s") from None
+        except BrokerError as error:
+            if not self._connection.is_open:
+                raise
+            # Refused outright, which closes the channel: that is this entry's fault, and the others go on.
+            self._publisher = await self._connection.channel(confirm=True)
+            return str(error)
         return None
 
     def tell(self, event: str, entry: Entry) -> None:

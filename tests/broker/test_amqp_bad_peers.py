@@ -185,6 +185,20 @@ async def test_an_opening_cancelled_while_its_host_is_looked_up_does_not_connect
     gc.collect()  # a socket that was left open would say so
 
 
+async def test_closing_that_is_cancelled_closes_the_socket_all_the_same(broker: FakeBroker) -> None:
+    connection = await Connection.open(broker.uri, name="test", timeout=2.0)
+    broker.script = lambda _, sent: [] if isinstance(sent, spec.Connection.Close) else None
+    closing = asyncio.create_task(connection.close())
+    await broker.until("Connection.Close")
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+
+    assert await asyncio.wait_for(connection.wait_closed(), 0.1) is None
+    del connection, closing
+    gc.collect()  # a socket that was left open would say so
+
+
 async def test_a_peer_that_takes_no_connections_is_given_up_in_time() -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))

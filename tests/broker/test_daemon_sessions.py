@@ -42,6 +42,9 @@ def test_a_lost_broker_is_one_plain_line_and_no_traceback(outage: tuple[Broker, 
     client = ForeignClient(pool.client_uri, pool.names.request_exchange)
     client.wait(client.send("42", b"x"))
     client.close()
+    if end == "kill" and broker.version == "4.0":
+        # What was declared a moment ago is not on its disk yet: that would be another test.
+        broker.rabbitmqctl("eval", "mnesia:sync_log().")
     getattr(broker, end)()
     until(lambda: any("nothing listens there" in str(line.get("reason")) for line in warnings(daemon)), what="a retry")
     broker.start()

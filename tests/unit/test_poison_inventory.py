@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from osrdyne.poison import Entry, Selection
+from osrdyne.poison import Entry, Selection, read
 from osrdyne.poison_inventory import Incomplete, Inventory
 from osrdyne_client.amqp import Message, Properties
 from osrdyne_client.amqp.message import QueueInfo
-from osrdyne_client.errors import BrokerUnreachable
-from osrdyne_protocol.headers import X_POISON_ID
+from osrdyne_client.errors import BrokerUnreachable, PreconditionFailed
+from osrdyne_protocol.headers import X_POISON_ID, X_POISON_KEY
 from osrdyne_protocol.names import PoolNames
 
 pytestmark = pytest.mark.looptime
@@ -28,10 +28,22 @@ class Broker:
         self.acknowledged: list[int] = []
         self.prefetch: int | None = None
         self.is_open = True
+        #: False once the broker has closed the channel
+        self.can_publish = True
 
-    async def channel(self, *, prefetch: int | None = None) -> Broker:
+    async def channel(self, *, prefetch: int | None = None, confirm: bool = False) -> Broker:
         self.prefetch = prefetch
+        self.can_publish = self.can_publish or confirm
         return self
+
+    def publish(self, _exchange: str, _key: str, body: bytes, *_: Any, **__: Any) -> asyncio.Future[None]:
+        confirm: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if body == b"refused" or not self.can_publish:
+            self.can_publish = False
+            confirm.set_exception(PreconditionFailed("message size 8 is larger than configured max size 7"))
+        else:
+            confirm.set_result(None)
+        return confirm
 
     async def declare_queue(self, name: str, *, passive: bool) -> QueueInfo:
         if not self.is_open:
@@ -94,3 +106,15 @@ async def test_what_was_acknowledged_on_a_lost_connection_does_not_count_as_remo
 
     with pytest.raises(BrokerUnreachable):
         await broker.inventory().take_out(Selection(everything=True), lose)
+
+
+async def test_an_entry_that_the_broker_refuses_holds_up_no_other() -> None:
+    inventory = Broker(2).inventory()
+
+    async def sent(body: bytes) -> str | None:
+        message = Message(body, "", "core-poison", Properties(headers={X_POISON_KEY: "42"}), 1, False)
+        entry = read(message)
+        return await inventory.send_again(entry, message, keep_deadline=False)
+
+    assert "larger than configured" in str(await sent(b"refused"))
+    assert await sent(b"good") is None

@@ -179,7 +179,13 @@ class Connection:
                 channel.forget_calls()
             with contextlib.suppress(pika_errors.AMQPError):
                 self._wire.close()
-            await asyncio.wait([self._closed], timeout=min(self._timeout, CLOSE_TIMEOUT))
+            try:
+                await asyncio.wait([self._closed], timeout=min(self._timeout, CLOSE_TIMEOUT))
+            except asyncio.CancelledError:
+                # Without the broker's answer then, but not without closing the socket.
+                self._wire.cut()
+                await _socket_closed()
+                raise
         if not self._closed.done():
             self._wire.cut()
             await asyncio.shield(self._closed)
@@ -236,9 +242,9 @@ class Connection:
 
 
 async def _socket_closed() -> None:
-    """Let pika close the socket of an opening that failed: a caller that ends its loop now would leak it.
+    """Let pika close the socket of what was given up: a caller that ends its loop now would leak it.
 
-    Pika says that it gave up before it closes the socket, in callbacks of the loop that follow one another.
+    Pika closes the socket in callbacks of the loop that follow one another, the last after it said that it gave up.
     """
     for _ in range(10):
         await asyncio.sleep(0)
