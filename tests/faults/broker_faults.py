@@ -30,13 +30,16 @@ def broker_restarted(rig: Rig, random: Random) -> str:
 
 
 def broker_killed(rig: Rig, random: Random) -> str:
-    """Cold keys rest before: a queue that has just been declared does not outlive a SIGKILL of a single broker."""
-    rig.pause(load.COLD)
+    """Keys that may need a new queue rest before: one just declared does not outlive a SIGKILL of a single broker."""
+    resting = (load.COLD, load.DEAD)
+    for prefix in resting:
+        rig.pause(prefix)
     rig.until_true(lambda: not rig.pool.depth(rig.pool.names.orphan_queue), what="no orphan")
     rig.last(QUEUE_SAFE)
     rig.broker.kill()
     rig.broker.start()
-    rig.resume(load.COLD)
+    for prefix in resting:
+        rig.resume(prefix)
     return "SIGKILL"
 
 
