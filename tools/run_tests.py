@@ -49,10 +49,10 @@ class Plan:
 PLANS = {
     "unit": Plan(2, 2.0),
     "simulation": Plan(2, 2.0),
-    "broker": Plan(3, 1.5),
+    "broker": Plan(3, 2.0),
     "roles": Plan(3, 1.5),
-    "security": Plan(2, 1.0),
-    "faults": Plan(1, 1.0),
+    "security": Plan(2, 1.5),
+    "faults": Plan(1, 2.5),
     "drivers": Plan(2, 0.5),
     "infra": Plan(1, 1.0),
     "pipeline": Plan(1, 1.0),

@@ -28,7 +28,8 @@ class Management:
         request.add_header("Authorization", f"Basic {self._token}")
         request.add_header("Content-Type", "application/json")
         try:
-            with self._opener.open(request, timeout=30) as answer:
+            # To delete a vhost with a thousand queues takes a busy broker a minute and more.
+            with self._opener.open(request, timeout=200 if method == "DELETE" else 30) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             # Its own text is the status alone; the broker's reason is what tells.
