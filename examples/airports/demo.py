@@ -32,7 +32,8 @@ SPEED = 1000.0
 TIMEOUT = 60.0
 #: Seconds that the demo waits at its end for idle groups to stop.
 SETTLE = 20.0
-#: Seconds without a single answer, at the beginning, after which nobody is there to answer.
+#: Seconds without a single answer and without a group being started, at the beginning, after which nobody is there to
+#: answer. While groups are started, the requests' own timeout decides: a busy machine takes long to start many at once.
 SILENCE = 20.0
 
 
@@ -83,26 +84,29 @@ async def _run(options: argparse.Namespace, human: Console) -> report.Report | N
         )
         progress = replay.Progress()
         with display.shown(progress, watch, human):
-            outcomes = await _replayed(client, asks, progress)
+            outcomes = await replayed(client.call, asks, progress, watch)
     with human.status("checking every answer against the whole table; idle workers stop meanwhile"):
         checked = asyncio.create_task(asyncio.to_thread(report.check, outcomes, whole.answer))
         groups = await _settled(watch) if watch else (None, None)
         return report.make(outcomes, await checked, groups)
 
 
-async def _replayed(client: Client, asks: list[replay.Ask], progress: replay.Progress) -> list[replay.Outcome]:
+async def replayed(
+    call: replay.Call, asks: list[replay.Ask], progress: replay.Progress, watch: GroupWatch | None
+) -> list[replay.Outcome]:
     """Replay; when not even the first answers come, end it. Raises `NobodyAnswers`."""
-    replayed = asyncio.create_task(replay.replay(client.call, asks, progress))
+    replaying = asyncio.create_task(replay.replay(call, asks, progress))
     try:
-        await asyncio.wait({replayed}, timeout=SILENCE)
-        if not progress.outcomes and not replayed.done():
+        await asyncio.wait({replaying}, timeout=SILENCE)
+        started = watch.started if watch else 0
+        if not (progress.outcomes or started or replaying.done()):
             raise NobodyAnswers(
                 f"{progress.sent} requests were sent and none was answered within {SILENCE:g} s: is the daemon "
                 "running, and can its workers start? See its log; to start it: make up"
             )
-        return await replayed
+        return await replaying
     finally:
-        replayed.cancel()
+        replaying.cancel()
 
 
 async def _watch(uri: str | None, pool: str, human: Console) -> GroupWatch | None:

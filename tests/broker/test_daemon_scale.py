@@ -7,11 +7,20 @@ from collections.abc import Callable
 import pytest
 
 from tests.broker.conftest import MINIMAL
+from tests.conftest import Vhost
+from tests.engines.broker import Broker
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import until
 
 KEYS = 1000
+
+
+@pytest.fixture
+def vhost(private_broker: Broker) -> Vhost:
+    """On a broker of its own: deleting a thousand quorum queues keeps a shared one from its other tests for minutes."""
+    private_broker.start()
+    return Vhost(private_broker, "/")
 
 
 @pytest.mark.timeout(600)

@@ -26,7 +26,7 @@ def test_make_demo_on_a_fresh_machine_says_what_it_needs_and_then_answers_every_
     assert refused.returncode
     assert "sudo wants a password and there is no terminal" in refused.stdout, refused.stdout
     # When it runs at a terminal
-    code, shown = debian.at_terminal("make", "demo", "DEMO=--hours 5-8", within=600)
+    code, shown = debian.at_terminal("make", "demo", "DEMO=--hours 5-8 --timeout 240", within=600)
     # Then the machine has what it lacked, its broker in a root file system of its own, and every answer was right
     assert code == 0, shown[-4000:]
     assert "broker: rootfs" in shown

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from examples.airports import access, cache, demo, flights, questions, replay, report
+from examples.airports import access, cache, demo, flights, group_watch, questions, replay, report
 from examples.airports.whole_table import WholeTable
 from osrdyne_client import errors, replies
 
@@ -46,6 +46,30 @@ class Pool:
         await self._ready[key].wait()
         self._answers[key] = self._answers.get(key, 0) + 1
         return reply({"to": key}, f"worker of {key}", self._answers[key])
+
+
+def watching(started: int) -> group_watch.GroupWatch:
+    watch = group_watch.GroupWatch()
+    watch.started = started
+    return watch
+
+
+@pytest.mark.looptime
+async def test_the_demo_waits_for_workers_that_are_being_started_however_long_they_take() -> None:
+    asks = replay.plan(departures((0, "BOS")), speed=60)
+    pool = Pool(start=demo.SILENCE + 30)
+    [outcome] = await demo.replayed(pool.call, asks, replay.Progress(), watching(started=1))
+    assert outcome.status == "ok"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("watch", [watching(started=0), None], ids=["no group started", "groups are not counted"])
+async def test_the_demo_ends_soon_when_nothing_answers_and_nothing_is_started(
+    watch: group_watch.GroupWatch | None,
+) -> None:
+    asks = replay.plan(departures((0, "BOS")), speed=60)
+    with pytest.raises(demo.NobodyAnswers, match="is the daemon running"):
+        await demo.replayed(Pool(start=demo.SILENCE + 30).call, asks, replay.Progress(), watch)
 
 
 @pytest.fixture(scope="module")
