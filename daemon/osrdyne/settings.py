@@ -10,9 +10,9 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, SecretStr, ValidationError
+from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -21,7 +21,7 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as UnreadableVariable
 
-from osrdyne.drivers.processes.template import SubprocessTemplate
+from osrdyne.driver_settings import AnyDriverSettings, StrictModel
 from osrdyne.seconds import Seconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
@@ -41,11 +41,7 @@ def _pool(value: object) -> PoolSettings:
     return PoolSettings.from_mapping(value)
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BrokerSettings(_Model):
+class BrokerSettings(StrictModel):
     """How the broker is reached. Each address holds a user and a password, so each is a file or a secret."""
 
     #: AMQP address of the daemon's own user, or the file that holds it.
@@ -64,26 +60,7 @@ class BrokerSettings(_Model):
     statistics_interval: Seconds = 7.5
 
 
-class SubprocessSettings(_Model):
-    """Driver `subprocess`: one process a group, on this machine."""
-
-    kind: Literal["subprocess"]
-    #: AMQP address that workers get, or the file that holds it.
-    worker_amqp_uri: SecretStr | None = None
-    worker_amqp_uri_file: Path | None = None
-    #: Where the driver keeps what it started, and the workers' output.
-    state_directory: Path = Path("/var/lib/osrdyne")
-    #: How a worker is started; see `SubprocessTemplate`.
-    template: SubprocessTemplate
-
-
-class NoopSettings(_Model):
-    """Driver `noop`: somebody else starts and stops the workers."""
-
-    kind: Literal["noop"]
-
-
-class LimitSettings(_Model):
+class LimitSettings(StrictModel):
     """Bounds that keep one key, or one bad day, from taking the rest down."""
 
     #: Orphans taken from the broker and not yet settled.
@@ -103,7 +80,7 @@ class LimitSettings(_Model):
     queue_actions: PositiveInt = 8
 
 
-class IntervalSettings(_Model):
+class IntervalSettings(StrictModel):
     """How often the daemon looks, in seconds. Nothing waits for these: they only correct drift."""
 
     engine_listing: Seconds = 30.0
@@ -115,7 +92,7 @@ class IntervalSettings(_Model):
     recheck: Seconds = 30.0
 
 
-class StatusSettings(_Model):
+class StatusSettings(StrictModel):
     """The HTTP endpoints: health, readiness, metrics, status. Nothing there changes anything."""
 
     host: str = "127.0.0.1"
@@ -132,7 +109,7 @@ class DaemonSettings(BaseSettings):
 
     pool: Annotated[Any, BeforeValidator(_pool)]
     broker: BrokerSettings
-    driver: Annotated[SubprocessSettings | NoopSettings, Field(discriminator="kind")]
+    driver: Annotated[AnyDriverSettings, Field(discriminator="kind")]
     limits: LimitSettings = LimitSettings()
     intervals: IntervalSettings = IntervalSettings()
     status: StatusSettings = StatusSettings()

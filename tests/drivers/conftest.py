@@ -1,27 +1,58 @@
-"""Fixtures of the drivers' tests: a test that takes `subject` or `owning` runs once for each such driver."""
+"""Fixtures of the drivers' tests: a test that takes `subject` or `owning` runs once for each such driver.
+
+Tests of one driver follow each other in one process, which has that driver's engine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from tests.drivers.subjects import SUBJECTS, Owning, Subject, SubprocessSubject
+from tests.drivers.subjects import SUBJECTS
+from tests.drivers.subjects.base import Owning, Subject
+from tests.drivers.subjects.subprocess import SubprocessSubject
 
 
-@pytest.fixture(params=SUBJECTS, ids=lambda one: one.name)
-async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+def of(subjects: list[type[Subject]]) -> list[Any]:
+    return [pytest.param(one, marks=pytest.mark.xdist_group(one.name), id=one.name) for one in subjects]
+
+
+@pytest.fixture(scope="session")
+def engine_of() -> Iterator[Callable[[type[Subject]], Any]]:
+    """Gives the session's engine of a kind of subject, started when first asked for."""
+    with contextlib.ExitStack() as stack:
+        started: dict[type[Subject], Any] = {}
+
+        def of_subject(subject: type[Subject]) -> Any:
+            if subject not in started:
+                started[subject] = stack.enter_context(subject.engine())
+            return started[subject]
+
+        yield of_subject
+
+
+@pytest.fixture(params=of(list(SUBJECTS)))
+async def subject(
+    request: pytest.FixtureRequest, engine_of: Callable[[type[Subject]], Any], tmp_path: Path
+) -> AsyncIterator[Subject]:
     """Every driver."""
-    made: Subject = request.param(tmp_path)
+    kind: type[Subject] = request.param
+    made = kind(engine_of(kind), tmp_path)
     yield made
     await made.clean_up()
 
 
-@pytest.fixture(params=[one for one in SUBJECTS if one.owns_workers], ids=lambda one: one.name)
-async def owning(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Owning]:
+@pytest.fixture(params=of([one for one in SUBJECTS if one.owns_workers]))
+async def owning(
+    request: pytest.FixtureRequest, engine_of: Callable[[type[Subject]], Any], tmp_path: Path
+) -> AsyncIterator[Owning]:
     """Every driver that starts and stops workers."""
-    made: Owning = request.param(tmp_path)
+    kind: type[Subject] = request.param
+    made = cast(Owning, kind(engine_of(kind), tmp_path))
     yield made
     await made.clean_up()
 
@@ -29,6 +60,6 @@ async def owning(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 @pytest.fixture
 async def machine(tmp_path: Path) -> AsyncIterator[SubprocessSubject]:
     """The subprocess driver's engine, for its own tests."""
-    made = SubprocessSubject(tmp_path)
+    made = SubprocessSubject(None, tmp_path)
     yield made
     await made.clean_up()

@@ -1,7 +1,7 @@
 """A worker without a broker, for tests of drivers: it only lives, in the way that its key says.
 
 It prints `ready` once it can be asked to stop. Key `crash` ends at once with status 3; `deaf` ignores SIGTERM;
-`parent` leaves a child behind; `busy` finishes what it holds, which takes a moment, before it ends.
+`parent` leaves a child behind; `busy` finishes what it holds, which takes a moment, says so, and ends a moment later.
 """
 
 from __future__ import annotations
@@ -34,3 +34,6 @@ while not stopping:
 if KEY == "busy":
     time.sleep(0.3)
 print("finished", flush=True)
+if KEY == "busy":
+    # Where an engine keeps no output of what has ended, it can be read until then.
+    time.sleep(0.7)

@@ -11,7 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
 from osrdyne_protocol.names import PoolNames
 from tests.conftest import Vhost
-from tests.drivers.subjects import SubprocessSubject
+from tests.drivers.subjects.subprocess import SubprocessSubject
 from tests.drivers.test_minimal_worker import CLASSIC, WORKER, take
 from tests.hard_keys import KEYS
 

@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from osrdyne.drivers.subprocess import SubprocessTemplate
-from tests.drivers.subjects import STUB, SubprocessSubject, is_empty, listed, next_change
+from tests.drivers.subjects.base import is_empty, listed, next_change
+from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
 from tests.engines.waiting import until_async
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from osrdyne.drivers.subprocess import SubprocessTemplate
-from tests.drivers.subjects import SubprocessSubject, is_empty
+from tests.drivers.subjects.base import is_empty
+from tests.drivers.subjects.subprocess import SubprocessSubject
 from tests.engines.waiting import until_async
 
 SLEEP = SubprocessTemplate(("sleep", "1000"))

@@ -15,7 +15,8 @@ from osrdyne.drivers.processes import control
 from osrdyne.drivers.subprocess import SubprocessTemplate
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
-from tests.drivers.subjects import STUB, SubprocessSubject, listed
+from tests.drivers.subjects.base import listed
+from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
 
 
 def descriptors(process: psutil.Process) -> dict[str, str]:

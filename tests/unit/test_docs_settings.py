@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import steps
-from osrdyne import settings
+from osrdyne import driver_settings, settings
 from osrdyne.drivers.processes.template import SubprocessTemplate
 from osrdyne_protocol.settings import PoolSettings
 
@@ -23,8 +23,8 @@ PAGE = Path(steps.ROOT, "docs/settings.md").read_text()
 TABLES: dict[str, Any] = {
     "`[pool]`": PoolSettings,
     "`[broker]`": settings.BrokerSettings,
-    '`kind = "noop"`': settings.NoopSettings,
-    '`kind = "subprocess"`': settings.SubprocessSettings,
+    '`kind = "noop"`': driver_settings.NoopSettings,
+    '`kind = "subprocess"`': driver_settings.SubprocessSettings,
     "`[driver.template]`": SubprocessTemplate,
     "`[limits]`": settings.LimitSettings,
     "`[intervals]`": settings.IntervalSettings,

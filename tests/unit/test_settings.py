@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from osrdyne import settings
-from osrdyne.settings import DaemonSettings, NoopSettings, load, secret
+from osrdyne.driver_settings import NoopSettings
+from osrdyne.settings import DaemonSettings, load, secret
 from osrdyne_protocol.errors import SettingsError
 
 GOOD = """

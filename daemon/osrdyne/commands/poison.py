@@ -19,9 +19,10 @@ from osrdyne import audit as audits
 from osrdyne import logs
 from osrdyne.commands import broker_address, poison_text
 from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
+from osrdyne.driver_settings import SubprocessSettings
 from osrdyne.poison import Entry, Selection
 from osrdyne.poison_inventory import Inventory, Outcome, opened
-from osrdyne.settings import DaemonSettings, SubprocessSettings, load
+from osrdyne.settings import DaemonSettings, load
 from osrdyne_client.amqp import Message
 from osrdyne_protocol import events
 from osrdyne_protocol.names import PoolNames

@@ -1,33 +1,22 @@
-"""The drivers under test, each with its engine, as the conformance suite sees them.
-
-A driver joins the suite by a subclass of `Subject` (of `Owning`, when it owns its workers) in `SUBJECTS`.
-Nothing in the suite itself knows an engine.
-"""
+"""What the conformance suite asks of a driver under test and of its engine."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import psutil
-
-from osrdyne.drivers import Change, Driver, Group
-from osrdyne.drivers.noop import NoopDriver
-from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
-from osrdyne_protocol import names
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne.drivers import Change, Driver, Group, GroupState
 from tests.engines.waiting import until_async
 
 #: Credential that every worker is given, and that may show up nowhere but in its environment.
 PASSWORD = "pass-word-of-the-workers"
 WORKER_URI = f"amqp://worker:{PASSWORD}@broker.invalid/vhost"
-#: `stub_worker.py`, started as fast and as small as can be.
-STUB = (sys.executable, "-I", "-S", "-E", str(Path(__file__).with_name("stub_worker.py")))
+#: What every worker of the suite runs.
+STUB_WORKER = Path(__file__).parents[1] / "stub_worker.py"
 
 
 async def listed(driver: Driver) -> dict[str, Group]:
@@ -38,15 +27,9 @@ async def listed(driver: Driver) -> dict[str, Group]:
     return found
 
 
-def environment_of(pid: int) -> dict[str, str]:
-    """Returns a process's environment, which psutil does not: it takes carriage returns for line breaks."""
-    variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-    return dict(variable.split("=", 1) for variable in variables if variable)
-
-
-async def next_change(driver: Driver) -> Change:
+async def next_change(driver: Driver, *, within: float = 20.0) -> Change:
     """Returns the next change of any key."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(within):
         return await anext(aiter(driver.changes()))
 
 
@@ -56,18 +39,30 @@ async def is_empty(driver: Driver) -> bool:
 
 
 class Subject(ABC):
-    """A driver and an engine of its own; nothing is left of either after `clean_up`."""
+    """A driver and an engine; nothing that a test started is left after `clean_up`."""
 
     name: ClassVar[str]
     owns_workers: ClassVar[bool]
+    #: Seconds that the suite waits for what takes an engine time.
+    patience: ClassVar[float] = 20.0
+
+    @classmethod
+    @contextlib.contextmanager
+    def engine(cls) -> Iterator[Any]:
+        """Starts the engine that all tests of a session share; yields what `__init__` needs of it."""
+        yield None
+
+    def __init__(self, engine: Any, directory: Path) -> None:
+        """Prepares for one test; `directory` is empty and the test's own."""
+        #: Unique for a test where the engine is shared, so that tests do not see each other's groups.
+        self.pool = "echo"
 
     @abstractmethod
-    def __init__(self, directory: Path) -> None:
-        """Prepares an engine; `directory` is empty and the test's own."""
+    def driver(self, *, pool: str | None = None, instance: str = "one", template: str = "a") -> Driver:
+        """Opens the driver as a daemon would; the pool is `self.pool` unless told otherwise.
 
-    @abstractmethod
-    def driver(self, *, pool: str = "echo", instance: str = "one", template: str = "a") -> Driver:
-        """Opens the driver as a daemon would. Calls with equal arguments are daemons that follow each other."""
+        Calls with equal arguments are daemons that follow each other.
+        """
 
     @abstractmethod
     async def clean_up(self) -> None:
@@ -78,10 +73,16 @@ class Owning(Subject):
     """A driver that starts and stops workers. All of them are `stub_worker.py`, given `WORKER_URI`."""
 
     owns_workers = True
+    #: True where the engine itself brings a worker back that ended; else the worker loop starts the group again.
+    heals: ClassVar[bool]
 
     @abstractmethod
-    async def environments(self, key: str, *, pool: str = "echo", instance: str = "one") -> list[dict[str, str]]:
-        """Returns the environment of each worker that the engine runs for a key."""
+    async def environments(self, key: str, *, pool: str | None = None, instance: str = "one") -> list[dict[str, str]]:
+        """Returns the environment of each worker process that the engine runs for a key."""
+
+    @abstractmethod
+    async def workers(self, key: str, *, pool: str | None = None, instance: str = "one") -> list[str]:
+        """Returns what tells each worker process of a key from every other that there ever was."""
 
     @abstractmethod
     async def kill(self, key: str) -> None:
@@ -95,6 +96,26 @@ class Owning(Subject):
     async def inspectable(self) -> bytes:
         """Returns all that can be seen of the engine's objects, but for the workers' own environment."""
 
+    async def until_running(self, driver: Driver, *keys: str) -> None:
+        """Returns once each key's group is listed as running, with a worker process that has its environment."""
+
+        async def running() -> bool:
+            groups = await listed(driver)
+            for key in keys:
+                if key not in groups or groups[key].state is not GroupState.RUNNING or not groups[key].workers:
+                    return False
+            return True
+
+        await until_async(running, within=self.patience)
+
+    async def until_gone(self, driver: Driver, *keys: str) -> None:
+        """Returns once none of the keys is listed any more."""
+
+        async def gone() -> bool:
+            return not (await listed(driver)).keys() & set(keys)
+
+        await until_async(gone, within=self.patience)
+
     async def ready(self, driver: Driver, key: str) -> None:
         """Starts a key, and returns once its worker can be asked to stop."""
         before = (await self.output(key)).count("ready")
@@ -103,94 +124,13 @@ class Owning(Subject):
         async def is_ready() -> bool:
             return (await self.output(key)).count("ready") > before
 
-        await until_async(is_ready)
+        await until_async(is_ready, within=self.patience)
+        await self.until_running(driver, key)
 
-
-class NoopSubject(Subject):
-    """There is no engine."""
-
-    name = "noop"
-    owns_workers = False
-
-    def __init__(self, directory: Path) -> None:
-        pass
-
-    def driver(self, *, pool: str = "echo", instance: str = "one", template: str = "a") -> Driver:
-        return NoopDriver()
-
-    async def clean_up(self) -> None:
-        pass
-
-
-class SubprocessSubject(Owning):
-    """The engine is this machine, seen through the records and /proc."""
-
-    name = "subprocess"
-
-    def __init__(self, directory: Path) -> None:
-        self.state = directory / "state"
-        self._drivers: list[Driver] = []
-
-    def driver(self, *, pool: str = "echo", instance: str = "one", template: str = "a") -> SubprocessDriver:
-        return self.driver_of(SubprocessTemplate(STUB, {"TEMPLATE": template}), pool=pool, instance=instance)
-
-    def driver_of(
-        self, template: SubprocessTemplate, *, pool: str = "echo", instance: str = "one", uri: str = WORKER_URI
-    ) -> SubprocessDriver:
-        driver = SubprocessDriver(PoolSettings(pool, instance), template, lambda: uri, self.state)
-        self._drivers.append(driver)
-        return driver
-
-    def record(self, key: str, *, pool: str = "echo", instance: str = "one") -> Path:
-        """Returns where the record of a key is, or would be."""
-        home = names.engine_name(pool, instance, "")
-        return self.state / home / f"{names.engine_name(pool, instance, key)}.json"
-
-    def log(self, key: str) -> Path:
-        record = self.record(key)
-        return record.parent / "logs" / f"{record.stem}.log"
-
-    def process(self, key: str, *, pool: str = "echo", instance: str = "one") -> psutil.Process:
-        """Returns the process that a key's record tells of."""
-        return psutil.Process(json.loads(self.record(key, pool=pool, instance=instance).read_bytes())["pid"])
-
-    async def environments(self, key: str, *, pool: str = "echo", instance: str = "one") -> list[dict[str, str]]:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError, psutil.NoSuchProcess):
-            process = self.process(key, pool=pool, instance=instance)
-            while process.status() != psutil.STATUS_ZOMBIE:
-                # Empty for some microseconds after exec, which is when a start returns.
-                if found := environment_of(process.pid):
-                    return [found]
-        return []
-
-    async def kill(self, key: str) -> None:
-        self.process(key).kill()
-
-    async def output(self, key: str) -> str:
-        return self.log(key).read_text() if self.log(key).exists() else ""
-
-    async def inspectable(self) -> bytes:
-        files = [path.read_bytes() for path in self.state.rglob("*") if path.is_file()]
-        commands = [" ".join(process.cmdline()).encode() for process in self._processes()]
-        return b"\n".join(files + commands)
-
-    async def clean_up(self) -> None:
-        for driver in self._drivers:
-            await driver.close()
-        left = self._processes()
-        for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(left, timeout=10)
-
-    def _processes(self) -> list[psutil.Process]:
-        """Returns all that writes to a log here, so that even a worker that no record tells of is found."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(OSError):
-                if Path(f"/proc/{process.pid}/fd/1").readlink().is_relative_to(self.state):
-                    found.append(process)
-        return found
-
-
-SUBJECTS: tuple[type[Subject], ...] = (NoopSubject, SubprocessSubject)
+    async def error(self, driver: Driver, key: str) -> str:
+        """Returns the next error that the driver tells of a key."""
+        async with asyncio.timeout(self.patience):
+            async for change in driver.changes():
+                if change.key == key and change.error is not None:
+                    return change.error
+        raise AssertionError("the driver was closed")
