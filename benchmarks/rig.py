@@ -99,6 +99,13 @@ def cpu_seconds(process: psutil.Process) -> float:
     return times.user + times.system
 
 
+def broker_process(broker: Broker) -> psutil.Process:
+    """The process of the broker itself, which is far below the one that was started for this broker's directory."""
+    started = [one for one in psutil.Process().children(recursive=True) if str(broker.directory) in one.cmdline()]
+    below = [one for process in started for one in process.children(recursive=True)]
+    return next(one for one in below if one.name() == "beam.smp")
+
+
 def in_turns(rounds: int, sides: Sequence[str]) -> Iterator[str]:
     """Yield the sides round by round, every other round backwards: none always follows the same one."""
     for number in range(rounds):
@@ -175,9 +182,9 @@ def our_worker(pool: Pool, key: str, *, prefetch: int, threads: int) -> Side:
     return _worker("our_worker", pool, key, prefetch=prefetch, threads=threads)
 
 
-def bare_worker(pool: Pool, key: str, *, prefetch: int, events: bool) -> Side:
+def bare_worker(pool: Pool, key: str, *, prefetch: int, events: str, confirmed: bool) -> Side:
     """A worker on bare pika, for a key whose queue is made first."""
-    return _worker("bare_pika_worker", pool, key, prefetch=prefetch, events=events)
+    return _worker("bare_pika_worker", pool, key, prefetch=prefetch, events=events, confirmed=confirmed)
 
 
 def _worker(module: str, pool: Pool, key: str, **options: object) -> Side:

@@ -1,6 +1,7 @@
 """A worker written by hand on pika: callbacks, the reply confirmed, then the request acknowledged, two events.
 
-It does what the protocol asks of a worker, on the loop: no threads, no graceful stop, no reconnect, no deadline.
+It does what the protocol asks of a worker, on the loop: no threads, no graceful stop, no reconnect, no deadline. Each
+event is sent when it happens. Two options change that, to measure what they are worth.
 """
 
 from __future__ import annotations
@@ -14,17 +15,25 @@ import pika
 
 from benchmarks.sides import turns
 from benchmarks.sides.bare_pika import Opening
+from osrdyne_client.worker_events import GATHER_TIME
 from osrdyne_protocol import events
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 
 
 class BareWorker:
-    """Echoes what comes. `with_events` is False only where the cost of events is measured."""
+    """Echoes what comes.
 
-    def __init__(self, environment: WorkerEnvironment, *, prefetch: int, with_events: bool) -> None:
+    `events`: "single", each when it happens; "gathered", sent together as our library does; or "none".
+    `confirmed`: a request is acknowledged when its reply was confirmed. Without, at once, as no worker should: it loses
+    a reply that the broker does not take.
+    """
+
+    def __init__(self, environment: WorkerEnvironment, *, prefetch: int, events: str, confirmed: bool) -> None:
         self._environment = environment
         self._prefetch = prefetch
-        self._with_events = with_events
+        self._how = events
+        self._confirmed = confirmed
+        self._waiting: list[pika.BasicProperties] = []
         self._requests: Any = None
         self._replies: Any = None
         self._events: Any = None
@@ -50,11 +59,15 @@ class BareWorker:
         self._unconfirmed[self._published] = (method.delivery_tag, correlation_id, arrived)
         reply = pika.BasicProperties(correlation_id=correlation_id, headers={"x-status": "ok"}, delivery_mode=2)
         self._replies.basic_publish("", properties.reply_to, body, reply, mandatory=True)
+        if not self._confirmed:
+            self._finish(self._published)
 
     def _on_confirm(self, frame: Any) -> None:
         method = frame.method
         if not isinstance(method, pika.spec.Basic.Ack):
             raise TypeError("a reply was not accepted")
+        if not self._confirmed:
+            return
         if not method.multiple:
             self._finish(method.delivery_tag)
             return
@@ -70,19 +83,27 @@ class BareWorker:
         self._tell(events.FINISHED, request_id=correlation_id, outcome="ok", duration_ms=duration_ms)
 
     def _tell(self, event: str, **fields: Any) -> None:
-        if self._with_events:
-            headers = events.headers(event, now_ms=int(time.time() * 1000), worker_id=self._environment.id, **fields)
-            self._events.basic_publish(
-                self._environment.activity_exchange,
-                self._environment.key,
-                b"",
-                pika.BasicProperties(headers=headers),
-            )
+        if self._how == "none":
+            return
+        headers = events.headers(event, now_ms=int(time.time() * 1000), worker_id=self._environment.id, **fields)
+        properties = pika.BasicProperties(headers=headers)
+        if self._how == "single":
+            self._send(properties)
+            return
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(GATHER_TIME, self._send_all)
+        self._waiting.append(properties)
+
+    def _send_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for properties in waiting:
+            self._send(properties)
+
+    def _send(self, properties: pika.BasicProperties) -> None:
+        self._events.basic_publish(self._environment.activity_exchange, self._environment.key, b"", properties)
 
 
 if __name__ == "__main__":
     options = turns.options()
-    worker = BareWorker(
-        WorkerEnvironment.from_environ(os.environ), prefetch=options["prefetch"], with_events=options["events"]
-    )
+    worker = BareWorker(WorkerEnvironment.from_environ(os.environ), **options)
     asyncio.run(worker.serve())

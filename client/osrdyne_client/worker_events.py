@@ -1,4 +1,9 @@
-"""The activity events of one worker: what it tells, and when it tells that long work goes on."""
+"""The activity events of one worker: what it tells, and when it tells that long work goes on.
+
+Every request has a `request-received` and a `finished`, and each of these is a publish into a quorum queue and a
+stream, where it competes with the requests. So they are gathered for a moment and leave together, which costs the
+broker less; all else leaves when it happens. Each carries the time at which it happened.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,15 @@ from osrdyne_client.work import Work
 from osrdyne_client.worker_session import Session
 from osrdyne_protocol import events
 
+#: Events that may wait for others.
+GATHERED = frozenset({events.REQUEST_RECEIVED, events.FINISHED})
+#: Seconds for which they may. Measured at prefetch 1, by what the broker writes and computes for a call: 20 ms save two
+#: thirds of what 50 ms do, and 100 ms no more than 50.
+GATHER_TIME = 0.05
+#: This many leave without waiting longer: writing them holds up the loop for a millisecond, and larger numbers measured
+#: no better at prefetch 64.
+MOST_WAITING = 64
+
 
 class Activity:
     """Sends events over whichever session an event belongs to; unconfirmed, and never a reason to fail."""
@@ -19,6 +33,9 @@ class Activity:
         self._interval = alive_interval
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._waiting: list[tuple[Session, dict[str, str | int]]] = []
+        #: Runs while events are gathered.
+        self._gathering: asyncio.TimerHandle | None = None
 
     def tell(
         self,
@@ -28,18 +45,37 @@ class Activity:
         request_id: str | None = None,
         outcome: str | None = None,
         duration_ms: int | None = None,
+        at_once: bool = False,
     ) -> None:
-        """Send one event."""
-        session.event(
-            events.headers(
-                event,
-                now_ms=int(time.time() * 1000),
-                worker_id=self._worker_id,
-                request_id=request_id,
-                outcome=outcome,
-                duration_ms=duration_ms,
-            )
+        """Send one event; of two gathered events the later may wait for `GATHER_TIME`, unless `at_once`.
+
+        Events leave in the order in which they were told. One after a quiet time leaves at once, so that a rare
+        request is seen as it comes.
+        """
+        headers = events.headers(
+            event,
+            now_ms=int(time.time() * 1000),
+            worker_id=self._worker_id,
+            request_id=request_id,
+            outcome=outcome,
+            duration_ms=duration_ms,
         )
+        self._waiting.append((session, headers))
+        if at_once or event not in GATHERED or len(self._waiting) >= MOST_WAITING:
+            self.flush()
+        elif self._gathering is None:
+            self._flush_and_gather()
+
+    def flush(self) -> None:
+        """Send what waits, in one write. Call it before a session is closed."""
+        waiting, self._waiting = self._waiting, []
+        for session, headers in waiting:
+            session.event(headers)
+
+    def _flush_and_gather(self) -> None:
+        quiet = not self._waiting
+        self._gathering = None if quiet else self._loop.call_later(GATHER_TIME, self._flush_and_gather)
+        self.flush()
 
     def finished(self, work: Work) -> None:
         """Tell what became of a request, and how long its handler took."""
@@ -62,8 +98,9 @@ class Activity:
 
     def close(self) -> None:
         """Tell nothing more by itself."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._gathering):
+            if timer is not None:
+                timer.cancel()
 
     def _tell_alive(self, in_hand: Iterable[Work]) -> None:
         self._timer = None

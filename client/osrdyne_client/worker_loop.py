@@ -99,6 +99,7 @@ class Worker:
                 try:
                     await self._serve(session, stop)
                 finally:
+                    self._activity.flush()
                     await session.close()
             except BrokerError as error:
                 if not isinstance(error, InvalidUri | AccessRefused):
@@ -213,7 +214,8 @@ class Worker:
             session.reject(message.delivery_tag, requeue=True)
             return
         correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
-        self._activity.tell(session, events.REQUEST_RECEIVED, request_id=correlation_id)
+        # What failed a worker before may end this one in a moment, and then its event must be on its way.
+        self._activity.tell(session, events.REQUEST_RECEIVED, request_id=correlation_id, at_once=message.redelivered)
         if is_refused(self._pool, properties.reply_to):
             logger.warning(
                 "refused a request whose reply-to is a queue of the pool", extra={"request_id": correlation_id}

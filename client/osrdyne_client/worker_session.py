@@ -7,7 +7,6 @@ refuses costs no delivery, and a missing activity exchange costs no reply.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,7 +55,7 @@ class Session:
     async def open(cls, environment: WorkerEnvironment, prefetch: int) -> Session:
         """Connect and open the channels. Raises what `Connection.open` raises."""
         connection = await Connection.open(
-            _uri(environment), name=f"osrdyne worker {environment.id} of {environment.pool}"
+            present_address(environment), name=f"osrdyne worker {environment.id} of {environment.pool}"
         )
         try:
             requests = await connection.channel(prefetch=prefetch)
@@ -159,9 +158,15 @@ class Session:
         await self._connection.close()
 
 
-def _uri(environment: WorkerEnvironment) -> str:
-    """Return the present address: that in the file, which may be newer, or for who cannot read it that of the start."""
+def present_address(environment: WorkerEnvironment) -> str:
+    """Return the present address: that in the file, which may be newer, or for who cannot read it that of the start.
+
+    Raises InvalidUri where there is only the file, and it cannot be read.
+    """
     if environment.amqp_uri_file is not None:
-        with contextlib.suppress(InvalidUri):
+        try:
             return present(from_file(environment.amqp_uri_file)) or environment.amqp_uri
+        except InvalidUri:
+            if not environment.amqp_uri:
+                raise
     return environment.amqp_uri

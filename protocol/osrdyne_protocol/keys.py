@@ -48,7 +48,8 @@ def name_part(key: str, room: int) -> str:
         key == RESERVED_KEY
         or key.startswith(HASH_MARK)
         or len(key.encode("utf-8")) > room
-        or any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in key)
+        # What is printable has none of these; to look at each character costs more than all the rest.
+        or (not key.isprintable() and any(unicodedata.category(one) in ("Cc", "Zl", "Zp") for one in key))
     )
     return HASH_MARK + digest(key)[:32] if unsafe else key
 

@@ -16,6 +16,20 @@ WORKER_AMQP_URI = "WORKER_AMQP_URI"
 WORKER_AMQP_URI_FILE = "WORKER_AMQP_URI_FILE"
 WORKER_CONSUMER_TIMEOUT = "WORKER_CONSUMER_TIMEOUT"
 
+#: All that a driver sets: a template may not.
+VARIABLES = frozenset(
+    {
+        WORKER_ID,
+        WORKER_KEY,
+        WORKER_POOL,
+        WORKER_REQUESTS_QUEUE,
+        WORKER_ACTIVITY_EXCHANGE,
+        WORKER_AMQP_URI,
+        WORKER_AMQP_URI_FILE,
+        WORKER_CONSUMER_TIMEOUT,
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnvironment:
@@ -27,6 +41,7 @@ class WorkerEnvironment:
     pool: str
     requests_queue: str
     activity_exchange: str
+    #: Empty where the driver has nowhere to put a credential; the address is then in the file alone.
     amqp_uri: str = field(repr=False)
     #: File that holds the address as it is now, where the worker may be able to read it: a changed password then
     #: needs no new worker. None where the driver has no such file.
@@ -38,6 +53,7 @@ class WorkerEnvironment:
     def to_environ(self) -> dict[str, str]:
         """Return the variables, ready for a process, a unit or a container."""
         optional = {
+            WORKER_AMQP_URI: None if self.amqp_uri_file and not self.amqp_uri else self.amqp_uri,
             WORKER_AMQP_URI_FILE: self.amqp_uri_file,
             WORKER_CONSUMER_TIMEOUT: None if self.consumer_timeout_ms is None else str(self.consumer_timeout_ms),
         }
@@ -48,12 +64,14 @@ class WorkerEnvironment:
             WORKER_POOL: self.pool,
             WORKER_REQUESTS_QUEUE: self.requests_queue,
             WORKER_ACTIVITY_EXCHANGE: self.activity_exchange,
-            WORKER_AMQP_URI: self.amqp_uri,
         }
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> WorkerEnvironment:
-        """Read the six variables. Raises `MissingVariable` that names every one that is absent."""
+        """Read the six variables. Raises `MissingVariable` that names every one that is absent.
+
+        The address may be absent where WORKER_AMQP_URI_FILE says which file has it.
+        """
         names = (
             WORKER_ID,
             WORKER_KEY,
@@ -62,6 +80,8 @@ class WorkerEnvironment:
             WORKER_ACTIVITY_EXCHANGE,
             WORKER_AMQP_URI,
         )
+        if environ.get(WORKER_AMQP_URI_FILE):
+            environ = {WORKER_AMQP_URI: "", **environ}
         missing = [name for name in names if name not in environ]
         if missing:
             raise MissingVariable(

@@ -328,7 +328,8 @@ async def test_a_worker_tells_what_it_does(pool: Pool, client: Client) -> None:
         reply = await client.call("42", b"")
         with pytest.raises(errors.CallTimeout):
             await client.call("other", b"", timeout=0.01)
-    events = await activity(pool, "stopping")
+        events = await activity(pool, "finished")
+    events += await activity(pool, "stopping")
     assert [one["x-event"] for one in events] == ["started", "request-received", "finished", "stopping"]
     assert {(one["key"], one["x-worker-id"]) for one in events} == {("42", "w1")}
     assert len({one["x-event-id"] for one in events}) == 4
@@ -337,6 +338,54 @@ async def test_a_worker_tells_what_it_does(pool: Pool, client: Client) -> None:
     assert received["x-request-id"] == finished["x-request-id"] == reply.correlation_id
     assert finished["x-outcome"] == "ok"
     assert 0 <= finished["x-duration-ms"] < 5000
+
+
+async def test_events_of_a_burst_arrive_in_order_each_with_the_time_at_which_it_happened(
+    pool: Pool, client: Client
+) -> None:
+    moments: dict[str | None, tuple[int, int]] = {}
+    async with working(pool, echo):
+        for _ in range(20):
+            began = int(time.time() * 1000)
+            reply = await client.call("42", b"")
+            moments[reply.correlation_id] = (began, int(time.time() * 1000))
+        told: list[dict[str, Any]] = []
+        async with consuming(pool, pool.names.activity_queue) as listener:
+            while len(told) < 41:
+                message = await listener.take()
+                listener.ack(message)
+                told.append(message.properties.headers)
+    assert told.pop(0)["x-event"] == "started"
+    assert [one["x-event"] for one in told] == ["request-received", "finished"] * 20
+    assert [one["x-request-id"] for one in told[::2]] == [one["x-request-id"] for one in told[1::2]] == list(moments)
+    # A request was received before its client had the reply, although most events left only later
+    for one in told[::2]:
+        began, ended = moments[one["x-request-id"]]
+        assert began <= one["x-event-time"] <= ended
+
+
+async def test_a_worker_that_stops_tells_of_all_that_it_finished_before_it_ends(pool: Pool, client: Client) -> None:
+    release, begun = threading.Event(), threading.Semaphore(0)
+
+    def handle(request: Request) -> bytes:
+        begun.release()
+        release.wait(20)
+        return request.body
+
+    async with working(pool, handle, threads=4) as stop:
+        calls = [asyncio.create_task(client.call("42", b"%d" % number)) for number in range(4)]
+        for _ in calls:
+            await asyncio.to_thread(begun.acquire)
+        stop.set()
+        release.set()
+        await asyncio.gather(*calls)
+    told: list[str] = []
+    async with consuming(pool, pool.names.activity_queue) as listener:
+        while told.count("finished") < 4:
+            message = await listener.take()
+            listener.ack(message)
+            told.append(message.properties.headers["x-event"])
+    assert told[:5] == ["started", *["request-received"] * 4]
 
 
 async def test_a_long_request_is_told_to_be_alive_again_and_again(pool: Pool, client: Client) -> None:

@@ -67,6 +67,17 @@ def test_rounds_of_two_pairs_are_compared_in_the_order_in_which_they_were_measur
     ] * 2
 
 
+def test_a_worker_that_is_busy_half_of_the_time_leaves_room_for_twice_the_calls_and_an_odd_clock_for_no_error() -> None:
+    names = ("aio-pika-1", "aio-pika-mute-1", "bare-1", "bare-hasty-1")
+    rates = {name: [100.0] for name in names}
+    busy = {name: [1.2] if name == "bare-1" else [0.5] for name in names}
+
+    hasty, same, mute, bare = (row.ratio.median for row in calls.bounds(rates, busy) if row.ratio is not None)
+
+    assert (hasty, same, mute) == (1.0, 2.0, 2.0)
+    assert bare == pytest.approx(100.0)
+
+
 def test_the_table_and_the_document_show_what_was_missed() -> None:
     rows = [
         compared("fast enough", "calls/s", [8.0], [10.0], "peer", Target(0.7)),

@@ -113,7 +113,7 @@ def test_the_environment_survives_a_real_process() -> None:
 
 
 def test_the_environment_has_the_six_variables_of_the_protocol_and_optional_ones() -> None:
-    named = {value for name, value in vars(worker_environment).items() if name.startswith("WORKER_")}
+    named = worker_environment.VARIABLES
     with_file = replace(ENVIRONMENT, amqp_uri_file="/run/worker.uri", consumer_timeout_ms=1500)
 
     assert ENVIRONMENT.to_environ().keys() == named - {"WORKER_AMQP_URI_FILE", "WORKER_CONSUMER_TIMEOUT"}
@@ -134,6 +134,13 @@ def test_every_missing_variable_is_named() -> None:
 
     with pytest.raises(MissingVariable, match=r"WORKER_KEY, WORKER_AMQP_URI not set: .* started by the daemon"):
         WorkerEnvironment.from_environ(environment)
+
+
+def test_an_address_that_is_in_a_file_alone_is_not_missing() -> None:
+    in_file = replace(ENVIRONMENT, amqp_uri="", amqp_uri_file="/run/worker.uri")
+
+    assert "WORKER_AMQP_URI" not in in_file.to_environ()
+    assert WorkerEnvironment.from_environ(in_file.to_environ()) == in_file
 
 
 def test_an_empty_key_is_not_missing() -> None:

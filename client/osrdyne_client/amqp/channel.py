@@ -172,12 +172,14 @@ class Channel(Publishing):
             "cancel a consumer", lambda callback: self._pika.basic_cancel(consumer_tag, callback=callback)
         )
         self._consumers.pop(raw, None)
+        self._no_ack.discard(raw)
 
     def cancelled_by_broker(self, consumer_tag: str) -> None:
         """Called by the connection for the broker's basic.cancel."""
         consumer = self._consumers.pop(consumer_tag.encode(), None)
         if consumer is None:
             return
+        self._no_ack.discard(consumer_tag.encode())
         if self._reason is None:
             # RabbitMQ 4.3 only suspends a consumer at its timeout, and delivers to it again once it has settled what
             # it held: nobody would take those. This ends it for good; where it has ended already, nothing happens.

@@ -1,0 +1,151 @@
+"""When a worker's events leave, under virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from osrdyne_client.worker_events import GATHER_TIME, MOST_WAITING, Activity
+from osrdyne_protocol import events
+
+pytestmark = pytest.mark.looptime
+
+
+@dataclass(frozen=True)
+class Told:
+    """An event that left."""
+
+    event: str
+    at: float
+    headers: dict[str, str | int]
+
+
+class Recorder:
+    """Stands for a session: keeps what leaves, and when on the loop's clock."""
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+
+    def event(self, headers: dict[str, str | int]) -> None:
+        self.told.append(Told(str(headers["x-event"]), asyncio.get_running_loop().time(), headers))
+
+    @property
+    def names(self) -> list[str]:
+        return [one.event for one in self.told]
+
+    @property
+    def moments(self) -> list[float]:
+        """When something left; what left together counts once."""
+        return sorted({one.at for one in self.told})
+
+
+class Teller:
+    """An activity whose events belong to one session."""
+
+    def __init__(self) -> None:
+        self.session = Recorder()
+        self.activity = Activity("w1", alive_interval=10.0)
+
+    def tell(self, *names: str, **fields: Any) -> None:
+        session: Any = self.session
+        for name in names:
+            self.activity.tell(session, name, **fields)
+
+
+@pytest.fixture
+async def teller() -> Any:
+    teller = Teller()
+    yield teller
+    teller.activity.close()
+
+
+async def test_a_request_after_a_quiet_time_is_told_at_once(teller: Teller) -> None:
+    for _ in range(3):
+        teller.tell(events.REQUEST_RECEIVED)
+        assert teller.session.told[-1].at == asyncio.get_running_loop().time()
+        await asyncio.sleep(10 * GATHER_TIME)
+    assert len(teller.session.told) == 3
+
+
+async def test_requests_that_follow_one_another_are_told_together_and_in_order(teller: Teller) -> None:
+    numbers = range(20)
+    for number in numbers:
+        teller.tell(events.REQUEST_RECEIVED, events.FINISHED, request_id=str(number))
+        await asyncio.sleep(GATHER_TIME / 10)
+    await asyncio.sleep(GATHER_TIME)
+    # Twenty requests in two gathering times and a bit: one write at their begin, and one after each
+    assert len(teller.session.moments) == 3
+    told = [(one.event, one.headers["x-request-id"]) for one in teller.session.told]
+    assert told == [(name, str(number)) for number in numbers for name in (events.REQUEST_RECEIVED, events.FINISHED)]
+
+
+async def test_the_last_event_of_a_burst_does_not_wait_for_another(teller: Teller) -> None:
+    teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
+    await asyncio.sleep(1.01 * GATHER_TIME)
+    assert teller.session.names == [events.REQUEST_RECEIVED, events.FINISHED]
+
+
+@pytest.mark.parametrize("name", [events.STARTED, events.ALIVE, events.STOPPING])
+async def test_what_is_rare_leaves_at_once_and_after_all_that_was_told_before(teller: Teller, name: str) -> None:
+    before = [events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED]
+    teller.tell(*before, name)
+    assert teller.session.names == [*before, name]
+
+
+async def test_a_request_that_failed_a_worker_before_is_told_at_once(teller: Teller) -> None:
+    teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
+    teller.tell(events.REQUEST_RECEIVED, at_once=True)
+    assert teller.session.names == [events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED]
+
+
+async def test_a_worker_that_has_just_started_tells_its_first_request_at_once(teller: Teller) -> None:
+    teller.tell(events.STARTED, events.REQUEST_RECEIVED)
+    assert teller.session.names == [events.STARTED, events.REQUEST_RECEIVED]
+
+
+async def test_a_burst_waits_only_in_a_bounded_number(teller: Teller) -> None:
+    for _ in range(10 * MOST_WAITING):
+        teller.tell(events.REQUEST_RECEIVED)
+        assert len(teller.activity._waiting) < MOST_WAITING
+    assert len(teller.session.told) > 9 * MOST_WAITING
+
+
+async def test_what_waits_leaves_when_it_is_flushed_and_only_once(teller: Teller) -> None:
+    teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
+    teller.activity.flush()
+    await asyncio.sleep(10 * GATHER_TIME)
+    assert teller.session.names == [events.REQUEST_RECEIVED, events.FINISHED]
+
+
+async def test_an_event_carries_the_time_at_which_it_happened_however_late_it_leaves(
+    teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments: Iterator[float] = iter((1.0, 2.0, 3.0))
+    clock = SimpleNamespace(time=lambda: next(moments))
+    monkeypatch.setattr("osrdyne_client.worker_events.time", clock)
+    teller.tell(events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED)
+    await asyncio.sleep(2 * GATHER_TIME)
+    assert [one.headers["x-event-time"] for one in teller.session.told] == [1000, 2000, 3000]
+
+
+async def test_a_worker_with_nothing_to_do_is_not_woken(teller: Teller) -> None:
+    teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
+    await asyncio.sleep(3 * GATHER_TIME)
+    assert teller.activity._gathering is None
+
+
+async def test_events_of_two_sessions_leave_over_their_own(teller: Teller) -> None:
+    other: Any = Recorder()
+    teller.tell(events.REQUEST_RECEIVED)
+    teller.activity.tell(other, events.REQUEST_RECEIVED)
+    teller.tell(events.FINISHED)
+    await asyncio.sleep(2 * GATHER_TIME)
+    assert (teller.session.names, other.names) == (
+        [events.REQUEST_RECEIVED, events.FINISHED],
+        [events.REQUEST_RECEIVED],
+    )
