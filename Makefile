@@ -6,10 +6,10 @@ SEEDS ?= 1000
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test test-fast check format lock simulate bench faults clean
+.PHONY: help setup demo up down test test-fast test-drivers test-infra check format lock simulate bench faults clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: ## Make .venv with everything that requirements.lock pins (seconds; nothing when it is up to date)
 	@$(PYTHON) tools/setup.py
@@ -28,6 +28,12 @@ test: setup ## Run all tests, tier by tier, on real engines that they start them
 
 test-fast: setup ## Run the unit tests and a few of the others, in under two minutes
 	@$(BIN)/python tools/run_tests.py --fast
+
+test-drivers: setup ## Run the drivers' tests: processes, real Docker, systemd as PID 1, a real Kubernetes with KEDA
+	@$(BIN)/python tools/run_tests.py drivers
+
+test-infra: setup ## Run the tests of the Pulumi program, with a real Pulumi on real brokers
+	@$(BIN)/python tools/run_tests.py infra
 
 check: setup ## Check format, lint, types, import order, Ansible and YAML
 	@$(BIN)/python tools/check.py

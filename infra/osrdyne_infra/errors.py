@@ -1,0 +1,23 @@
+"""Why nothing is previewed or changed. Every text says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class InfraError(Exception):
+    """Something keeps the stack from being applied."""
+
+
+class ConfigurationError(InfraError):
+    """A value of the stack's configuration is unknown, missing or of the wrong kind."""
+
+    def __init__(self, path: str, problem: str, example: str) -> None:
+        super().__init__(f"{path}: {problem}\nExample:\n  {example}")
+        self.path = path
+
+
+class BrokerError(InfraError):
+    """The broker does not answer, or not to this user."""
+
+
+class Refused(InfraError):
+    """What is on the broker would be lost, taken over or not work."""

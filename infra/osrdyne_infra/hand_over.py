@@ -1,0 +1,80 @@
+"""Writes what a stack gives out into files: `python -m osrdyne_infra.hand_over DIR`, the outputs on standard input.
+
+For each pool a folder DIR/POOL, readable by its owner only: a file with the address of each role (`client.uri`,
+`daemon.uri`, ...) and `settings.toml`, the daemon's settings without a driver; what is there from `[driver]` on stays.
+Each file is replaced as a whole: who reads it sees the old or the new one. Prints the names of the files, and never an
+address.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Read the outputs from standard input and write the files."""
+    parser = argparse.ArgumentParser(
+        prog="python -m osrdyne_infra.hand_over", description=(__doc__ or "").split(":")[0]
+    )
+    parser.add_argument("directory", type=Path, help="where the pools' folders are made")
+    directory = parser.parse_args().directory.resolve()
+    try:
+        outputs: dict[str, Any] = json.load(sys.stdin)
+        texts = files(outputs, directory)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        sys.exit(
+            "hand_over: standard input has no outputs of a stack; "
+            "give it those of `pulumi stack output --json --show-secrets`, once `pulumi up` has succeeded"
+        )
+    for path, text in texts.items():
+        write(path, text + own_part(path))
+        sys.stdout.write(f"{path}\n")
+
+
+def files(outputs: Mapping[str, Any], directory: Path) -> dict[Path, str]:
+    """Return the text of each file. Raises KeyError, TypeError or AttributeError for what are no outputs of a stack."""
+    found: dict[Path, str] = {}
+    for pool, settings in outputs["pools"].items():
+        folder = directory / pool
+        found |= {folder / f"{role}.uri": address for role, address in outputs["addresses"][pool].items()}
+        broker = {
+            "amqp_uri_file": str(folder / "daemon.uri"),
+            "management_uri_file": str(folder / "daemon_management.uri"),
+        }
+        found[folder / "settings.toml"] = "\n".join(toml({"pool": settings, "broker": broker}))
+    return found
+
+
+def toml(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[str]:
+    """Return nested tables of texts and numbers as lines of TOML, which writes those and names as JSON does."""
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            here = (*path, json.dumps(name))
+            lines += [f"[{'.'.join(here)}]", *toml(value, here), ""]
+    return lines
+
+
+def own_part(path: Path) -> str:
+    """Return what a person has added to a settings file: the driver's table and all that follows."""
+    old = path.read_text() if path.suffix == ".toml" and path.exists() else ""
+    return "".join(old.partition("[driver]")[1:])
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file by one that only its owner may read."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    fresh.replace(path)
+
+
+if __name__ == "__main__":
+    main()

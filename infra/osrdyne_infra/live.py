@@ -1,0 +1,54 @@
+"""The objects of the vhost as the broker has them now, as a Topology: what `preflight` judges. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from osrdyne_infra.management import Management
+from osrdyne_protocol.topology import ApplyTo, Binding, Exchange, Policy, Queue, QueueType, Topology
+
+
+@dataclass(frozen=True)
+class Live:
+    """What is there before anything is done; empty where there is no such vhost yet."""
+
+    topology: Topology = field(default_factory=lambda: Topology((), (), (), ()))
+    #: Queues that hold messages, with their number.
+    messages: Mapping[str, int] = field(default_factory=dict)
+
+
+def read(broker: Management, vhost: str) -> Live:
+    """Look at the vhost. Raises BrokerError."""
+    broker.check()
+    if not broker.vhost_exists(vhost):
+        return Live()
+    listed = {
+        kind: broker.get(kind, vhost) for kind in ("exchanges", "queues", "bindings", "policies", "operator-policies")
+    }
+    found = Topology(
+        exchanges=tuple(
+            Exchange(one["name"], one["type"], one["arguments"]) for one in listed["exchanges"] if one["name"]
+        ),
+        queues=tuple(_queue(one) for one in listed["queues"]),
+        bindings=tuple(_binding(one) for one in listed["bindings"] if one["source"]),
+        policies=tuple(_policy(one) for one in listed["policies"]),
+        operator_policies=tuple(_policy(one) for one in listed["operator-policies"]),
+    )
+    return Live(found, broker.messages(vhost))
+
+
+def _queue(raw: Mapping[str, Any]) -> Queue:
+    arguments = {name: value for name, value in raw["arguments"].items() if name != "x-queue-type"}
+    return Queue(raw["name"], cast("QueueType", raw["type"]), arguments)
+
+
+def _binding(raw: Mapping[str, Any]) -> Binding:
+    to = "queue" if raw["destination_type"] == "queue" else "exchange"
+    return Binding(raw["source"], raw["destination"], raw["routing_key"], cast("Any", to))
+
+
+def _policy(raw: Mapping[str, Any]) -> Policy:
+    apply_to = cast("ApplyTo", raw["apply-to"])
+    return Policy(raw["name"], raw["pattern"], apply_to, raw["definition"], int(raw["priority"]))

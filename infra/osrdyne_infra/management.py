@@ -1,0 +1,110 @@
+"""What is on the broker, through its management API. Only reads.
+
+The one module of the program that speaks HTTP. Every failure is a BrokerError that says what to do, and never holds a
+password.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from osrdyne_infra.errors import BrokerError
+
+#: Seconds to wait for one answer.
+TIMEOUT = 15.0
+#: The oldest RabbitMQ that the topology is made for.
+OLDEST = (4, 0)
+
+
+@dataclass(frozen=True)
+class Management:
+    """The API at an address, with one user's rights."""
+
+    url: str
+    user: str
+    password: str
+    cacertfile: str = ""
+
+    def check(self) -> None:
+        """Make sure that a new enough broker answers, and that this user may declare things there."""
+        tags = self.get("whoami").get("tags", [])
+        tags = tags if isinstance(tags, list) else str(tags).split(",")
+        if "administrator" not in tags:
+            raise BrokerError(
+                f"user {self.user} of the broker at {self.url} is no administrator; name one in osrdyne:broker.admin, "
+                f"or run `rabbitmqctl set_user_tags {self.user} administrator`"
+            )
+        version = str(self.get("overview").get("rabbitmq_version", ""))
+        if not _is_new_enough(version):
+            raise BrokerError(f"the broker at {self.url} is RabbitMQ {version}; 4.0 or later is needed")
+
+    def vhost_exists(self, vhost: str) -> bool:
+        return self._call("vhosts", vhost) is not None
+
+    def user_exists(self, user: str) -> bool:
+        return self._call("users", user) is not None
+
+    def messages(self, vhost: str) -> dict[str, int]:
+        """Return the queues of a vhost that hold messages, ready or unacknowledged, with their number."""
+        found = self._call("queues", vhost, query="?disable_stats=true&enable_queue_totals=true") or []
+        return {one["name"]: int(one["messages"]) for one in found if one.get("messages")}
+
+    def get(self, *path: str) -> Any:
+        """Return what is at a path. Raises BrokerError where nothing is."""
+        found = self._call(*path)
+        if found is None:
+            raise BrokerError(f"{self.url} has no {'/'.join(path)}: is that RabbitMQ's management API?")
+        return found
+
+    def _call(self, *path: str, query: str = "") -> Any:
+        address = f"{self.url}/api/" + "/".join(quote(part, safe="") for part in path) + query
+        token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        request = urllib.request.Request(address, headers={"Authorization": f"Basic {token}"})  # noqa: S310
+        try:
+            with self._opener().open(request, timeout=TIMEOUT) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 404:
+                    return None
+                raise BrokerError(self._refusal(error.code)) from None
+        except (OSError, ValueError) as error:
+            raise BrokerError(self._silence(getattr(error, "reason", None) or error)) from None
+
+    def _silence(self, reason: object) -> str:
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            return (
+                f"the broker at {self.url} is not trusted ({reason.verify_message}); name the PEM file of its CA "
+                f"in osrdyne:broker.cacertfile"
+            )
+        return (
+            f"no broker answers at {self.url} ({reason}); start it, or name its management API in "
+            f"osrdyne:broker.management"
+        )
+
+    def _refusal(self, code: int) -> str:
+        if code == 401:
+            return (
+                f"the broker at {self.url} does not let user {self.user} in: name or password is wrong, or the user "
+                f"has no tag; give them in osrdyne:broker.admin and by `pulumi config set --secret admin_password`"
+            )
+        return f"the broker at {self.url} answers {code}; see its log"
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self.url.startswith("https:"):
+            trusted = ssl.create_default_context(cafile=self.cacertfile or None)
+            handlers.append(urllib.request.HTTPSHandler(context=trusted))
+        return urllib.request.build_opener(*handlers)
+
+
+def _is_new_enough(version: str) -> bool:
+    parts = version.split(".")[:2]
+    return all(one.isdigit() for one in parts) and tuple(map(int, parts)) >= OLDEST

@@ -1,0 +1,65 @@
+"""The broker users of one pool, one a role: a generated password, the least permissions, and the address to use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote, urlsplit
+
+import pulumi
+import pulumi_rabbitmq as rabbitmq
+
+from osrdyne_infra.configuration import StackSettings
+from osrdyne_infra.ordering import child
+from osrdyne_infra.password import Password
+from osrdyne_infra.vhost import Vhost
+from osrdyne_protocol.topology import Permission, Topology, User
+
+
+class PoolUsers(pulumi.ComponentResource):
+    """The users of one pool; `addresses` are secret, by role, with the daemon's management address beside."""
+
+    def __init__(self, settings: StackSettings, declared: Topology, vhost: Vhost, provider: rabbitmq.Provider) -> None:
+        super().__init__("osrdyne:broker:PoolUsers", declared.pool, None, pulumi.ResourceOptions(provider=provider))
+        turns = settings.rotate.get(declared.pool, {})
+        permissions = {one.user: one for one in declared.permissions}
+        self.addresses: dict[str, pulumi.Output[str]] = {}
+        for one in declared.users:
+            password = Password(one.name, turns.get(one.role, "1"), child(self, [vhost.claim]))
+            user = self._user(one, password)
+            self._permissions(permissions[one.name], user, vhost)
+            self.addresses |= _addresses(settings, one, password)
+        self.register_outputs({})
+
+    def _user(self, one: User, password: Password) -> rabbitmq.User:
+        return rabbitmq.User(
+            one.name,
+            name=one.name,
+            password=password.password,
+            tags=list(one.tags),
+            opts=child(self),
+        )
+
+    def _permissions(self, one: Permission, user: rabbitmq.User, vhost: Vhost) -> None:
+        rabbitmq.Permissions(
+            one.user,
+            user=user.name,
+            vhost=vhost.name,
+            permissions=rabbitmq.PermissionsPermissionsArgs(configure=one.configure, write=one.write, read=one.read),
+            opts=child(self),
+        )
+
+
+def _addresses(settings: StackSettings, one: User, password: Password) -> Mapping[str, pulumi.Output[str]]:
+    broker, vhost = settings.broker, quote(settings.vhost, safe="")
+
+    def address(place: str, path: str = "", query: str = "") -> pulumi.Output[str]:
+        split = urlsplit(place)
+        tail = f"{split.netloc}{path}{f'?{query or split.query}' if query or split.query else ''}"
+        made = password.password.apply(lambda clear: f"{split.scheme}://{quote(one.name)}:{quote(clear)}@{tail}")
+        return pulumi.Output.secret(made)
+
+    found = {one.role: address(broker.amqp, f"/{vhost}")}
+    if "management" in one.tags:
+        query = f"cacertfile={quote(broker.cacertfile)}" if broker.cacertfile else ""
+        found[f"{one.role}_management"] = address(broker.management, query=query)
+    return found

@@ -1,0 +1,85 @@
+"""What must hold before anything is previewed or changed. Pure.
+
+The linter judges each pool as it is declared, and as it will be on the broker together with what others put there. A
+queue or exchange that differs in what a broker cannot change must be replaced: that is refused while messages would
+go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from osrdyne_infra.configuration import StackSettings
+from osrdyne_infra.errors import Refused
+from osrdyne_infra.live import Live
+from osrdyne_protocol.drift import concerning, drift, request_queues
+from osrdyne_protocol.lint import Finding, lint
+from osrdyne_protocol.topology import Exchange, Queue, Topology, topology
+
+
+def topologies(settings: StackSettings) -> tuple[Topology, ...]:
+    """Return what is declared for each pool, in the order of the configuration."""
+    return tuple(topology(pool) for pool in settings.pools)
+
+
+def check(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -> None:
+    """Raise Refused with everything that is wrong."""
+    problems = [*_judge(declared, live.topology), *_losses(settings, declared, live)]
+    if problems:
+        raise Refused("\n".join(["the stack is not applied:", *(f"- {one}" for one in dict.fromkeys(problems))]))
+
+
+def replaced(declared: Topology, live: Live) -> set[str]:
+    """Return the queues and exchanges of a pool that the broker has otherwise, so that they must be made anew."""
+    found: tuple[Exchange | Queue, ...] = (*live.topology.exchanges, *live.topology.queues)
+    there = {one.name: one for one in found}
+    wanted: tuple[Exchange | Queue, ...] = (*declared.exchanges, *declared.queues)
+    return {one.name for one in wanted if one.name in there and there[one.name] != one}
+
+
+def _judge(declared: tuple[Topology, ...], live: Topology) -> Iterator[str]:
+    after = _together(declared, live)
+    for one in declared:
+        dynamic = [queue.name for queue in request_queues(one.pool, live)]
+        findings = [*lint(one), *drift(one, after), *lint(concerning(one, after), dynamic)]
+        yield from (_sentence(finding) for finding in findings)
+
+
+def _together(declared: tuple[Topology, ...], live: Topology) -> Topology:
+    """What the vhost will hold: all that is declared, and what else is there."""
+    ours = Topology(
+        tuple(one for each in declared for one in each.exchanges),
+        tuple(one for each in declared for one in each.queues),
+        tuple(one for each in declared for one in each.bindings),
+        tuple(one for each in declared for one in each.policies),
+    )
+    exchanges, queues, policies = ({one.name for one in kind} for kind in (ours.exchanges, ours.queues, ours.policies))
+    return replace(
+        ours,
+        exchanges=(*ours.exchanges, *(one for one in live.exchanges if one.name not in exchanges)),
+        queues=(*ours.queues, *(one for one in live.queues if one.name not in queues)),
+        bindings=tuple(dict.fromkeys((*ours.bindings, *live.bindings))),
+        policies=(*ours.policies, *(one for one in live.policies if one.name not in policies)),
+        operator_policies=live.operator_policies,
+    )
+
+
+def _losses(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -> Iterator[str]:
+    for one in declared:
+        for name in sorted(replaced(one, live)):
+            count = live.messages.get(name, 0)
+            if count and one.pool not in settings.lose_messages_of:
+                yield (
+                    f"queue {name} must be deleted and made anew, and holds {messages(count)}; empty it, or say in "
+                    f"osrdyne:lose_messages_of that those of pool {one.pool} may go"
+                )
+
+
+def messages(count: int) -> str:
+    """Return a number of messages in words."""
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{finding.object}: {finding.problem} ({finding.rule})"

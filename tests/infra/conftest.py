@@ -1,0 +1,107 @@
+"""Fixtures: a stack `dev` of the real Pulumi on a real broker, with a vhost and users of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from osrdyne_protocol.settings import PoolSettings
+from tests.engines.broker import Broker
+from tests.engines.pool import STATISTICS_INTERVAL
+from tests.engines.pulumi.stack import Done, Project
+
+
+@dataclass
+class Stack:
+    """The stack `dev` with one pool `core`, unless told otherwise."""
+
+    project: Project
+    broker: Broker
+    vhost: str
+    instance: str
+    values: dict[str, Any]
+
+    def configure(self, **changes: Any) -> None:
+        """Give the stack its configuration with these changes; None leaves a value out."""
+        values = {name: value for name, value in {**self.values, **changes}.items() if value is not None}
+        self.project.configure(values, {"admin_password": self.broker.admin_password})
+
+    def up(self, *words: str) -> Done:
+        return self.project.pulumi("up", "--yes", "--stack", "dev", *words)
+
+    def must_up(self, *words: str) -> Done:
+        """Without a preview before, which takes as long as the rest."""
+        return self.project.must("up", "--yes", "--skip-preview", "--stack", "dev", *words)
+
+    def preview(self, *words: str) -> Done:
+        return self.project.pulumi("preview", "--stack", "dev", *words)
+
+    def destroy(self) -> Done:
+        return self.project.pulumi("destroy", "--yes", "--skip-preview", "--stack", "dev")
+
+    def pool(self, name: str = "core") -> PoolSettings:
+        """The settings of a pool as the stack gives them out."""
+        return PoolSettings.from_mapping(self.project.outputs()["pools"][name])
+
+    def vhosts(self) -> set[str]:
+        return {one["name"] for one in self.broker.management.get("vhosts")}
+
+    def users(self) -> set[str]:
+        """The broker users of this stack's instance."""
+        names = {one["name"] for one in self.broker.management.get("users")}
+        return {name for name in names if name.endswith(f".{self.instance}")}
+
+    def remove(self) -> None:
+        """Leave nothing on the broker, whatever state the stack is in."""
+        for name in self.users():
+            self.broker.management.delete("users", name)
+        for name in self.vhosts():
+            if name.startswith(self.vhost):
+                self.broker.management.delete("vhosts", name)
+
+
+@pytest.fixture
+def make_stack(tmp_path: Path) -> Iterator[Callable[[Broker], Stack]]:
+    """Makes configured stacks to which nothing has been done yet."""
+    made: list[Stack] = []
+
+    def make(broker: Broker) -> Stack:
+        mark = secrets.token_hex(4)
+        directory = tmp_path / f"stack-{len(made)}"
+        directory.mkdir()
+        values = {
+            "broker": {
+                "management": broker.management_url,
+                "amqp": f"amqp://127.0.0.1:{broker.amqp_port}",
+                "admin": broker.admin,
+                "statistics_interval": STATISTICS_INTERVAL,
+            },
+            "vhost": f"infra-{mark}",
+            "instance": mark,
+            "pools": [{"name": "core", "unbind_delay": 600, "stop_delay": 600}],
+        }
+        project = Project(directory, passphrase=secrets.token_hex(8))
+        made.append(Stack(project, broker, f"infra-{mark}", mark, values))
+        made[-1].configure()
+        return made[-1]
+
+    yield make
+    for stack in made:
+        stack.remove()
+
+
+@pytest.fixture
+def stack(make_stack: Callable[[Broker], Stack], broker: Broker) -> Stack:
+    """A stack on the run's broker of each version."""
+    return make_stack(broker)
+
+
+@pytest.fixture
+def newest(make_stack: Callable[[Broker], Stack], brokers: Callable[[str], Broker]) -> Stack:
+    """A stack on one version only, for what the version has no part in."""
+    return make_stack(brokers("4.3"))

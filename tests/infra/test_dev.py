@@ -1,0 +1,224 @@
+"""`pulumi up` of the stack `dev` on real brokers: what is there is what the topology model declares."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import steps
+from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.topology import Users
+from tests.engines.command_line import osrdyne
+from tests.engines.foreign_client import ForeignClient
+from tests.engines.pool import DaemonProcess, Pool, to_toml
+from tests.engines.waiting import until
+from tests.infra.conftest import Stack
+
+WORKER = [sys.executable, str(Path(steps.ROOT, "tests/engines/library_worker.py"))]
+
+
+def changes(stack: Stack) -> dict[str, str]:
+    """What a preview would do: name of each resource that would not stay the same -> operation."""
+    steps_ = json.loads(stack.project.must("preview", "--stack", "dev", "--json").out)["steps"]
+    return {one["urn"].rpartition("::")[2]: one["op"] for one in steps_ if one["op"] != "same"}
+
+
+def declared(stack: Stack, name: str = "core") -> Pool:
+    """A pool with the users and passwords that the stack gives out."""
+    addresses = stack.project.outputs()["addresses"][name]
+    split = {role: urlsplit(address) for role, address in addresses.items()}
+    passwords = {unquote(one.username or ""): unquote(one.password or "") for one in split.values()}
+    pool = Pool(stack.broker, stack.vhost, stack.pool(name), Users.of(name, stack.instance), passwords)
+    assert addresses["client"] == pool.client_uri
+    return pool
+
+
+def findings(stack: Stack, directory: Path, name: str = "core") -> list[Any]:
+    """What `osrdyne lint` finds with an administrator's rights."""
+    settings, management = directory / f"{name}.toml", directory / "admin.management"
+    broker = stack.broker
+    document = {
+        "pool": {"instance": stack.instance, **chosen(stack, name)},
+        "broker": {"amqp_uri_file": str(management), "management_uri_file": str(management)},
+        "driver": {"kind": "noop"},
+    }
+    settings.write_text(to_toml(document))
+    management.write_text(broker.management_url.replace("://", f"://{broker.admin}:{broker.admin_password}@"))
+    done = osrdyne(
+        "lint",
+        "--settings",
+        str(settings),
+        "--management",
+        str(management),
+        "--vhost",
+        stack.vhost,
+        "--users",
+        "--json",
+    )
+    assert done.code in (0, 1), done
+    found: list[Any] = json.loads(done.out)["findings"]
+    return found
+
+
+def chosen(stack: Stack, name: str) -> dict[str, Any]:
+    return next(one for one in stack.values["pools"] if one["name"] == name)
+
+
+@pytest.mark.timeout(600)
+def test_the_live_broker_is_what_the_model_declares(stack: Stack, tmp_path: Path) -> None:
+    stack.values["pools"] = [{"name": "core", "message_ttl": 1200}, {"name": "other", "delivery_limit": 3}]
+    stack.configure()
+
+    done = stack.up()
+
+    assert done.code == 0, done.text
+    print(f"pulumi up, RabbitMQ {stack.broker.version}: {done.seconds:.1f} s")
+    assert findings(stack, tmp_path, "core") == []
+    assert findings(stack, tmp_path, "other") == []
+    # Such a search finds something where there is something.
+    stack.broker.management.delete("policies", stack.vhost, "other-req")
+    assert {one["rule"] for one in findings(stack, tmp_path, "other")} >= {"missing"}
+
+
+@pytest.mark.timeout(600)
+def test_a_second_up_changes_nothing(stack: Stack) -> None:
+    stack.must_up()
+
+    assert changes(stack) == {}
+    stack.must_up("--expect-no-changes")
+    # Nor does anything differ from what the broker says.
+    stack.must_up("--refresh", "--expect-no-changes")
+
+
+@pytest.mark.timeout(600)
+def test_a_changed_delay_changes_only_its_policy(stack: Stack, tmp_path: Path) -> None:
+    stack.must_up()
+    stack.values["pools"][0]["orphan_ttl"] = 333
+    stack.configure()
+
+    assert changes(stack) == {"core-orphan": "update"}
+    stack.must_up()
+    assert findings(stack, tmp_path) == []
+    policy = stack.broker.management.get("policies", stack.vhost, "core-orphan")
+    assert policy["definition"]["message-ttl"] == 333_000
+
+
+@pytest.mark.timeout(600)
+def test_a_daemon_with_the_declared_users_and_settings_answers_a_request(stack: Stack, tmp_path: Path) -> None:
+    stack.must_up()
+    pool = declared(stack)
+    daemon = DaemonProcess.of(pool, tmp_path / "daemon", worker=WORKER)
+    outputs = stack.project.outputs()
+    addresses, daemon.settings["pool"] = outputs["addresses"]["core"], outputs["pools"]["core"]
+    assert (tmp_path / "daemon/management.uri").read_text() == addresses["daemon_management"]
+    try:
+        daemon.start()
+        client = ForeignClient(addresses["client"], PoolNames("core").request_exchange)
+        try:
+            reply = client.ask("42", b"{}", timeout=60)
+        finally:
+            client.close()
+    finally:
+        daemon.close()
+
+    assert reply.status == "ok"
+    # What the daemon has made since is neither drift nor in the way.
+    assert {one["name"] for one in stack.broker.management.get("queues", stack.vhost)} >= {"core-req-42"}
+    stack.must_up("--refresh", "--expect-no-changes")
+
+
+@pytest.mark.timeout(600)
+def test_a_rotated_password_is_another_one_and_no_other_changes(newest: Stack) -> None:
+    newest.must_up()
+    before = declared(newest).passwords
+
+    newest.configure(rotate={"core": {"worker": "2026-11"}})
+    newest.must_up()
+
+    after = declared(newest).passwords
+    assert {user for user in before if before[user] != after[user]} == {Users.of("core", newest.instance).worker}
+
+
+@pytest.mark.timeout(600)
+def test_a_pool_is_added_and_removed_without_touching_another(newest: Stack) -> None:
+    newest.must_up()
+    newest.configure(pools=[*newest.values["pools"], {"name": "other"}])
+    touched = changes(newest)
+    newest.must_up()
+
+    assert {name for name, op in touched.items() if op not in ("create", "update")} == set()
+    assert {name for name, op in touched.items() if op == "update"} == {"vhost"}
+    newest.configure()
+    gone = changes(newest)
+    newest.must_up()
+    assert all(name.startswith("other") for name, op in gone.items() if op == "delete")
+    queues = {one["name"] for one in newest.broker.management.get("queues", newest.vhost)}
+    assert queues == {f"core-{name}" for name in ("orphan", "dl", "poison", "activity", "events")}
+
+
+@pytest.mark.timeout(600)
+def test_destroy_leaves_nothing_on_the_broker(newest: Stack) -> None:
+    newest.must_up()
+
+    done = newest.destroy()
+
+    assert done.code == 0, done.text
+    assert newest.vhost not in newest.vhosts()
+    assert newest.users() == set()
+
+
+SECRET_PLACES = ("state", "home", "Pulumi.dev.yaml")
+
+
+def clear_in(stack: Stack, secrets: list[str], said: list[str]) -> list[str]:
+    """Where one of these secrets can be read: files of Pulumi, and what its commands said."""
+    files = [
+        path
+        for place in SECRET_PLACES
+        for path in [stack.project.directory / place, *(stack.project.directory / place).rglob("*")]
+        if path.is_file()
+    ]
+    assert len(files) > 3
+    found = [str(path) for path in files if any(one.encode() in path.read_bytes() for one in secrets)]
+    return found + [f"what a command said: {text[:200]}" for text in said if any(one in text for one in secrets)]
+
+
+@pytest.mark.timeout(600)
+def test_state_outputs_and_logs_hold_no_clear_password(newest: Stack) -> None:
+    # Not at 9, where the engine traces every value that it passes on, as docs/environments.md says.
+    said = [newest.must_up("--debug", "--logtostderr", "--verbose=3").text]
+    newest.configure(rotate={"core": {"worker": 2}})
+    said.append(newest.must_up("--diff", "--show-config").text)
+    others = (["stack", "output", "--json"], ["stack", "export"], ["config"])
+    said += [newest.project.must(*words, "--stack", "dev").text for words in others]
+    said.append(json.dumps(newest.project.state()))
+    secrets = [*declared(newest).passwords.values(), newest.broker.admin_password]
+    assert len(secrets) == 6
+
+    assert clear_in(newest, secrets, said) == []
+
+    planted = newest.project.directory / "state/planted.log"
+    planted.write_text(f"password {secrets[0]}\n")
+    assert clear_in(newest, secrets, [*said, f"x{secrets[-1]}"]) == [
+        str(planted),
+        f"what a command said: x{secrets[-1]}",
+    ]
+
+
+@pytest.mark.timeout(600)
+def test_the_same_broker_under_another_address_keeps_everything(newest: Stack) -> None:
+    newest.must_up()
+    message = {"properties": {}, "routing_key": "core-orphan", "payload": "x", "payload_encoding": "string"}
+    newest.broker.management.call("POST", "exchanges", newest.vhost, "amq.default", "publish", body=message)
+    until(lambda: (newest.broker.management.queue(newest.vhost, "core-orphan") or {}).get("messages"))
+
+    elsewhere = newest.broker.management_url.replace("127.0.0.1", "localhost")
+    newest.configure(broker={**newest.values["broker"], "management": elsewhere})
+    newest.must_up()
+
+    assert (newest.broker.management.queue(newest.vhost, "core-orphan") or {})["messages"] == 1

@@ -1,0 +1,78 @@
+"""What a stack gives out becomes files that only their owner may read, and that the daemon accepts."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from osrdyne.settings import load
+from osrdyne_infra import hand_over
+from osrdyne_protocol.settings import Delays, PoolSettings
+
+pytestmark = pytest.mark.fast
+POOL = PoolSettings("core", "dev", orphan_ttl=90.0, overrides={"a=1,b=2": Delays(1.5, 3.0)})
+ADDRESSES = {
+    "client": "amqp://c:word@h:1/v",
+    "daemon": "amqp://d:word@h:1/v",
+    "daemon_management": "http://d:word@h:2",
+}
+DRIVER = '[driver]\nkind = "noop"\n'
+
+
+def run(monkeypatch: pytest.MonkeyPatch, directory: Path, given: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["hand_over", str(directory)])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+    hand_over.main()
+
+
+def outputs(pool: PoolSettings = POOL) -> str:
+    return json.dumps({"vhost": "v", "pools": {"core": asdict(pool)}, "addresses": {"core": ADDRESSES}})
+
+
+def test_the_files_are_the_owners_only_and_nothing_secret_is_printed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, tmp_path / "out", outputs())
+
+    files = {path.name: path.read_text() for path in (tmp_path / "out/core").iterdir()}
+    assert {name for name in files if name.endswith(".uri")} == {f"{role}.uri" for role in ADDRESSES}
+    assert files["client.uri"] == ADDRESSES["client"]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out/core").iterdir()} == {0o600}
+    assert (tmp_path / "out/core").stat().st_mode & 0o777 == 0o700
+    assert "word" not in capsys.readouterr().out
+    assert "word" not in files["settings.toml"]
+
+
+def test_the_daemon_reads_the_pool_as_it_was_declared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run(monkeypatch, tmp_path, outputs())
+    settings = tmp_path / "core/settings.toml"
+    settings.write_text(settings.read_text() + DRIVER)
+
+    assert load(settings).pool == POOL
+
+
+def test_what_a_person_added_stays_and_the_rest_is_new(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run(monkeypatch, tmp_path, outputs())
+    settings = tmp_path / "core/settings.toml"
+    settings.write_text(settings.read_text() + DRIVER)
+
+    changed = PoolSettings("core", "dev", orphan_ttl=91.0)
+    run(monkeypatch, tmp_path, outputs(changed))
+
+    assert settings.read_text().endswith(DRIVER)
+    assert load(settings).pool == changed
+
+
+@pytest.mark.parametrize("given", ["", "{}", '{"pools": {"core": {}}, "addresses": {"core": "[secret]"}}'])
+def test_what_are_no_outputs_in_the_clear_ends_with_what_to_give(
+    given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit, match="--show-secrets"):
+        run(monkeypatch, tmp_path, given)
+
+    assert list(tmp_path.iterdir()) == []
