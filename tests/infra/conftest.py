@@ -13,7 +13,17 @@ import pytest
 from osrdyne_protocol.settings import PoolSettings
 from tests.engines.broker import Broker
 from tests.engines.pool import STATISTICS_INTERVAL
+from tests.engines.pulumi import building
 from tests.engines.pulumi.stack import Done, Project
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Builds Pulumi, before any test that needs it has its time limit."""
+    if session.config.option.collectonly:
+        return
+    needs = {"make_stack", "stack", "newest"}
+    if any(needs & {*getattr(item, "fixturenames", ())} for item in session.items):
+        building.programs()
 
 
 @dataclass
