@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class _OnModel(Daemon):
+class OnModel(Daemon):
     """The daemon with the model's broker and management API behind it."""
 
     def __init__(self, world: World, name: str) -> None:
@@ -64,7 +64,7 @@ class DaemonProcess:
         self._name = name
         self._starts = 0
         self.clock = Clock()
-        self.daemon: _OnModel | None = None
+        self.daemon: OnModel | None = None
         self.state: PoolState | None = None
         self.task: asyncio.Task[None] | None = None
         self._driver: ModelDriver | None = None
@@ -82,7 +82,7 @@ class DaemonProcess:
             return
         self._starts += 1
         loop = asyncio.get_running_loop()
-        self.daemon = _OnModel(self._world, f"daemon {self._name}{self._starts}")
+        self.daemon = OnModel(self._world, f"daemon {self._name}{self._starts}")
         self.state = PoolState.of(self._world.scenario.pool, loop.time)
         self._driver = self._world.engine.driver()
         self._world.note("daemon started", self.daemon.name)
@@ -108,6 +108,11 @@ class DaemonProcess:
     def disarm(self) -> None:
         """The faults are over: forget `after`."""
         self._countdown = None
+
+    @property
+    def armed(self) -> bool:
+        """Whether `on_operation` has anything to count."""
+        return self._countdown is not None
 
     def on_operation(self) -> None:
         if self._countdown is None:

@@ -52,6 +52,8 @@ class Engine:
         #: Every call fails while one of these is true: those that change something, the listing.
         self.refuses = False
         self.blind = False
+        #: Seconds that a listing takes for each group.
+        self.listing_each = 0.0
 
     def driver(self) -> ModelDriver:
         """Return a driver for a daemon that starts now."""
@@ -77,7 +79,7 @@ class Engine:
     def _spawn(self, key: str, plan: plans.KeyPlan) -> None:
         self._number += 1
         name = f"worker {self._number}"
-        worker = Worker(self._world, key, name)
+        worker = self._world.worker(key, name)
         task = asyncio.get_running_loop().create_task(self._life(worker, plan), name=name, context=Context())
         self.running[key] = _Running(key, name, task, worker)
         task.add_done_callback(lambda done: self._ended(key, done))
@@ -149,7 +151,7 @@ class ModelDriver:
         await self._engine.stop(key)
 
     async def list(self) -> builtins.list[Group]:
-        await asyncio.sleep(_CALL)
+        await asyncio.sleep(_CALL + self._engine.listing_each * len(self._engine.running))
         if self._engine.blind:
             raise DriverError("the engine cannot be listed")
         return self._engine.groups()

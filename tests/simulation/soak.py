@@ -1,187 +1,248 @@
-"""The soak: an hour of virtual time in which many keys come and go, and how large everything in the daemon becomes.
+"""The soak: an hour of virtual time in which many keys come and go, and how large the daemon and the client become.
 
-What the daemon holds is measured from outside: every container that can be reached from its state and its tasks.
-A key that is gone must leave nothing behind, so the sizes at the end are those of a daemon without keys, however
-many there were; while keys come and go they are bounded by the keys that live at the same time.
+The daemon, the client and one worker of the worker library are the real ones; the other workers are the simulation's.
+Most keys are called once and answered. Of some the workers do not start, crash or refuse, some calls are given up,
+some want no reply; now and then the connections of daemon, client and worker are cut. A key that is gone must leave
+nothing behind: no container may be larger in the last tenth of the hour than in the first, however many keys were.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import heapq
-import types
-from collections import deque
-from collections.abc import Iterator, Sized
-from dataclasses import dataclass, field
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from osrdyne import handouts
+from osrdyne_client import Client
+from osrdyne_client.amqp import Connection
+from osrdyne_client.errors import RemoteError
 from osrdyne_protocol.settings import PoolSettings
+from tests.simulation import scenario as plans
 from tests.simulation import virtual_time
 from tests.simulation.model import History
-from tests.simulation.scenario import Kind, RequestPlan, Scenario
-from tests.simulation.world import World
+from tests.simulation.model.timing import Range
+from tests.simulation.scenario import KeyPlan, Kind, RequestPlan, Scenario
+from tests.simulation.sizes import sizes
+from tests.simulation.soak_report import Report, Sample
+from tests.simulation.soak_workers import Fleet, FleetWorker, LibraryWorker
+from tests.simulation.ticking_time import TickingLoop
+from tests.simulation.workers import WATCH, Worker
+from tests.simulation.world import World, daemon_settings, note_errors
 
-#: Virtual seconds: of the load, between two measurements, and until the last key is gone.
-LENGTH, _MEASURE, _SETTLE = 3600.0, 300.0, 90.0
-_SECOND_LOOK = 30.0
-#: What a daemon without keys may hold in one container, and what holds more because it says how much at most.
-IDLE_BOUND = 64
-_FIXED = {"handouts": handouts.MOST_REQUESTS, "_debounce": 4096}
-#: How often as many keys as are alive one container may hold: heaps and debounces are tidied only now and then.
-LIVE_FACTOR = 8
-
-_CONTAINERS = (dict, list, set, deque, frozenset, tuple)
-_LEAVES = (str, bytes, int, float, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
-
-
-@dataclass(slots=True)
-class Measurement:
-    """How large things were at a moment of the run."""
-
-    at: float
-    #: Request queues on the broker.
-    live: int
-    tasks: int
-    #: The largest containers: (length, where).
-    largest: list[tuple[int, str]]
-
-
-@dataclass(slots=True)
-class Report:
-    """What a soak came to."""
-
-    keys: int
-    answered: int = 0
-    measurements: list[Measurement] = field(default_factory=list)
-
-    def too_large(self) -> list[str]:
-        """Return what grew beyond its bound, a sentence each."""
-        found = []
-        for one in self.measurements:
-            bound = IDLE_BOUND + LIVE_FACTOR * one.live
-            for size, where in one.largest:
-                fixed = max((most for name, most in _FIXED.items() if name in where), default=0)
-                if size > max(bound, fixed):
-                    found.append(f"{one.at:.0f} s: {where} holds {size}")
-            if one.tasks > bound:
-                found.append(f"{one.at:.0f} s: {one.tasks} tasks")
-        return found
+#: Virtual seconds: of the load, and between two looks whether the last key is gone.
+LENGTH, _LOOK = 3600.0, 30.0
+#: Samples within the load, and how many of them lie between two collections of all garbage.
+_SAMPLES, _COLLECT = 120, 2
+#: When connections are cut, as parts of the load: in its first and in its last tenth, because what lives as long as a
+#: connection must have the time to grow.
+_CUTS = (0.03, 0.05, 0.07, 0.93, 0.95, 0.97)
+#: A key whose one worker, of the worker library, serves all the time.
+STEADY = "steady"
+_SLOTS = 8192
+#: Limits of a daemon for hundreds of new keys a second.
+_LIMITS = {
+    "start_grace": 15.0,
+    "starts_in_flight": 512,
+    "orphan_prefetch": 1024,
+    "dead_letter_prefetch": 1024,
+    "queue_actions": 256,
+}
 
 
-class _Nothing(History):
-    """Keeps nothing but the number of answers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers = 0
-
-    def add(self, *_: Any, **__: Any) -> None:
-        """Forget it."""
+def key_plan(key: str) -> KeyPlan:
+    """Return how the workers of a key behave; those of one in a hundred do not start as they should."""
+    number = _number_of(key)
+    if number % 97 == 5:
+        return KeyPlan(key, (plans.REFUSED, plans.SLOW, plans.DEAF, plans.EXITS)[number // 97 % 4])
+    return KeyPlan(key)
 
 
-def soak(keys: int) -> Report:
-    """Let `keys` keys be called once each within an hour, and measure."""
-    return virtual_time.run(0, lambda: _run(keys))
+def request_plan(name: str) -> RequestPlan:
+    """Return what the worker of a request does; few crash it, because the poison inventory is bounded."""
+    number = _number_of(name)
+    do = plans.CRASH if number % 2003 == 7 else plans.REJECT if number % 89 == 11 else plans.ANSWER
+    return RequestPlan(name, 0.0, name, do)
 
 
-async def _run(keys: int) -> Report:
-    pool = PoolSettings("core", unbind_delay=4.0, stop_delay=2.0, message_ttl=90.0, orphan_ttl=40.0)
-    history = _Nothing()
-    world = World(Scenario(0, Kind.CALM, "4.3", pool, (), (), (), end=LENGTH), history)
-    loop = world.loop
+def steady_requests(keys: int, length: float) -> int:
+    """Return how many requests are for the steady key."""
+    return max(keys // 20, int(length / 2))
 
-    def note(kind: str, *_: Any) -> None:
-        history.answers += kind == "answered"
 
-    world.note = note  # type: ignore[method-assign,assignment]
-    world.start()
+def _number_of(name: str) -> int:
+    return int(name.partition("-")[2] or 0)
+
+
+class _World(World):
+    """A world whose client is the real one, and whose steady key has a worker of the worker library."""
+
+    def __init__(self, keys: int, length: float) -> None:
+        pool = PoolSettings(
+            "core", unbind_delay=4.0, stop_delay=2.0, message_ttl=90.0, orphan_ttl=40.0, consumer_timeout=25.0
+        )
+        super().__init__(Scenario(0, Kind.CALM, "4.3", pool, (), (), (), end=length), History())
+        self.broker.record = _forget  # type: ignore[method-assign]
+        self.keys = keys
+        self.length = length
+        self.clients = []
+        self.daemon_settings = daemon_settings(pool, _LIMITS, statistics_interval=1.5)
+        # A broker whose statistics are young, and that answers at once what the daemon asks before it deletes a queue:
+        # else that, of which four calls are under way at a time, would bound how many keys can go in a second.
+        timing = self.broker.timing
+        timing.statistics_interval, timing.statistics_lag = 1.0, Range(0.0, 0.2)
+        timing.management = Range(0.0, 0.0)
+        #: An engine takes a while to list thousands of groups.
+        self.engine.listing_each = 0.0002
+        #: When connections are cut, what is asked for within seconds waits.
+        self.client = Client(self.uris["client"], "core", slots=_SLOTS)
+        self.came_to: Counter[str] = Counter()
+        self.errors: list[str] = []
+        self.fleet = Fleet(self)
+
+    def note(self, kind: str, actor: str, place: str = "", detail: Any = None) -> None:
+        """Keep nothing but errors."""
+        if kind in ("error logged", "simulation failed"):
+            self.errors.append(f"{actor}: {kind}: {detail}")
+
+    def key_plan(self, key: str) -> KeyPlan:
+        return key_plan(key)
+
+    def request_plan(self, name: str) -> RequestPlan:
+        return request_plan(name)
+
+    def worker(self, key: str, name: str) -> Worker:
+        if key == STEADY:
+            return LibraryWorker(self, key, name)
+        if request_plan(key).do == plans.CRASH or not key_plan(key).healthy:
+            # What goes wrong with it must not reach others.
+            return Worker(self, key, name)
+        return FleetWorker(self, self.fleet, key, name)
+
+    async def load(self) -> None:
+        """Send what is to be sent within the hour."""
+        for number in range(self.keys):
+            self._send(number)
+            await self.until((number + 1) / self.keys)
+
+    async def steady_load(self) -> None:
+        """Ask for the steady key so often that it never rests."""
+        for number in range(count := steady_requests(self.keys, self.length)):
+            self._count(self.client.submit(STEADY, b"steady"))
+            await self.until((number + 1) / count)
+
+    async def until(self, part: float) -> None:
+        """Wait until this part of the load is over; it may be already, because the clock ticks."""
+        left = part * self.length - self.loop.time()
+        if left > 0:
+            await asyncio.sleep(left)
+
+    def _send(self, number: int) -> None:
+        key, body = f"key-{number}", f"request-{number}".encode()
+        if number % 73 == 3:
+            self._count(self.loop.create_task(self.client.cast(key, body)))
+            return
+        call = self.client.submit(key, body)
+        self._count(call)
+        if number % 79 == 13:
+            self.loop.call_later(0.1, call.cancel)
+
+    def _count(self, call: asyncio.Future[Any]) -> None:
+        call.add_done_callback(self._counted)
+
+    def _counted(self, call: asyncio.Future[Any]) -> None:
+        if call.cancelled():
+            self.came_to["given up"] += 1
+            return
+        error = call.exception()
+        if error is None:
+            self.came_to["ok"] += 1
+        else:
+            self.came_to[error.status if isinstance(error, RemoteError) else type(error).__name__] += 1
+
+    async def cut(self) -> None:
+        """Cut everybody's connections."""
+        for part in _CUTS:
+            await self.until(part)
+            daemon = self.daemons[0].connection
+            for name in self.broker.connection_names():
+                if name == daemon or name.startswith("osrdyne "):
+                    self.broker.cut(name)
+
+    async def connect(self, uri: str, *, name: str, heartbeat: float = 5.0, timeout: float = 10.0) -> Connection:
+        return await self.broker.open(uri, name=name, heartbeat=heartbeat, timeout=timeout)
+
+    def sample(self, *, collect: bool) -> Sample:
+        """Measure everything."""
+        if collect:
+            gc.collect()
+        daemon, steady = self.daemons[0], self.engine.running.get(STEADY)
+        roots = (daemon.state, daemon.task, self.client, steady and steady.task)
+        found = sizes(one for one in roots if one is not None)
+        assert isinstance(self.loop, TickingLoop)
+        found["timers"] = self.loop.waiting()
+        prefix = self.names.request_queue_prefix
+        return Sample(
+            self.loop.time(),
+            sum(name.startswith(prefix) for name in self.broker.queue_names()),
+            sum(_is_ours(one) for one in asyncio.all_tasks()),
+            found,
+            _resident() if collect else None,
+        )
+
+
+def _forget(*_: Any, **__: Any) -> None:
+    """Keep no history: it would be the largest of all."""
+
+
+def _is_ours(task: asyncio.Task[Any]) -> bool:
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    return frame is not None and str(frame.f_globals["__name__"]).startswith("osrdyne") and task.get_name() != WATCH
+
+
+def _resident() -> int:
+    """Return the bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def soak(keys: int, length: float = LENGTH, tell: Callable[[Sample], None] = lambda _: None) -> Report:
+    """Let `keys` keys be called once each within `length` seconds; `tell` gets each sample as it is taken."""
+    return virtual_time.run(0, lambda: _run(keys, length, tell), TickingLoop)
+
+
+async def _run(keys: int, length: float, tell: Callable[[Sample], None]) -> Report:
+    world = _World(keys, length)
     report = Report(keys)
-    sending = loop.create_task(_send(world, keys))
-    while loop.time() < LENGTH:
-        await asyncio.sleep(_MEASURE)
-        report.measurements.append(_measure(world))
-    await sending
-    await asyncio.sleep(_SETTLE)
-    while not world.at_rest():  # noqa: ASYNC110 - virtual time
-        await asyncio.sleep(_SECOND_LOOK)
-    report.measurements.append(_measure(world))
-    report.answered = history.answers
+    loop = world.loop
+    LibraryWorker.served = 0
+    note_errors(world.note)
+    with mock.patch.object(Connection, "open", world.connect):
+        world.start()
+        await world.client.open()
+        tasks = [loop.create_task(one) for one in (world.load(), world.steady_load(), world.cut())]
+        for number in range(1, _SAMPLES + 1):
+            await world.until(number / _SAMPLES)
+            report.samples.append(world.sample(collect=number % _COLLECT == 0))
+            tell(report.samples[-1])
+        for task in tasks:
+            await task
+        while not world.at_rest():  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(_LOOK)
+        report.samples.append(world.sample(collect=True))
+        tell(report.samples[-1])
+        await world.client.close()
+    report.came_to, report.served = world.came_to, LibraryWorker.served
+    report.asked = keys + steady_requests(keys, length)
+    report.complaints = [*world.errors, *getattr(loop, "complaints", ())]
     return report
 
 
-async def _send(world: World, keys: int) -> None:
-    for number in range(keys):
-        plan = RequestPlan(f"r{number}", 0.0, f"key-{number}", client=number % len(world.clients))
-        world.clients[plan.client].send(plan)
-        await asyncio.sleep(LENGTH / keys)
-
-
-def _measure(world: World) -> Measurement:
-    daemon = world.daemons[0]
-    gc.collect()
-    sizes = [(len(found), where) for found, where in _reachable([("state", daemon.state), ("daemon", daemon.task)])]
-    prefix = world.names.request_queue_prefix
-    live = sum(name.startswith(prefix) for name in world.broker.queue_names())
-    tasks = sum(one.get_name() not in ("", "Task") for one in asyncio.all_tasks())
-    return Measurement(world.loop.time(), live, tasks, heapq.nlargest(5, sizes, key=lambda one: one[0]))
-
-
-def _reachable(roots: list[tuple[str, Any]]) -> Iterator[tuple[Sized, str]]:
-    """Yield every container that the daemon's own objects lead to, and the way to it."""
-    seen: set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        where, one = waiting.pop()
-        if id(one) in seen or isinstance(one, _LEAVES) or _is_foreign(one):
-            continue
-        seen.add(id(one))
-        if isinstance(one, _CONTAINERS):
-            yield one, where
-            parts = list(one.items()) if isinstance(one, dict) else list(one)
-            # A large container of small things: that it is large is all there is to say.
-            for part in parts[:200]:
-                key, value = part if isinstance(one, dict) else ("", part)
-                waiting.append((f"{where}[{key}]" if isinstance(key, str) else where, value))
-        elif isinstance(one, asyncio.Task):
-            waiting += [(f"{where}.{one.get_name()}", part) for part in _of_task(one)]
-        else:
-            waiting += [(f"{where}.{name}", part) for name, part in _attributes(one)]
-
-
-def _is_foreign(one: Any) -> bool:
-    """Say whether an object is the simulation's, not the daemon's."""
-    return type(one).__module__.startswith("tests.") and type(one).__name__ != "_OnModel"
-
-
-def _of_task(task: asyncio.Task[Any]) -> list[Any]:
-    parts: list[Any] = []
-    coroutine: Any = task.get_coro()
-    while coroutine is not None and hasattr(coroutine, "cr_frame"):
-        if coroutine.cr_frame is not None:
-            parts += list(coroutine.cr_frame.f_locals.values())
-        coroutine = coroutine.cr_await
-    return parts
-
-
-def _attributes(one: Any) -> list[tuple[str, Any]]:
-    if isinstance(one, types.MethodType):
-        return [("__self__", one.__self__)]
-    names = list(getattr(one, "__dict__", ()))
-    for kind in type(one).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        names += [slots] if isinstance(slots, str) else list(slots)
-    return [(name, getattr(one, name, None)) for name in names if not name.startswith("__")]
-
-
 def main(keys: int) -> int:
-    """Print how large things became; the exit code is 1 when something grew without limit."""
-    report = soak(keys)
-    for one in report.measurements:
-        largest = ", ".join(f"{where}: {size}" for size, where in one.largest[:3])
-        print(f"{one.at:6.0f} s  {one.live:6} queues  {one.tasks:6} tasks  largest: {largest}")
-    found = report.too_large()
-    print("\n".join(found), end="\n" if found else "")
-    print(f"soak: keys={report.keys} answered={report.answered} too_large={len(found)}", flush=True)
-    return 1 if found or report.answered < report.keys else 0
+    """Print how large things became; the exit code is 1 when something grew, or was not answered."""
+    report = soak(keys, tell=lambda sample: print(sample.line(), flush=True) if sample.resident is not None else None)
+    for line in report.lines():
+        print(line, flush=True)
+    return 1 if any(report.findings()) else 0

@@ -1,24 +1,75 @@
-"""Keys that come and go leave nothing behind in the daemon. A million of them: `python -m tests.simulation --soak`."""
+"""Keys that come and go leave nothing behind in daemon and client. A million: `python -m tests.simulation --soak`."""
 
 from __future__ import annotations
+
+import asyncio
+import random
 
 import pytest
 
 from osrdyne.values import Keyed
+from osrdyne_client.amqp.confirms import Confirms
+from osrdyne_protocol.topology import Permission
+from tests.simulation import virtual_time
+from tests.simulation.model import ModelBroker
+from tests.simulation.sizes import sizes
 from tests.simulation.soak import soak
 
-
-@pytest.mark.timeout(600)
-def test_an_hour_of_keys_that_come_and_go_leaves_the_daemon_as_small_as_before() -> None:
-    report = soak(400)
-    assert report.answered == 400
-    assert max(one.live for one in report.measurements) > 1
-    assert report.measurements[-1].live == 0
-    assert report.too_large() == []
+#: Virtual seconds.
+_LENGTH = 900.0
 
 
 @pytest.mark.timeout(600)
-def test_what_is_never_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Keyed, "remove", lambda self, key: None)
-    found = soak(200).too_large()
-    assert any("state.queues._values holds 2" in one for one in found)
+def test_keys_that_come_and_go_leave_daemon_and_client_as_small_as_before() -> None:
+    report = soak(400, _LENGTH)
+    assert list(report.findings()) == []
+    assert sum(report.came_to.values()) == report.asked
+    # Some twice: connections are cut.
+    assert report.served >= report.asked - 400
+    # Everything that may become of a request was there, and the containers of all parts were seen.
+    assert set(report.came_to) >= {"ok", "given up", "expired", "rejected"}
+    assert max(one.live for one in report.samples) > 1
+    assert report.samples[-1].live == 0
+    names = {name for one in report.samples for name in one.sizes}
+    assert names >= {"Keyed._values", "Slots._entries", "Confirms._pending", "Worker._in_hand", "WorkerLoop._busy"}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("owner", "method", "attribute"), [(Keyed, "remove", "_values"), (Confirms, "_settle_one", "_pending")]
+)
+def test_what_is_never_forgotten_is_seen(
+    monkeypatch: pytest.MonkeyPatch, owner: type, method: str, attribute: str
+) -> None:
+    original = getattr(owner, method)
+
+    def forget_nothing(self: object, *arguments: object) -> None:
+        kept = dict(getattr(self, attribute))
+        original(self, *arguments)
+        getattr(self, attribute).update(kept)
+
+    monkeypatch.setattr(owner, method, forget_nothing)
+    assert f"{owner.__name__}.{attribute}" in "\n".join(soak(400, _LENGTH).findings())
+
+
+def test_a_channel_forgets_consumers_that_have_ended() -> None:
+    async def program() -> list[dict[str, int]]:
+        broker = ModelBroker(random.Random(1))
+        broker.grant(Permission("admin", ".*", ".*", ".*"))
+        connection = await broker.open("amqp://admin:x@model/", name="client")
+        channel = await connection.channel()
+        found = []
+        for _ in range(2):
+            for _ in range(100):
+                await channel.declare_queue("q")
+                cancelled = asyncio.Event()
+                for _ in range(2):
+                    tag = await channel.consume("q", lambda _: None, on_cancel=cancelled.set, no_ack=True)
+                await channel.cancel(tag)
+                broker.delete_queue("q")
+                await cancelled.wait()
+            found.append(dict(sizes([channel])))
+        return found
+
+    few, many = virtual_time.run(1, program)
+    assert few == many

@@ -11,10 +11,12 @@ import gc
 import random
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, TypeVar
 from unittest import mock
@@ -23,6 +25,10 @@ T = TypeVar("T")
 
 #: Wall clock at virtual time 0, in milliseconds since the Unix epoch.
 EPOCH_MS = 1_750_000_000_000
+
+#: As in asyncio: cancelled timers are removed when there are more than so many timers and half of them are cancelled;
+#: a wait is a day at most, in seconds.
+_MANY, _HALF, _LONGEST_WAIT = 100, 0.5, 86400.0
 
 
 class Stalled(Exception):
@@ -40,27 +46,72 @@ class _NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
-class _Idle:
-    """Stands for the selector: instead of waiting for I/O it moves the clock."""
+class _Call(asyncio.Handle):
+    """A handle without what asyncio keeps for debugging."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    __slots__ = ()
+    _callback: Any
+    _args: Any
+    _context: Context
+
+    def __init__(self, callback: Callable[..., Any], arguments: tuple[Any, ...], context: Context | None) -> None:
+        self._callback = callback
+        self._args = arguments
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None
+
+
+class Timer(asyncio.TimerHandle):
+    """The same with a time."""
+
+    __slots__ = ()
+    _loop: VirtualLoop
+    _callback: Any
+    _args: Any
+    _context: Context
+    _scheduled: bool
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        when: float,
+        callback: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        context: Context | None,
+    ) -> None:
         self._loop = loop
+        self._when = when
+        self._callback = callback
+        self._args = arguments
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._scheduled = True
 
-    def select(self, timeout: float | None) -> tuple[()]:
-        if timeout is None:
-            raise Stalled
-        if timeout > 0:
-            self._loop.now += timeout
-        return ()
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
+            self._loop.cancelled_timers += self._scheduled
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """An event loop that never waits. `now` is its clock, in seconds from 0."""
 
+    # What asyncio's own loop has, and its stubs do not tell.
+    _ready: deque[Any]
+    _stopping: bool
+    _clock_resolution: float
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self._selector = _Idle(self)
+        #: The timers as a heap. Pairs are compared in C, which handles are not.
+        self._timers: list[tuple[float, Timer]] = []
+        self.cancelled_timers = 0
         #: Errors that nobody handled: a callback that raised, for example.
         self.complaints: list[str] = []
         numbers = count(1)
@@ -73,6 +124,73 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self.now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> _Call:
+        call = _Call(callback, args, context)
+        self._ready.append(call)
+        return call
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> Timer:
+        timer = Timer(self, when, callback, args, context)
+        heappush(self._timers, (when, timer))
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> Timer:
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def _run_once(self) -> None:
+        """Run until somebody stops the loop, in asyncio's own order, that of timers of the same time included."""
+        ready = self._ready
+        while True:
+            if self.cancelled_timers:
+                self._forget_cancelled()
+            timers = self._timers
+            if not ready and not self._stopping:
+                if not timers:
+                    raise Stalled
+                # Instead of waiting for I/O the clock moves.
+                wait = min(timers[0][0] - self.now, _LONGEST_WAIT)
+                if wait > 0:
+                    self.now += wait
+            end = self.now + self._clock_resolution
+            while timers and timers[0][0] < end:
+                timer = heappop(timers)[1]
+                timer._scheduled = False
+                ready.append(timer)
+            self._run_ready()
+            if self._stopping:
+                return
+
+    def _run_ready(self) -> None:
+        ready = self._ready
+        for _ in range(len(ready)):
+            call = ready.popleft()
+            if not call._cancelled:
+                try:
+                    call._context.run(call._callback, *call._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - whatever a callback raises
+                    self.call_exception_handler({"message": "Exception in a callback", "exception": error})
+
+    def _forget_cancelled(self) -> None:
+        timers, cancelled = self._timers, self.cancelled_timers
+        if len(timers) > _MANY and cancelled / len(timers) > _HALF:
+            for _, timer in timers:
+                timer._scheduled = not timer._cancelled
+            self._timers = [one for one in timers if one[1]._scheduled]
+            heapify(self._timers)
+            self.cancelled_timers = 0
+            return
+        while timers and timers[0][1]._cancelled:
+            self.cancelled_timers -= 1
+            heappop(timers)[1]._scheduled = False
 
     def _process_events(self, event_list: object) -> None:
         """There are none."""
@@ -117,18 +235,25 @@ def _seeded(loop: VirtualLoop, seed: int) -> Iterator[None]:
     def time_ns() -> int:
         return EPOCH_MS * 10**6 + int((loop.now + _clock.get().skew) * 1e9)
 
+    def seconds() -> float:
+        return time_ns() / 1e9
+
     before = random.getstate()
     random.seed(seed)
     try:
-        with mock.patch.object(secrets, "token_hex", token_hex), mock.patch.object(time, "time_ns", time_ns):
+        with (
+            mock.patch.object(secrets, "token_hex", token_hex),
+            mock.patch.object(time, "time_ns", time_ns),
+            mock.patch.object(time, "time", seconds),
+        ):
             yield
     finally:
         random.setstate(before)
 
 
-def run(seed: int, program: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a program under virtual time. What it leaves running is dropped."""
-    loop = VirtualLoop()
+def run(seed: int, program: Callable[[], Coroutine[Any, Any, T]], make: Callable[[], VirtualLoop] = VirtualLoop) -> T:
+    """Run a program under virtual time, on the loop that `make` returns. What it leaves running is dropped."""
+    loop = make()
     collecting = gc.isenabled()
     # When garbage is found must not decide anything, and takes a fifth of the time.
     gc.disable()

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: Seconds between two attempts to connect, or to send a reply that was refused.
 _PAUSE = 0.7
 
+#: Name of the tasks in which workers watch their connections.
+WATCH = "worker: watch the connection"
+
 Inbox = asyncio.Queue[Message | str]
 _STOP, _LOST, _CANCELLED = "stop", "lost", "cancelled"
 
@@ -58,7 +61,7 @@ class Worker:
         name = f"{self.name}.{self._sessions}"
         connection = await world.broker.open(world.uris["worker"], name=name)
         self.connection = name
-        watching = asyncio.ensure_future(connection.wait_closed())
+        watching = asyncio.get_running_loop().create_task(connection.wait_closed(), name=WATCH)
         inbox: Inbox = asyncio.Queue()
         if self._stopping:
             inbox.put_nowait(_STOP)
@@ -101,7 +104,7 @@ class Worker:
                 await self._work(news, requests, replies)
 
     async def _work(self, message: Message, requests: Channel, replies: Channel) -> None:
-        plan = self._world.scenario.by_name.get(message.body.decode())
+        plan = self._world.request_plan(message.body.decode())
         do, work = (plan.do, plan.work) if plan is not None else (plans.ANSWER, 0.05)
         self._tell(requests, events.REQUEST_RECEIVED, message)
         await asyncio.sleep(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +19,8 @@ from tests.simulation.clients import Client
 from tests.simulation.daemons import DaemonProcess
 from tests.simulation.engine import Engine
 from tests.simulation.model import Event, History, ModelBroker, ModelManagement
-from tests.simulation.scenario import TAKEN, KeyPlan, Scenario
+from tests.simulation.scenario import TAKEN, KeyPlan, RequestPlan, Scenario
+from tests.simulation.workers import Worker
 
 NAMES = PoolNames("core")
 USERS = Users.of("core")
@@ -52,21 +53,26 @@ class Outcome:
     complaints: list[str]
 
 
-def daemon_settings(pool: PoolSettings) -> DaemonSettings:
+#: Of the daemon: so low that a few keys reach them.
+_LIMITS = {
+    "start_grace": 15.0,
+    "starts_in_flight": 2,
+    "held_orphans_per_key": 4,
+    "orphan_prefetch": 16,
+    "dead_letter_prefetch": 16,
+}
+
+
+def daemon_settings(pool: PoolSettings, limits: Mapping[str, Any] = _LIMITS, **broker: Any) -> DaemonSettings:
     """Return the settings of a simulated daemon: intervals are those of a real one, delays are shorter."""
     values: dict[str, Any] = {
         "broker": {
             "amqp_uri": "amqp://core-daemon:secret@model/v",
             "management_uri": "http://core-daemon:secret@model:15672",
+            **broker,
         },
         "driver": {"kind": "noop"},
-        "limits": {
-            "start_grace": 15.0,
-            "starts_in_flight": 2,
-            "held_orphans_per_key": 4,
-            "orphan_prefetch": 16,
-            "dead_letter_prefetch": 16,
-        },
+        "limits": dict(limits),
         "intervals": {"engine_listing": 15.0, "recheck": 10.0},
     }
     return DaemonSettings(pool=pool, **values)
@@ -132,6 +138,13 @@ class World:
     def key_plan(self, key: str) -> KeyPlan:
         return self._plans.get(key) or KeyPlan(key)
 
+    def request_plan(self, name: str) -> RequestPlan | None:
+        return self.scenario.by_name.get(name)
+
+    def worker(self, key: str, name: str) -> Worker:
+        """Return a worker of a key, for the engine to run."""
+        return Worker(self, key, name)
+
     def load_of(self, key: str) -> tuple[int, int, bool] | None:
         """Return ready and unacknowledged messages of a key's queue, and whether it is bound; None without queue."""
         queue = self.broker.queues.get(NAMES.request_queue(key))
@@ -141,7 +154,7 @@ class World:
 
     def _on_operation(self, connection: str, what: str) -> None:
         for daemon in self.daemons:
-            if daemon.connection == connection:
+            if daemon.armed and daemon.connection == connection:
                 daemon.on_operation()
 
     def killed(self, daemon: DaemonProcess) -> None:
@@ -221,13 +234,18 @@ def simulate(scenario: Scenario) -> Outcome:
 
     async def program() -> Outcome:
         world = World(scenario, History())
-        _errors.note = world.note
+        note_errors(world.note)
         return await world.run()
 
+    return virtual_time.run(scenario.seed, program)
+
+
+def note_errors(note: Callable[..., None]) -> None:
+    """Tell of everything that the daemon logs as an error, and log nothing else."""
+    _errors.note = note
     logger = logging.getLogger("osrdyne")
     if _errors not in logger.handlers:
         logger.addHandler(_errors)
         logger.propagate = False
     for name in ("osrdyne", "osrdyne_client", "asyncio"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    return virtual_time.run(scenario.seed, program)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from osrdyne_client.amqp import Channel, Connection, Properties, frames
+from osrdyne_client.amqp import Channel, Connection, Properties, frames, publishing
 from osrdyne_client.amqp import Message as Delivery
 from osrdyne_client.amqp.table import read_table
 from osrdyne_client.amqp.table_writing import write_table
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Types that a header value may have to be the same after its way over the wire.
 _PLAIN = (str, int, bool, bytes, type(None))
+#: What can be written without a trial: texts of so many characters, integers below this.
+_SHORT, _LARGE = 100, 2**62
 
 
 class ModelChannel(Channel):
@@ -40,6 +42,9 @@ class ModelChannel(Channel):
     ) -> None:
         known = (exchange, routing_key, mandatory)
         if known not in self._methods:
+            # A channel of the real client writes it anew where it is not kept, and keeps so many.
+            if len(self._methods) >= publishing._METHOD_CACHE_SIZE:
+                self._methods.clear()
             self._methods[known] = frames.publish_method(self._number, exchange, routing_key, mandatory)
         if values["user_id"] is not None and values["user_id"] != self._model.user:
             raise Unencodable("user_id is not that of this connection; the broker would close the channel")
@@ -47,9 +52,10 @@ class ModelChannel(Channel):
             if not isinstance(body, (bytes, bytearray, memoryview)):
                 raise Unencodable(f"a message body must be bytes, not {type(body).__name__}")
             body = bytes(body)
-        size = 14 + len(frames.write_properties(values)[1])
-        if size + frames.FRAME_OVERHEAD > self._model.frame_max:
-            raise Unencodable(f"headers and properties need {size} bytes")
+        if not _is_small(values):
+            size = 14 + len(frames.write_properties(values)[1])
+            if size + frames.FRAME_OVERHEAD > self._model.frame_max:
+                raise Unencodable(f"headers and properties need {size} bytes")
         raw = self._raw
         if self._model.sends("publish") and raw.server is not None:
             if isinstance(routing_key, bytes):
@@ -147,6 +153,28 @@ class _InOrder(dict[asyncio.Future[Any], None]):
 
     def discard(self, future: asyncio.Future[Any]) -> None:
         self.pop(future, None)
+
+
+def _is_small(values: Mapping[str, Any]) -> bool:
+    """Say whether properties are so plain that they can be written, and fit, without trying."""
+    headers = values["headers"] or {}
+    if "CC" in headers or "BCC" in headers or not all(map(_is_plain, headers.values())):
+        return False
+    if not all(type(name) is str and _is_plain(name) for name in headers):
+        return False
+    return all(value is None or _is_simple(name, value) for name, value in values.items() if name != "headers")
+
+
+def _is_simple(name: str, value: object) -> bool:
+    if name in ("correlation_id", "reply_to"):
+        return type(value) is str and _is_plain(value)
+    return name == "delivery_mode" and value == 2
+
+
+def _is_plain(value: object) -> bool:
+    if type(value) is str:
+        return len(value) <= _SHORT and value.isascii()
+    return type(value) is int and 0 <= value < _LARGE
 
 
 def _as_sent(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -38,7 +39,7 @@ class ModelManagement(ManagementApi):
         self.timeout = 10.0
 
     async def _ask(self, path: str, params: Mapping[str, str] | None) -> Any:
-        parts = [unquote(one) for one in path.split("/")]
+        parts = _parts(path)
         if self.on_call is not None:
             self.on_call(parts[0])
         broker = self._broker
@@ -74,11 +75,12 @@ class ModelManagement(ManagementApi):
 
     def _queues(self, params: Mapping[str, str]) -> Any:
         pattern = re.compile(params.get("name", ""))
-        found = [self._queue(one) for name, one in self._broker.queues.items() if pattern.search(name)]
+        found = [one for name, one in self._broker.queues.items() if pattern.search(name)]
         if "page" not in params:
-            return found
+            return [self._queue(one) for one in found]
         page, size = int(params["page"]), int(params["page_size"])
-        return {"items": found[(page - 1) * size : page * size], "page_count": max(1, -(-len(found) // size))}
+        items = [self._queue(one) for one in found[(page - 1) * size : page * size]]
+        return {"items": items, "page_count": max(1, -(-len(found) // size))}
 
     def _queue(self, queue: Queue) -> dict[str, Any]:
         shown: dict[str, Any] = {"name": queue.name, "type": queue.kind, "arguments": dict(queue.arguments)}
@@ -123,6 +125,11 @@ class ModelManagement(ManagementApi):
             {"user": one.user, "configure": one.configure, "write": one.write, "read": one.read}
             for one in self._broker.permissions.values()
         ]
+
+
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> list[str]:
+    return [unquote(one) for one in path.split("/")]
 
 
 def _binding(exchange: str, queue: str, key: str) -> dict[str, Any]:

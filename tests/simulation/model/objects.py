@@ -41,6 +41,8 @@ class Objects:
         self.wall: Callable[[], float] = self.loop.time
         self.running = True
         self.queues: dict[str, Queue] = {}
+        #: Those that are exclusive to a connection.
+        self._exclusive: dict[str, Queue] = {}
         self.routing = Routing(self.queues)
         self.permissions: dict[str, Permission] = {}
         self.policies: dict[str, Policy] = {}
@@ -127,6 +129,8 @@ class Objects:
 
     def add_queue(self, queue: Queue, *, by: str) -> None:
         self.queues[queue.name] = queue
+        if queue.owner is not None:
+            self._exclusive[queue.name] = queue
         self.record(history.DECLARED, by, queue.name)
         queue.sampled()
         self._apply_policy(queue)
@@ -147,9 +151,14 @@ class Objects:
                 self.record(history.LOST, by, name, entry.message, what)
         queue.end()
         del self.queues[name]
+        self._exclusive.pop(name, None)
         self.routing.forget(queue)
         for consumer in list(queue.consumers):
             consumer.channel.cancel_by_broker(consumer, "queue deleted")
+
+    def owned_by(self, connection: str) -> list[Queue]:
+        """Return the queues that are exclusive to a connection, in the order in which they were made."""
+        return [queue for queue in self._exclusive.values() if queue.owner == connection]
 
     # --- for checkers ---
 

@@ -120,6 +120,5 @@ class ServerConnection:
         broker.forget(self)
         for channel in list(self.channels.values()):
             channel.end()
-        for queue in list(broker.queues.values()):
-            if queue.owner == self.name:
-                broker.remove_queue(queue, by=self.name)
+        for queue in broker.owned_by(self.name):
+            broker.remove_queue(queue, by=self.name)

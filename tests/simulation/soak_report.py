@@ -1,0 +1,139 @@
+"""What a soak came to: its samples, what in them has grown, and what became of the requests. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from osrdyne import handouts
+
+#: What a daemon or client without keys may hold in one container, and what holds more because it says how much at most.
+IDLE_BOUND = 64
+_FIXED = {
+    "Handouts": handouts.MOST_REQUESTS,
+    "Debounce": 4096,
+    # Of four channels.
+    "._methods": 4 * 1024,
+    "Slots.": 8192,
+    "ChannelPool._free": 256,
+    "ModelConnection._channels": 300,
+}
+#: How often as many keys as are alive one container may hold: heaps and debounces are tidied only now and then.
+LIVE_FACTOR = 8
+#: How much more the last tenth may hold than the first: as a share, and in entries.
+_GROWTH, _SLACK = 1.25, 64
+_MB = 1024 * 1024
+#: Findings of each kind that are printed.
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How large things were at a moment of the run."""
+
+    at: float
+    #: Request queues on the broker.
+    live: int
+    #: Tasks of the daemon, the client and the worker library.
+    tasks: int
+    #: Entries of containers, by what holds them.
+    sizes: Counter[str]
+    #: Bytes of memory of the process, after a collection of garbage; None where none was done.
+    resident: int | None
+
+    def line(self) -> str:
+        largest = ", ".join(f"{name} {size}" for name, size in self.sizes.most_common(3))
+        memory = "" if self.resident is None else f"{self.resident // _MB:5} MB  "
+        return f"{self.at:6.0f} s  {self.live:6} queues  {self.tasks:6} tasks  {memory}{largest}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a soak came to."""
+
+    keys: int
+    samples: list[Sample] = field(default_factory=list)
+    #: Requests that were sent, and what they came to: a status, an error, `given up`.
+    asked: int = 0
+    came_to: Counter[str] = field(default_factory=Counter)
+    #: Requests that the worker of the worker library served.
+    served: int = 0
+    complaints: list[str] = field(default_factory=list)
+
+    def findings(self) -> Iterator[str]:
+        """Yield what is wrong, a sentence each."""
+        for found in (self.too_large(), self.grown(), self.complaints):
+            yield from found[:_SHOWN]
+        if self.unanswered:
+            yield f"{self.unanswered} requests were not answered"
+
+    @property
+    def unanswered(self) -> int:
+        """Requests that nothing became of, or that timed out."""
+        return self.asked - sum(self.came_to.values()) + self.came_to["CallTimeout"]
+
+    def too_large(self) -> list[str]:
+        """Return what was larger than the keys that lived at the time explain, a sentence each."""
+        found = []
+        for one in self.samples:
+            bound = IDLE_BOUND + LIVE_FACTOR * one.live
+            for name, size in one.sizes.items():
+                if size > max(bound, _own_bound(name)):
+                    found.append(f"{one.at:.0f} s: {name} holds {size}")
+            if one.tasks > bound:
+                found.append(f"{one.at:.0f} s: {one.tasks} tasks")
+        return found
+
+    def grown(self) -> list[str]:
+        """Return what was larger in the last tenth of the load than in the first, a sentence each."""
+        first, last = self._tenths()
+        sizes = [(name, _most(first, name), _most(last, name)) for name in _names(last)]
+        sizes.append(("tasks", max(one.tasks for one in first), max(one.tasks for one in last)))
+        return [
+            f"{name} grew from {before} to {after}"
+            for name, before, after in sizes
+            if after > max(_GROWTH * before + _SLACK, _own_bound(name))
+        ]
+
+    def _tenths(self) -> tuple[list[Sample], list[Sample]]:
+        load = self.samples[:-1]  # the last one is taken when the load is over
+        tenth = max(1, len(load) // 10)
+        return load[:tenth], load[-tenth:]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the end of the report; the last line is for programs."""
+        first, last = self._tenths()
+        yield from self.findings()
+        yield "requests: " + ", ".join(f"{what} {count}" for what, count in self.came_to.most_common())
+        yield f"served by the worker library: {self.served}"
+        for what, (before, after) in {
+            "queues": (max(one.live for one in first), max(one.live for one in last)),
+            "tasks": (max(one.tasks for one in first), max(one.tasks for one in last)),
+            "entries": (max(one.sizes.total() for one in first), max(one.sizes.total() for one in last)),
+            "MB": (_memory(first), _memory(last)),
+        }.items():
+            yield f"{what}, most in the first and in the last tenth: {before}, {after}"
+        names = sorted(_names(last), key=lambda name: _most(last, name), reverse=True)
+        for name in names[:12]:
+            yield f"  {name}: {_most(first, name)}, {_most(last, name)}"
+        yield (
+            f"soak: keys={self.keys} requests={self.asked} unanswered={self.unanswered} containers={len(names)} "
+            f"too_large={len(self.too_large())} grown={len(self.grown())} complaints={len(self.complaints)}"
+        )
+
+
+def _own_bound(name: str) -> int:
+    return max((most for part, most in _FIXED.items() if part in name), default=0)
+
+
+def _names(samples: Iterable[Sample]) -> set[str]:
+    return {name for one in samples for name in one.sizes}
+
+
+def _most(samples: Iterable[Sample], name: str) -> int:
+    return max(one.sizes[name] for one in samples)
+
+
+def _memory(samples: Iterable[Sample]) -> int:
+    return max((one.resident or 0) for one in samples) // _MB
