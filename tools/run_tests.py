@@ -50,11 +50,11 @@ PLANS = {
     "unit": Plan(2, 2.0),
     "simulation": Plan(2, 2.0),
     "broker": Plan(3, 2.0),
+    "drivers": Plan(4, 2.0),
     "roles": Plan(3, 1.5),
     "security": Plan(2, 1.5),
+    "infra": Plan(2, 1.5),
     "faults": Plan(1, 2.5),
-    "drivers": Plan(2, 0.5),
-    "infra": Plan(1, 1.0),
     "pipeline": Plan(1, 1.0),
 }
 #: A tier that is not named above: after those, alone in its process.

@@ -5,7 +5,13 @@ A driver is imported only when it is chosen, because some of their engines' libr
 
 from __future__ import annotations
 
-from osrdyne.driver_settings import NoopSettings, SubprocessSettings
+from osrdyne.driver_settings import (
+    DockerSettings,
+    KubernetesSettings,
+    NoopSettings,
+    SubprocessSettings,
+    SystemdSettings,
+)
 from osrdyne.drivers import Driver
 from osrdyne.settings import DaemonSettings, address
 from osrdyne_protocol.errors import SettingsError
@@ -21,6 +27,12 @@ def open_driver(settings: DaemonSettings) -> Driver:
         return NoopDriver()
     if isinstance(chosen, SubprocessSettings):
         return _subprocess(settings.pool, chosen)
+    if isinstance(chosen, DockerSettings):
+        return _docker(settings.pool, chosen)
+    if isinstance(chosen, SystemdSettings):
+        return _systemd(settings.pool, chosen)
+    if isinstance(chosen, KubernetesSettings):
+        return _kubernetes(settings.pool, chosen)
     raise SettingsError("driver.kind", f"{chosen.kind!r} is not there yet; choose subprocess or noop")
 
 
@@ -34,3 +46,33 @@ def _subprocess(pool: PoolSettings, chosen: SubprocessSettings) -> Driver:
         chosen.state_directory,
         worker_amqp_uri_file=chosen.worker_amqp_uri_file,
     )
+
+
+def _systemd(pool: PoolSettings, chosen: SystemdSettings) -> Driver:
+    from osrdyne.drivers.systemd import Place, SystemdDriver
+
+    return SystemdDriver(
+        pool,
+        Place(chosen.unit, chosen.environment_directory, chosen.manager, chosen.bus_address),
+        address(chosen.worker_amqp_uri, chosen.worker_amqp_uri_file, "driver.worker_amqp_uri"),
+        worker_amqp_uri_file=chosen.worker_amqp_uri_file,
+    )
+
+
+def _kubernetes(pool: PoolSettings, chosen: KubernetesSettings) -> Driver:
+    from osrdyne.drivers.deployments import template
+    from osrdyne.drivers.deployments.api import Api
+    from osrdyne.drivers.deployments.manifests import Manifests
+    from osrdyne.drivers.kubernetes import KubernetesDriver
+
+    templates = template.load(chosen.template_directory, autoscaling=chosen.autoscaling, container=chosen.container)
+    manifests = Manifests(pool, templates, chosen.worker_secret, chosen.worker_secret_key)
+    api = Api(kubeconfig=chosen.kubeconfig, namespace=chosen.namespace, timeout=chosen.timeout)
+    return KubernetesDriver(manifests, api, timeout=chosen.timeout)
+
+
+def _docker(pool: PoolSettings, chosen: DockerSettings) -> Driver:
+    from osrdyne.drivers.docker import DockerDriver
+
+    address(None, chosen.worker_amqp_uri_file, "driver.worker_amqp_uri")
+    return DockerDriver(pool, chosen.template_file, chosen.worker_amqp_uri_file, host=chosen.host)

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds that changes of the engine are collected for before it is listed.
 _SETTLE = 0.05
+#: An engine that told its changes for so many seconds is lost anew, and that is said, when it tells no more.
+_GOOD = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +208,15 @@ class WorkerLoop:
     async def _watch(self) -> None:
         failures = 0
         while True:
+            began = self._state.clock()
             try:
                 async for change in self._driver.changes():
-                    failures = 0
                     self._changed(change)
                 return
             except DriverError as error:
-                failures += 1
-                log.warning("lost the engine's changes; listing instead", extra={"reason": str(error)})
+                failures = 1 if self._state.clock() - began > _GOOD else failures + 1
+                if failures == 1:
+                    log.warning("lost the engine's changes; listing instead", extra={"reason": str(error)})
                 self._listing.set()
                 await asyncio.sleep(back_off(failures))
 

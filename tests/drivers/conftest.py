@@ -14,11 +14,23 @@ import pytest
 
 from tests.drivers.subjects import SUBJECTS
 from tests.drivers.subjects.base import Owning, Subject
+from tests.drivers.subjects.docker import DockerSubject
+from tests.drivers.subjects.kubernetes import KubernetesSubject
 from tests.drivers.subjects.subprocess import SubprocessSubject
+from tests.drivers.subjects.systemd import SystemdSubject
 
 
 def of(subjects: list[type[Subject]]) -> list[Any]:
     return [pytest.param(one, marks=pytest.mark.xdist_group(one.name), id=one.name) for one in subjects]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Builds the engines of the tests that were chosen, before any of these has its time limit."""
+    if not session.config.option.collectonly:
+        chosen = {mark.args[0] for item in session.items for mark in item.iter_markers("xdist_group") if mark.args}
+        for one in SUBJECTS:
+            if one.name in chosen:
+                one.prepare()
 
 
 @pytest.fixture(scope="session")
@@ -61,5 +73,29 @@ async def owning(
 async def machine(tmp_path: Path) -> AsyncIterator[SubprocessSubject]:
     """The subprocess driver's engine, for its own tests."""
     made = SubprocessSubject(None, tmp_path)
+    yield made
+    await made.clean_up()
+
+
+@pytest.fixture
+async def kube(engine_of: Callable[[type[Subject]], Any], tmp_path: Path) -> AsyncIterator[KubernetesSubject]:
+    """The kubernetes driver's engine, for its own tests."""
+    made = KubernetesSubject(engine_of(KubernetesSubject), tmp_path)
+    yield made
+    await made.clean_up()
+
+
+@pytest.fixture
+async def dockerd(engine_of: Callable[[type[Subject]], Any], tmp_path: Path) -> AsyncIterator[DockerSubject]:
+    """The docker driver's engine, for its own tests."""
+    made = DockerSubject(engine_of(DockerSubject), tmp_path)
+    yield made
+    await made.clean_up()
+
+
+@pytest.fixture
+async def units(engine_of: Callable[[type[Subject]], Any], tmp_path: Path) -> AsyncIterator[SystemdSubject]:
+    """The systemd driver's engine, for its own tests."""
+    made = SystemdSubject(engine_of(SystemdSubject), tmp_path)
     yield made
     await made.clean_up()

@@ -45,6 +45,21 @@ def container_name(what: str) -> str:
     return f"{os.environ.get('OSRDYNE_TEST_RUN', 'osrdyne')}-{what}-{secrets.token_hex(4)}"
 
 
+#: Gives a worker that knows only WORKER_AMQP_URI what is in the file that it was given instead.
+WORKER_ENTRYPOINT = """#!/bin/sh -e
+WORKER_AMQP_URI="$(cat "$WORKER_AMQP_URI_FILE")"; export WORKER_AMQP_URI
+exec "$@"
+"""
+#: Runs the file that a template names, as small as Python can be.
+WORKER_IMAGE = (
+    'ENTRYPOINT ["/entrypoint", "python3", "-I", "-S", "-E"]',
+    'CMD ["/stub_worker.py"]',
+    "ENV PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+)
+#: Of no use to a worker.
+WORKER_WITHOUT = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale", "boot")
+
+
 class DockerFailed(RuntimeError):
     """No engine could be had; the text says why."""
 
@@ -62,9 +77,15 @@ class Docker:
             raise DockerFailed(f"docker {' '.join(arguments[:3])}: {done.stderr}")
         return done.stdout
 
-    def machine(self, suite: str) -> str:
-        """Name of the image of a clean machine of a Debian release, made where the engine has none."""
-        root = Path(json.loads(run_tool("install", *_recipe(suite)))["root"])
+    def answers(self) -> bool:
+        """Whether an engine is there."""
+        return (
+            subprocess.run(["docker", "info"], env=self.environment, check=False, capture_output=True).returncode == 0
+        )
+
+    def machine(self, suite: str, *more: str) -> str:
+        """Name of the image of a clean machine of a Debian release, with `more` packages, made where there is none."""
+        root = Path(json.loads(run_tool("install", *_recipe(suite, more)))["root"])
         with tempfile.TemporaryDirectory() as overlay:
             _package_sources(Path(overlay), suite)
             return self._image(f"machine-{suite}", root, Path(overlay), ('CMD ["/lib/systemd/systemd"]',))
@@ -80,6 +101,17 @@ class Docker:
             return self._image(
                 f"broker-{version}", root, Path(overlay), BROKER_IMAGE, "var/lib/rabbitmq/.erlang.cookie"
             )
+
+    def worker(self) -> str:
+        """Name of an image with the tests' workers that need no library, made where the engine has none."""
+        recipe = ["--suite", "trixie", "--name", "worker", "--packages", "python3"]
+        root = Path(json.loads(run_tool("install", *recipe))["root"])
+        with tempfile.TemporaryDirectory() as overlay:
+            for file in ("drivers/stub_worker.py", "engines/minimal_worker.py"):
+                shutil.copy(Path(__file__).parents[1] / file, overlay)
+            (Path(overlay) / "entrypoint").write_text(WORKER_ENTRYPOINT)
+            (Path(overlay) / "entrypoint").chmod(0o755)
+            return self._image("worker", root, Path(overlay), WORKER_IMAGE, *WORKER_WITHOUT)
 
     def _image(self, name: str, root: Path, overlay: Path, changes: tuple[str, ...], *without: str) -> str:
         image = f"osrdyne-{name}:{_digest(overlay, root.name)}"
@@ -109,8 +141,8 @@ def _account(root: Path, overlay: Path) -> None:
         (overlay / "etc" / name).write_text(re.sub(rf"(?m)^(rabbitmq:x){numbers}", r"\1" + ":999" * fields, text))
 
 
-def _recipe(suite: str) -> list[str]:
-    return ["--suite", suite, "--name", "machine", "--packages", ",".join(MACHINE)]
+def _recipe(suite: str, more: tuple[str, ...]) -> list[str]:
+    return ["--suite", suite, "--name", "machine", "--packages", ",".join((*MACHINE, *more))]
 
 
 def _package_sources(overlay: Path, suite: str) -> None:
@@ -164,7 +196,7 @@ def _as_root(*command: str) -> list[str]:
 @contextlib.contextmanager
 def engine() -> Iterator[Docker]:
     """An engine for as long as the context is open."""
-    if _answers(None):
+    if shutil.which("docker") and Docker(None).answers():
         yield Docker(None)
         return
     keeper = subprocess.Popen(
@@ -182,10 +214,3 @@ def engine() -> Iterator[Docker]:
         if "error" in found:
             raise DockerFailed(f"no Docker engine could be started: {found['error']}")
         yield Docker(found["host"])
-
-
-def _answers(host: str | None) -> bool:
-    if not shutil.which("docker"):
-        return False
-    environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
-    return subprocess.run(["docker", "info"], env=environment, check=False, capture_output=True).returncode == 0

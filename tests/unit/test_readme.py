@@ -78,6 +78,8 @@ def test_every_make_target_has_a_recipe_that_make_accepts() -> None:
         "down",
         "test",
         "test-fast",
+        "test-drivers",
+        "test-infra",
         "check",
         "format",
         "lock",

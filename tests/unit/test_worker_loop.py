@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -308,6 +308,36 @@ async def test_an_engine_that_cannot_be_listed_is_asked_again() -> None:
         assert not loop.driver.groups
         loop.driver.on = lambda what, key: None
         await until(loop.runs("42"), within=31.0)
+
+
+async def test_an_engine_that_tells_no_changes_is_said_once_each_time_that_it_is_lost(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, away = Loop(), asyncio.Event()
+    away.set()
+
+    async def changes() -> AsyncIterator[Change]:
+        while not away.is_set():
+            yield await loop.driver.news.get()
+            await asyncio.sleep(0.1)
+        raise DriverError("away")
+
+    monkeypatch.setattr(loop.driver, "changes", changes)
+
+    def said() -> int:
+        return sum("lost the engine's changes" in record.message for record in caplog.records)
+
+    async with running(loop.loop.run()):
+        await asyncio.sleep(300.0)
+        assert said() == 1
+        away.clear()
+        await asyncio.sleep(60.0)
+        loop.want("42")
+        await until(loop.runs("42"), within=5.0)
+        away.set()
+        loop.driver.news.put_nowait(Change("42"))
+        await asyncio.sleep(300.0)
+        assert said() == 2
 
 
 async def test_a_loop_that_ends_while_the_engine_is_away_leaves_no_reader_behind() -> None:

@@ -47,6 +47,11 @@ class Subject(ABC):
     patience: ClassVar[float] = 20.0
 
     @classmethod
+    def prepare(cls) -> None:
+        """Builds what takes longer than a test may take. Called before the first test; does nothing the second time."""
+        return  # most engines have nothing to build
+
+    @classmethod
     @contextlib.contextmanager
     def engine(cls) -> Iterator[Any]:
         """Starts the engine that all tests of a session share; yields what `__init__` needs of it."""

@@ -16,7 +16,7 @@ from osrdyne_protocol import keys, worker_environment
 from osrdyne_protocol.errors import SettingsError
 
 #: Variables that the driver sets for each worker.
-OURS = frozenset(worker_environment.WorkerEnvironment("", "", "", "", "", "", "", consumer_timeout_ms=1).to_environ())
+OURS = worker_environment.VARIABLES
 
 #: A worker that was asked to stop may take this long beyond the consumer timeout, in seconds: the broker
 #: takes a request from a worker that held it longer than that timeout, so more waiting gains nothing.

@@ -1,0 +1,40 @@
+"""What to tell a person about a worker's end. Pure."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+
+def how(state: Mapping[str, Any], exit_code: int) -> str:
+    """Return how a worker ended: status or signal, and after how long where that is known.
+
+    `state` is that of an inspection, empty where the container is gone.
+    """
+    if state.get("OOMKilled"):
+        ending = "was killed because it used more memory than HostConfig.Memory of the template allows"
+    elif 128 < exit_code < 128 + signal.NSIG:
+        ending = f"ended by {_signal(exit_code - 128)} (status {exit_code})"
+    else:
+        ending = f"ended with status {exit_code}"
+    seconds = _seconds(state)
+    return ending if seconds is None else f"{ending} after {seconds:.1f} s"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _seconds(state: Mapping[str, Any]) -> float | None:
+    """Return how long the last run took; None where the next one has begun, or nothing is known."""
+    try:
+        began, ended = (datetime.fromisoformat(state[name]) for name in ("StartedAt", "FinishedAt"))
+    except (KeyError, ValueError):
+        return None
+    seconds = (ended - began).total_seconds()
+    return seconds if seconds >= 0 else None

@@ -1,0 +1,161 @@
+"""The environment files that units read at each start, one a group, and what they tell of it to a later daemon.
+
+A file holds the broker credential: only its owner can read it. Its first line is a comment for us, with the key as it
+is; the rest is in the language of systemd.exec(5), `EnvironmentFile=`. Written at once, never in place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from osrdyne.errors import DriverError
+from osrdyne_protocol import keys, names
+
+_log = logging.getLogger(__name__)
+
+_SUFFIX = ".env"
+_HEAD = "# osrdyne "
+
+#: What a backslash goes before within double quotes; any other character stands for itself there, line breaks too.
+_ESCAPED = re.compile(r'(["\\$`])')
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One group: what its environment file was written for."""
+
+    key: str
+    pool: str
+    instance: str
+    worker_id: str
+    #: Hash of the template that it was started from.
+    template: str
+
+    @property
+    def name(self) -> str:
+        """Name of the group's instance of the template unit, and of its file."""
+        return names.engine_name(self.pool, self.instance, self.key)
+
+
+def render(record: Record, environment: Mapping[str, str]) -> str:
+    """Return the text of a file from which systemd reads exactly this environment."""
+    head = _HEAD + json.dumps(asdict(record), ensure_ascii=False)
+    lines = [f'{name}="{_ESCAPED.sub(chr(92) + chr(92) + chr(92) + "1", text)}"' for name, text in environment.items()]
+    return "\n".join([head, *lines, ""])
+
+
+def parse(text: str) -> Record:
+    """Return what a file was written for. Raises ValueError for what we never wrote."""
+    # Not splitlines: a key may hold what Python takes for the end of a line.
+    head = text.split("\n", 1)[0]
+    if not head.startswith(_HEAD):
+        raise ValueError("its first line is not ours")
+    values = json.loads(head.removeprefix(_HEAD))
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise ValueError("its first line is not ours")
+    try:
+        record = Record(**values)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    keys.decode(record.key)
+    return record
+
+
+class EnvironmentFiles:
+    """The files of one pool and instance; others may keep theirs in the same directory."""
+
+    def __init__(self, directory: Path, pool: str, instance: str) -> None:
+        """Raises `DriverError` when the directory cannot be used, or is open to others."""
+        self._directory = _private_directory(directory)
+        self._pool = pool
+        self._instance = instance
+        #: Name to (inode, modification time), text, and record, None for a file that is not ours to read.
+        self._cache: dict[str, tuple[tuple[int, int], str, Record | None]] = {}
+
+    def read_all(self) -> dict[str, Record]:
+        """Return every record by name. Reads only files that changed since the last call."""
+        try:
+            with os.scandir(self._directory) as entries:
+                found = [entry.name.removesuffix(_SUFFIX) for entry in entries if entry.name.endswith(_SUFFIX)]
+        except OSError as error:
+            raise DriverError(f"cannot list {self._directory}: {error.strerror}") from error
+        for name in self._cache.keys() - set(found):
+            del self._cache[name]
+        records = {name: self.read(name) for name in found}
+        return {name: record for name, record in records.items() if record is not None}
+
+    def read(self, name: str) -> Record | None:
+        """Return one record as it is on disk now, None where there is none of this pool and instance."""
+        path = self._path(name)
+        try:
+            status = path.stat()
+            mark = (status.st_ino, status.st_mtime_ns)
+            cached = self._cache.get(name)
+            if cached is None or cached[0] != mark:
+                text = path.read_bytes().decode()
+                self._cache[name] = cached = (mark, text, self._ours(name, text))
+        except FileNotFoundError:
+            self._cache.pop(name, None)
+            return None
+        except OSError as error:
+            raise DriverError(f"cannot read {path}: {error.strerror}") from error
+        except ValueError as error:
+            self._cache[name] = (mark, "", None)
+            _log.warning("unreadable environment file passed over", extra={"path": str(path), "reason": str(error)})
+            return None
+        return cached[2]
+
+    def write(self, record: Record, environment: Mapping[str, str]) -> None:
+        """Replace a group's file at once. Raises `DriverError`, and the former file stays."""
+        path, text = self._path(record.name), render(record, environment)
+        temporary = path.with_suffix(".tmp")
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(text.encode())
+            temporary.replace(path)
+        except OSError as error:
+            raise DriverError(
+                f"cannot write {path}: {error.strerror}; a unit cannot be started without its environment file"
+            ) from error
+
+    def is_as(self, record: Record, environment: Mapping[str, str]) -> bool:
+        """Say whether the file that was read last is what would be written now."""
+        cached = self._cache.get(record.name)
+        return cached is not None and cached[1] == render(record, environment)
+
+    def remove(self, record: Record) -> None:
+        """Remove the file of one start; a file that has since been written for another start stays."""
+        current = self.read(record.name)
+        if current is not None and current.worker_id == record.worker_id:
+            self._path(record.name).unlink(missing_ok=True)
+            self._cache.pop(record.name, None)
+
+    def _path(self, name: str) -> Path:
+        return self._directory / f"{name}{_SUFFIX}"
+
+    def _ours(self, name: str, text: str) -> Record | None:
+        record = parse(text)
+        if (record.pool, record.instance) != (self._pool, self._instance):
+            return None
+        if record.name != name:
+            raise ValueError("it was written for another key")
+        return record
+
+
+def _private_directory(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError as error:
+        raise DriverError(f"cannot use directory {path}: {error.strerror}; create it or name another") from error
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        # Units read what is there, and it holds the workers' credential.
+        raise DriverError(f"directory {path} must be ours alone: chown it to the daemon's user and chmod 700 it")
+    return path

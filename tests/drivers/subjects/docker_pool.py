@@ -1,0 +1,63 @@
+"""A pool on a real broker whose workers are containers: what the whole daemon needs beside the Docker engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pika
+
+from tests.drivers.subjects.docker import DockerSubject
+from tests.engines.pool import DaemonProcess, Pool
+
+ROOT = Path(__file__).parents[3]
+#: Where this interpreter's packages are; the workers need pika of them, which is plain Python.
+PACKAGES = Path(pika.__file__).parents[1]
+
+
+class ContainerPool:
+    """A pool of workers with our library. `close` ends the daemons; the containers are the subject's to remove."""
+
+    def __init__(self, dockerd: DockerSubject, pool: Pool, directory: Path) -> None:
+        self.dockerd, self.pool = dockerd, pool
+        self._directory = directory
+        self._template = directory / "pool.json"
+        self._daemons: list[DaemonProcess] = []
+        dockerd.uri_file.write_text(pool.uri(pool.users.worker))
+        self.declare()
+
+    def declare(self, **template: Any) -> None:
+        """Writes the template; a daemon reads it when it starts."""
+        read_only = [
+            {"Type": "bind", "Source": str(path), "Target": str(path), "ReadOnly": True} for path in (ROOT, PACKAGES)
+        ]
+        path = ":".join(str(one) for one in (ROOT, ROOT / "protocol", ROOT / "client", PACKAGES))
+        declared = {
+            "Image": self.dockerd.image,
+            # Without the image's own entrypoint: our library reads WORKER_AMQP_URI_FILE itself.
+            "Entrypoint": ["python3", "-B", "-m", "tests.engines.library_worker"],
+            "Env": [f"PYTHONPATH={path}"],
+            "HostConfig": {"NetworkMode": "host", "Mounts": read_only},
+            **template,
+        }
+        self._template.write_text(json.dumps(declared))
+
+    def daemon(self, **tables: Any) -> DaemonProcess:
+        """Starts the next daemon and waits until it leads."""
+        driver = {
+            "kind": "docker",
+            "template_file": str(self._template),
+            "worker_amqp_uri_file": str(self.dockerd.uri_file),
+            **({"host": self.dockerd.host} if self.dockerd.host else {}),
+        }
+        directory = self._directory / f"daemon-{len(self._daemons)}"
+        made = DaemonProcess.of(self.pool, directory, driver=driver, **tables)
+        self._daemons.append(made)
+        return made.start()
+
+    def close(self) -> None:
+        for daemon in self._daemons:
+            if daemon.process is not None and daemon.process.poll() is None:
+                daemon.stop()
+        self.pool.remove_users()

@@ -1,0 +1,86 @@
+"""What a plain user's daemon does with driver `systemd`: run on a machine of `tests/engines/systemd.py`, as that user.
+
+`python -m tests.drivers.systemd_as_user life MANAGER UNIT DIRECTORY` starts keys of every kind, lets another driver
+adopt them, and stops them; `refusal` only tries to start one. What it saw is printed as JSON. It needs no package that
+is not plain Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from osrdyne.drivers.systemd import Place, SystemdDriver
+from osrdyne.errors import DriverError
+from osrdyne_protocol.settings import PoolSettings
+from tests.hard_keys import KEYS
+
+URI = "amqp://worker:pass-word-of-the-workers@broker.invalid/vhost"
+
+
+def driver(place: Place) -> SystemdDriver:
+    return SystemdDriver(PoolSettings("echo"), place, lambda: URI)
+
+
+async def states(one: SystemdDriver) -> dict[str, str]:
+    return {group.key: group.state.value for group in await one.list()}
+
+
+async def until_all(one: SystemdDriver, state: str | None) -> None:
+    async with asyncio.timeout(60):
+        wanted = {} if state is None else dict.fromkeys(KEYS, state)
+        while await states(one) != wanted:  # noqa: ASYNC110 -- nobody sets an event of ours
+            await asyncio.sleep(0.05)
+
+
+async def life(place: Place) -> dict[str, Any]:
+    """Returns what was told of a worker that crashed, the template's hash, and the files that were left."""
+    first = driver(place)
+    for key in KEYS:
+        await first.start(key)
+    await until_all(first, "running")
+    await first.close()
+    second = driver(place)
+    await until_all(second, "running")
+    await second.start("crash")
+    async with asyncio.timeout(60):
+        async for change in second.changes():
+            if change.error is not None:
+                error = change.error
+                break
+    for key in (*KEYS, "crash"):
+        await second.stop(key)
+    await until_all(second, None)
+    async with asyncio.timeout(60):
+        while _files(place):  # noqa: ASYNC110 -- nobody sets an event of ours
+            await asyncio.sleep(0.05)
+    await second.close()
+    return {"error": error, "template": second.template, "left": [path.name for path in _files(place)]}
+
+
+async def refusal(place: Place) -> dict[str, Any]:
+    """Returns why a start was refused."""
+    one = driver(place)
+    try:
+        await one.start("a")
+    except DriverError as error:
+        return {"refused": str(error), "left": [path.name for path in _files(place)]}
+    finally:
+        await one.close()
+    return {}
+
+
+def _files(place: Place) -> list[Path]:
+    with contextlib.suppress(FileNotFoundError):
+        return list(place.environment_directory.iterdir())
+    return []
+
+
+if __name__ == "__main__":
+    what, manager, unit, directory = sys.argv[1:]
+    where = Place(unit, Path(directory), "user" if manager == "user" else "system")
+    print(json.dumps(asyncio.run(life(where) if what == "life" else refusal(where))))

@@ -1,0 +1,130 @@
+"""An engine that is away, frozen or started again: told, waited for, and nothing that was stopped comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from osrdyne.drivers import GroupState
+from osrdyne.drivers.containers import engine
+from osrdyne.errors import DriverError
+from tests.drivers.subjects.base import listed
+from tests.drivers.subjects.docker import DockerSubject, Engine
+from tests.engines.own_dockerd import OwnDockerd
+from tests.engines.waiting import until_async
+
+pytestmark = [
+    pytest.mark.xdist_group("docker"),
+    # docker's library leaves a socket to the garbage collector when it cannot connect.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[OwnDockerd]:
+    """An engine that these tests may treat badly; each leaves it running."""
+    with OwnDockerd() as dockerd:
+        yield dockerd
+
+
+@pytest.fixture
+async def machine(own: OwnDockerd, tmp_path: Path) -> AsyncIterator[DockerSubject]:
+    made = DockerSubject(Engine(own.docker, own.docker.worker()), tmp_path)
+    yield made
+    await made.clean_up()
+    gc.collect()  # while the filter above holds
+
+
+async def until_followed(machine: DockerSubject) -> None:
+    async def answers() -> bool:
+        return await asyncio.to_thread(machine.docker.answers)
+
+    await until_async(answers, within=60)
+
+
+async def test_an_engine_that_is_not_there_is_told_with_what_to_do(machine: DockerSubject) -> None:
+    driver = machine.driver_of({}, host=f"unix://{machine.directory}/none.sock")
+    for call in (driver.list(), driver.start("a"), driver.stop("a"), anext(driver.changes())):
+        with pytest.raises(
+            DriverError, match=r"none\.sock cannot be reached: No such file or directory; is it running"
+        ):
+            await call
+
+
+async def test_an_engine_that_is_killed_is_told_and_followed_again(own: OwnDockerd, machine: DockerSubject) -> None:
+    # Given a worker, and somebody who reads changes
+    driver = machine.driver()
+    await machine.ready(driver, "a")
+    before = await machine.workers("a")
+    reading = asyncio.create_task(machine.error(driver, "a"))
+    # When the engine is killed
+    own.signal(signal.SIGKILL)
+    # Then the reader is told, and every call
+    with pytest.raises(DriverError, match="events have ended"):
+        await reading
+    with pytest.raises(DriverError, match="cannot be reached"):
+        await driver.list()
+    # And when it is back, it has ended what it found running, and that is told as any end
+    own.start()
+    assert await driver.list() == []
+    assert "worker ended" in await machine.error(driver, "a")
+    await machine.ready(driver, "a")
+    assert await machine.workers("a") != before
+
+
+async def test_a_restart_of_the_engine_brings_back_workers_but_none_that_was_to_stop(
+    own: OwnDockerd, machine: DockerSubject
+) -> None:
+    # Given a worker, and another that does not heed its stop
+    driver = machine.driver_of({"StopTimeout": 3})
+    await machine.ready(driver, "stays")
+    await machine.ready(driver, "deaf")
+    before = await machine.workers("stays")
+    await driver.stop("deaf")
+    assert (await listed(driver))["deaf"].state is GroupState.STOPPING
+    # When the engine is started again, in good order
+    own.signal(signal.SIGTERM)
+    own.start()
+    # Then the one is back, and the other is not, and leaves nothing
+    await machine.until_running(driver, "stays")
+    assert await machine.workers("stays") != before
+    assert (await listed(driver)).keys() == {"stays"}
+
+    async def removed() -> bool:
+        return await machine.containers("deaf") == []
+
+    await until_async(removed, within=machine.patience)
+    # And ends are told as before
+    await machine.kill("stays")
+
+    async def told() -> bool:
+        with contextlib.suppress(DriverError):  # of the engine's end, which comes first
+            return "SIGKILL" in await machine.error(driver, "stays")
+        return False
+
+    await until_async(told, within=machine.patience)
+
+
+async def test_a_frozen_engine_is_given_up_and_serves_again_when_it_thaws(
+    own: OwnDockerd, machine: DockerSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "TIMEOUT", 1.0)
+    driver = machine.driver()
+    await machine.ready(driver, "a")
+    own.signal(signal.SIGSTOP)
+    try:
+        for call in (driver.list(), driver.start("b"), driver.stop("a")):
+            with pytest.raises(DriverError, match="did not answer within 1 s; look at its log and its load"):
+                await call
+    finally:
+        own.signal(signal.SIGCONT)
+    await until_followed(machine)
+    monkeypatch.undo()
+    await driver.stop("a")
+    await machine.until_gone(driver, "a")

@@ -1,0 +1,201 @@
+"""What is special of groups that are Deployments: templates, keys, replicas, and who else has a hand in them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from osrdyne.drivers import Change, GroupState
+from osrdyne.drivers.deployments.api import Api
+from tests.drivers.subjects.base import listed
+from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject
+from tests.engines.waiting import until_async
+
+# The first test may have to build the cluster.
+pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(3600)]
+
+#: Characters that something between us and the worker could take for its own.
+ODD_KEYS = ["\U0001f686", "\x7f\x85\u2028\ufeff\uffff", "$(HOME) $$x", " a ", "'\"\\#:{}", "yes", "1e3", "\x01\x1f\t"]
+
+
+async def test_all_that_the_template_says_reaches_the_pod(kube: KubernetesSubject) -> None:
+    # Given a template with much of what a Deployment can say
+    settings = {"name": "settings", "namespace": NAMESPACE}
+    kube.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": settings, "data": {"MODEL": "small"}})
+    template = kube.declared(
+        env=[{"name": "GREETING", "value": "I serve $(WORKER_KEY) as $(WORKER_ID)"}],
+        envFrom=[{"configMapRef": {"name": "settings"}}],
+        readinessProbe={"exec": {"command": ["true"]}, "periodSeconds": 7},
+        resources={"limits": {"memory": "128Mi"}, "requests": {"cpu": "1m"}},
+        securityContext={"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True},
+        volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}],
+    )
+    template["metadata"] = {"labels": {"team": "rail"}, "annotations": {"note": "kept"}}
+    template["spec"].update(replicas=2, revisionHistoryLimit=1, minReadySeconds=1, strategy={"type": "Recreate"})
+    pod = template["spec"]["template"]
+    pod["metadata"] = {"labels": {"tier": "back"}, "annotations": {"scrape": "yes"}}
+    pod["spec"].update(
+        nodeSelector={"kubernetes.io/os": "linux"},
+        securityContext={"runAsUser": 1234, "runAsNonRoot": True},
+        volumes=[{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}],
+        serviceAccountName="default",
+    )
+    # When a group is started from it
+    driver = kube.driver_of(template)
+    await driver.start("a")
+    await kube.until_running(driver, "a")
+
+    async def both() -> bool:
+        return (await listed(driver))["a"].workers == 2
+
+    await until_async(both, within=kube.patience)
+    # Then its Deployment and its pods are as declared
+    made = kube.get("deployment", kube.group("a"))
+    assert made["metadata"]["labels"]["team"] == "rail"
+    assert made["metadata"]["annotations"]["note"] == "kept"
+    assert contains(made["spec"], {**template["spec"], "template": {}})
+    pods = kube.pods("a")
+    assert len(pods) == 2
+    for one in pods:
+        assert one["metadata"]["labels"]["tier"] == "back"
+        assert one["metadata"]["annotations"]["scrape"] == "yes"
+        assert one["metadata"]["annotations"]["osrdyne/key"] == "a"
+        declared = {**pod["spec"], "containers": [], "volumes": []}
+        assert contains(one["spec"], declared)
+        assert contains(one["spec"]["containers"][0], {**pod["spec"]["containers"][0], "env": []})
+        assert pod["spec"]["volumes"][0] in one["spec"]["volumes"]
+    # And each worker has its pod's name, and may refer to its variables
+    environments = await kube.environments("a")
+    assert {one["WORKER_ID"] for one in environments} == {one["metadata"]["name"] for one in pods}
+    for one in environments:
+        assert one["GREETING"] == f"I serve a as {one['WORKER_ID']}"
+        assert one["MODEL"] == "small"
+
+
+def contains(found: Any, declared: Any) -> bool:
+    """Says whether everything declared was found; the cluster adds defaults. An empty list or table says nothing."""
+    if isinstance(declared, dict):
+        return all(name in found and contains(found[name], value) for name, value in declared.items())
+    if isinstance(declared, list):
+        return all(any(contains(one, wanted) for one in found) for wanted in declared)
+    return bool(found == declared)
+
+
+async def test_a_key_of_any_characters_reaches_its_worker(kube: KubernetesSubject) -> None:
+    driver = kube.driver()
+    await asyncio.gather(*(driver.start(key) for key in ODD_KEYS))
+    await kube.until_running(driver, *ODD_KEYS)
+    assert {key: [one["WORKER_KEY"] for one in await kube.environments(key)] for key in ODD_KEYS} == {
+        key: [key] for key in ODD_KEYS
+    }
+
+
+async def test_looking_at_groups_asks_the_cluster_nothing(
+    kube: KubernetesSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+    send = Api._send
+
+    async def counting(self: Api, *arguments: Any, **named: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await send(self, *arguments, **named)
+
+    monkeypatch.setattr(Api, "_send", counting)
+    driver = kube.driver()
+    for key in ("a", "b", "c"):
+        await driver.start(key)
+    # Two listings, two watches, and one request a start.
+    assert asked == 7
+    await kube.until_running(driver, "a", "b", "c")
+    for _ in range(100):
+        await driver.list()
+    assert asked == 7
+
+
+async def test_the_replica_count_is_written_by_nobody_but_its_owner(kube: KubernetesSubject) -> None:
+    template = kube.declared()
+    template["spec"]["replicas"] = 5
+    scaler = {"spec": {"minReplicas": 3, "maxReplicas": 6, "metrics": [CPU]}}
+
+    async def three() -> bool:
+        return (await listed(driver))["a"].workers == 3
+
+    # Given a group whose autoscaler has made it three
+    driver = kube.driver_of(template, autoscaling="hpa", scaler=scaler)
+    await driver.start("a")
+    await until_async(three, within=kube.patience)
+    before = await kube.workers("a")
+    # When this daemon and the next start it again
+    await driver.start("a")
+    driver = kube.driver_of(template, autoscaling="hpa", scaler=scaler)
+    await driver.start("a")
+    # Then it has those three, and we own no count
+    assert await three()
+    assert await kube.workers("a") == before
+    made = kube.get("deployment", kube.group("a"), "--show-managed-fields")
+    assert made["spec"]["replicas"] == 3
+    for one in made["metadata"]["managedFields"]:
+        if one["manager"] == "osrdyne":
+            assert "f:replicas" not in one["fieldsV1"]["f:spec"]
+
+
+CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+
+
+async def test_a_change_of_the_number_of_workers_is_told(kube: KubernetesSubject) -> None:
+    driver = kube.driver()
+    await kube.ready(driver, "a")
+    kube.kubectl("scale", "deployment", kube.group("a"), "--replicas=2")
+    async with asyncio.timeout(kube.patience):
+        assert await anext(aiter(driver.changes())) == Change("a")
+    assert (await listed(driver))["a"].workers == 2
+
+
+async def test_a_worker_that_ignores_sigterm_is_killed_when_its_grace_is_over(kube: KubernetesSubject) -> None:
+    template = kube.declared()
+    template["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 2
+    driver = kube.driver_of(template)
+    await kube.ready(driver, "deaf")
+    await driver.stop("deaf")
+    assert (await listed(driver))["deaf"].state is GroupState.STOPPING
+    await kube.until_gone(driver, "deaf")
+
+
+async def test_a_group_that_was_asked_for_and_asked_to_stop_again_stays_away(kube: KubernetesSubject) -> None:
+    driver = kube.driver()
+    await kube.ready(driver, "busy")
+    await driver.stop("busy")
+    await driver.start("busy")
+    await driver.stop("busy")
+    await kube.until_gone(driver, "busy")
+    # By the time that another key is up, it would be back.
+    await kube.ready(driver, "a")
+    assert (await listed(driver)).keys() == {"a"}
+
+
+async def test_two_daemons_at_once_have_one_group_between_them(kube: KubernetesSubject) -> None:
+    first, second = kube.driver(), kube.driver()
+    await asyncio.gather(first.start("a"), second.start("a"))
+    await kube.until_running(first, "a")
+    await kube.until_running(second, "a")
+    assert len(kube.pods("a")) == 1
+    # And what one does, the other sees
+    await second.stop("a")
+    await kube.until_gone(first, "a")
+    assert await second.list() == []
+
+
+async def test_objects_that_only_look_like_ours_are_not_listed(kube: KubernetesSubject) -> None:
+    driver = kube.driver()
+    await driver.start("a")
+    kube.kubectl("annotate", "--overwrite", "deployment", kube.group("a"), "osrdyne/key=b")
+
+    async def hidden() -> bool:
+        return (await kube.driver().list()) == []
+
+    await until_async(hidden)
+    kube.kubectl("annotate", "--overwrite", "deployment", kube.group("a"), "osrdyne/key=a")
+    assert (await listed(kube.driver())).keys() == {"a"}

@@ -1,0 +1,58 @@
+"""The docker driver as the settings choose it: what is wrong is said before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from osrdyne import settings
+from osrdyne.driver_choice import open_driver
+from osrdyne.drivers.docker import DockerDriver
+from osrdyne_protocol.errors import SettingsError
+
+SETTINGS = """
+[pool]
+name = "core"
+[broker]
+amqp_uri = "amqp://daemon:x@localhost/pool"
+management_uri = "http://daemon:x@localhost:15672"
+[driver]
+kind = "docker"
+template_file = "{directory}/container.toml"
+worker_amqp_uri_file = "{directory}/worker/uri"
+host = "unix:///nowhere/docker.sock"
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """What the settings name, all of it right."""
+    (tmp_path / "settings.toml").write_text(SETTINGS.format(directory=tmp_path))
+    (tmp_path / "container.toml").write_text('Image = "core"\n')
+    (tmp_path / "worker").mkdir()
+    (tmp_path / "worker/uri").write_text("amqp://worker:x@localhost/pool")
+    return tmp_path
+
+
+async def test_it_opens_while_its_engine_is_away(directory: Path) -> None:
+    driver = open_driver(settings.load(directory / "settings.toml"))
+
+    assert isinstance(driver, DockerDriver)
+    assert driver.owns_workers
+    await driver.close()
+
+
+@pytest.mark.parametrize(
+    "file, content, problem",
+    [
+        ("container.toml", "Image = 3", r"container\.toml: Image: is missing"),
+        ("worker/uri", "", r"driver\.worker_amqp_uri_file: is empty"),
+        ("worker/other", "", r"driver\.worker_amqp_uri_file: .*holds other files \(other\)"),
+    ],
+)
+def test_what_is_wrong_ends_the_start(file: str, content: str, problem: str, directory: Path) -> None:
+    (directory / file).write_text(content)
+
+    with pytest.raises(SettingsError, match=problem):
+        open_driver(settings.load(directory / "settings.toml"))

@@ -1,0 +1,161 @@
+"""What the objects of a cluster say about groups, and what of it is told to a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from osrdyne.drivers.deployments import facts
+from osrdyne.drivers.deployments.facts import PodFacts
+from osrdyne.drivers.deployments.manifests import key_hash
+
+Manifest = dict[str, Any]
+
+
+def metadata(key: str = "a", version: int = 1, **more: Any) -> Manifest:
+    return {
+        "name": "echo-a",
+        "uid": "u1",
+        "resourceVersion": str(version),
+        "labels": {"osrdyne/key-hash": key_hash(key)},
+        "annotations": {"osrdyne/key": key, "osrdyne/template": "t1"},
+        **more,
+    }
+
+
+def container(name: str = "worker", *, ended: Manifest | None = None, **state: Manifest) -> Manifest:
+    made: Manifest = {"name": name, "image": "worker:1", "state": state}
+    if ended is not None:
+        made["lastState"] = {"terminated": ended}
+    return made
+
+
+def terminated(code: int = 3, identity: str = "c1", **more: Any) -> Manifest:
+    return {
+        "exitCode": code,
+        "reason": "Error",
+        "containerID": identity,
+        "startedAt": "2026-11-21T10:00:00Z",
+        "finishedAt": "2026-11-21T10:00:07Z",
+        **more,
+    }
+
+
+def pod(*containers: Manifest, version: int = 1, leaving: bool = False, **status: Any) -> PodFacts:
+    more = {"deletionTimestamp": "2026-11-21T10:00:00Z"} if leaving else {}
+    manifest = {"metadata": metadata(version=version, **more), "status": {"containerStatuses": [*containers], **status}}
+    found = facts.pod(manifest, "worker")
+    assert found is not None
+    return found
+
+
+RUNNING = container(running={})
+
+
+def test_a_worker_runs_when_its_container_does() -> None:
+    assert pod(RUNNING).running
+    assert not pod(container(waiting={"reason": "ContainerCreating"})).running
+    assert not pod().running
+    # A container beside it is no worker
+    assert not pod(container("beside", running={}), container(waiting={})).running
+    # But a group of an older template may have called it otherwise
+    assert pod(container("former", running={})).running
+
+
+def test_an_exit_is_told_once_with_its_status_and_run_time() -> None:
+    running, ended = pod(RUNNING), pod(container(terminated=terminated()))
+    assert facts.news(running, ended) == ["worker ended with status 3 after 7 s"]
+    # And not again while it waits for its restart, nor once it runs again
+    waiting = pod(container(waiting={"reason": "CrashLoopBackOff"}, ended=terminated()))
+    again = pod(container(running={}, ended=terminated()))
+    assert facts.news(ended, waiting) == facts.news(waiting, again) == []
+    # But the next one is
+    assert facts.news(again, pod(container(terminated=terminated(0, "c2")))) == ["worker ended with status 0 after 7 s"]
+
+
+def test_an_exit_that_was_only_seen_when_the_worker_ran_again_is_told() -> None:
+    assert facts.news(pod(RUNNING), pod(container(running={}, ended=terminated()))) != []
+
+
+def test_at_first_sight_only_what_is_wrong_now_is_news() -> None:
+    assert facts.news(None, pod(container(running={}, ended=terminated()))) == []
+    assert facts.news(None, pod(container(waiting={"reason": "CrashLoopBackOff"}, ended=terminated()))) != []
+    assert facts.news(None, pod(container(waiting={"reason": "ErrImageNeverPull"}))) != []
+
+
+def test_a_pod_that_is_being_deleted_ends_because_somebody_asked() -> None:
+    assert facts.news(pod(RUNNING), pod(container(terminated=terminated(143)), leaving=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("ended", "says"),
+    [
+        (terminated(137, reason="OOMKilled"), "more memory than its limit after 7 s; raise resources.limits.memory"),
+        (
+            terminated(128, reason="StartError", message="exec: no such file", startedAt="1970-01-01T00:00:00Z"),
+            "no such",
+        ),
+        (terminated(1, message="first\ncannot reach amqp://worker:verysecret@broker/v"), "amqp://***@broker/v"),
+        (terminated(1, startedAt=None), "ended with status 1"),
+        (terminated(139), "ended with status 139 (SIGSEGV)"),
+        (terminated(137), "ended with status 137 (SIGKILL: from outside, or for more memory than its limit) after 7 s"),
+    ],
+    ids=["memory", "no program", "last line", "no times", "crashed", "killed"],
+)
+def test_an_exit_says_what_to_do_and_shows_no_credential(ended: Manifest, says: str) -> None:
+    [told] = facts.news(pod(RUNNING), pod(container(terminated=ended)))
+    assert says in told
+    assert "verysecret" not in told
+    assert "first" not in told
+
+
+def test_an_init_container_that_has_done_its_work_is_no_exit() -> None:
+    done = container("init", terminated=terminated(0))
+    assert facts.news(pod(), pod(RUNNING, initContainerStatuses=[done])) == []
+    failed = container("init", terminated=terminated(1))
+    assert facts.news(pod(), pod(initContainerStatuses=[failed])) == ["container init ended with status 1 after 7 s"]
+
+
+def test_an_image_that_is_missing_is_told_once_whatever_the_cluster_calls_it() -> None:
+    first = pod(container(waiting={"reason": "ErrImagePull", "message": "not found"}))
+    then = pod(container(waiting={"reason": "ImagePullBackOff", "message": "back-off"}))
+    [told] = facts.news(pod(), first)
+    assert "image worker:1 cannot be had: not found; correct deployment.yaml" in told
+    assert facts.news(first, then) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (
+            {"conditions": [{"type": "PodScheduled", "reason": "Unschedulable", "message": "0/1 nodes: cpu"}]},
+            "no node takes the pod: 0/1 nodes: cpu; lower its requests",
+        ),
+        ({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}, "pod failed: Evicted: low on memory"),
+        ({"initContainerStatuses": [container(waiting={"reason": "CreateContainerConfigError"})]}, "cannot be made"),
+    ],
+)
+def test_a_pod_that_cannot_run_is_told(status: Manifest, says: str) -> None:
+    [told] = facts.news(pod(), pod(**status))
+    assert says in told
+
+
+def test_pods_that_cannot_be_made_are_told_with_their_deployment() -> None:
+    message = 'pods "echo-a-1" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+    found = facts.deployment({"metadata": metadata(), "status": {"conditions": [condition]}})
+    assert found is not None
+    assert found.refusal is not None
+    assert "exceeded quota: few" in found.refusal
+    assert "raise the ResourceQuota" in found.refusal
+    fine = facts.deployment({"metadata": metadata(), "status": {"conditions": [{**condition, "status": "False"}]}})
+    assert fine is not None
+    assert fine.refusal is None
+
+
+def test_what_is_not_ours_is_not_read() -> None:
+    foreign = {"metadata": {"name": "other", "uid": "u", "resourceVersion": "1"}}
+    assert facts.deployment(foreign) is None
+    assert facts.pod(foreign, "worker") is None
+    assert facts.thing(foreign) is None
