@@ -14,7 +14,6 @@ from osrdyne.driver_settings import (
 )
 from osrdyne.drivers import Driver
 from osrdyne.settings import DaemonSettings, address
-from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
 
 
@@ -31,9 +30,7 @@ def open_driver(settings: DaemonSettings) -> Driver:
         return _docker(settings.pool, chosen)
     if isinstance(chosen, SystemdSettings):
         return _systemd(settings.pool, chosen)
-    if isinstance(chosen, KubernetesSettings):
-        return _kubernetes(settings.pool, chosen)
-    raise SettingsError("driver.kind", f"{chosen.kind!r} is not there yet; choose subprocess or noop")
+    return _kubernetes(settings.pool, chosen)
 
 
 def _subprocess(pool: PoolSettings, chosen: SubprocessSettings) -> Driver:

@@ -11,7 +11,6 @@ machine each have an engine.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import random
@@ -22,13 +21,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
+from tests.engines.kernel_settings import enough_watchers, forwarding
 from tests.engines.waiting import until
-
-FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
-#: Its content is FORWARD's before the first of several engines; each engine holds a shared lock on it.
-FORWARDERS = Path("/run/osrdyne-docker-forward")
 
 
 def main() -> None:
@@ -38,7 +33,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # only the end of the input ends us, so that nothing is left half done
     try:
         install()
-        with forwarding(), bridge() as own, dockerd(int(sys.argv[1]), own) as host:
+        with forwarding(), enough_watchers(), bridge() as own, dockerd(int(sys.argv[1]), own) as host:
             print(json.dumps({"host": host}), flush=True)
             sys.stdin.read()
     except (RuntimeError, AssertionError, OSError, subprocess.CalledProcessError) as error:
@@ -127,33 +122,6 @@ def bridge() -> Iterator[str]:
         for rule in rules:
             subprocess.run(["iptables", "--wait", *rule[:2], "-D", *rule[2:]], check=False, capture_output=True)
         subprocess.run(["ip", "link", "delete", name], check=False, capture_output=True)
-
-
-@contextlib.contextmanager
-def forwarding() -> Iterator[None]:
-    """Lets this machine forward packets; the last of several engines puts back what was before the first."""
-    with FORWARDERS.open("a") as file:
-        join(file)
-        try:
-            FORWARD.write_text("1")
-            yield
-        finally:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                FORWARD.write_text(FORWARDERS.read_text())
-                FORWARDERS.write_text("")
-
-
-def join(file: TextIO) -> None:
-    """Takes a share of the lock; whoever comes first notes what was before."""
-    while True:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # An engine that was killed has left its note: that is what was before.
-            FORWARDERS.write_text(FORWARDERS.read_text() or FORWARD.read_text())
-        fcntl.flock(file, fcntl.LOCK_SH)
-        if FORWARDERS.read_text():
-            return
 
 
 def command(*words: str) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from tests.engines.kernel_settings import enough_watchers
 from tests.engines.kubernetes.components import PLUGINS
 from tests.engines.kubernetes.layout import Layout
 from tests.engines.waiting import until
@@ -41,7 +42,7 @@ def main() -> None:
     try:
         install()
         layout = lay_out(directory)
-        with control_group(layout.cgroup), namespaces(layout) as inside:
+        with enough_watchers(), control_group(layout.cgroup), namespaces(layout) as inside:
             while not select.select([sys.stdin], [], [], 0.5)[0]:
                 check(inside, layout)
     except (RuntimeError, AssertionError, OSError, subprocess.CalledProcessError) as error:
