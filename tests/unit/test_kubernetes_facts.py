@@ -141,6 +141,12 @@ def test_a_pod_that_cannot_run_is_told(status: Manifest, says: str) -> None:
     assert says in told
 
 
+def test_a_secret_that_the_node_has_not_seen_yet_is_no_trouble() -> None:
+    message = "failed to sync secret cache: timed out waiting for the condition"
+    waiting = {"reason": "CreateContainerConfigError", "message": message}
+    assert facts.news(pod(), pod(container(waiting=waiting))) == []
+
+
 def test_pods_that_cannot_be_made_are_told_with_their_deployment() -> None:
     message = 'pods "echo-a-1" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}

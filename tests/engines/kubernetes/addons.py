@@ -66,7 +66,7 @@ def start_keda(node: Host, programs: Path) -> None:
     files = [f"--filename={programs / name}" for name in KEDA_RESOURCES]
     node.kubectl("apply", "--server-side", "--force-conflicts", *files)
     names = node.kubectl("get", *files, "-o", "name").split()
-    until(lambda: _established(node, names), within=30, what="KEDA's resource definitions to be established")
+    until(lambda: _all_are("Established", node, names), within=30, what="KEDA's resource definitions to be established")
     serving = node.authority.issue(
         "keda",
         "keda",
@@ -167,14 +167,15 @@ def _register(node: Host, process: str, group: str, namespace: str, service: str
         "service": {"name": service, "namespace": namespace},
     }
     node.kubectl("apply", "-f", "-", given=json.dumps(registration))
-    query = 'jsonpath={.status.conditions[?(@.type=="Available")].status}'
-    name = registration["metadata"]["name"]
-    node.processes.wait(process, lambda: node.kubectl("get", "apiservice", name, "-o", query) == "True")
+    name = f"apiservice/{registration['metadata']['name']}"
+    node.processes.wait(process, lambda: _all_are("Available", node, [name]))
 
 
-def _established(node: Host, names: list[str]) -> bool:
-    query = 'jsonpath={range .items[*]}{.status.conditions[?(@.type=="Established")].status}{" "}{end}'
-    return node.kubectl("get", *names, "-o", query).split() == ["True"] * len(names)
+def _all_are(condition: str, node: Host, names: list[str]) -> bool:
+    # Not by a query of kubectl's: right after creation there are no conditions, which is an error there.
+    found = json.loads(node.kubectl("get", *names, "-o", "json"))
+    states = [(one.get("status") or {}).get("conditions") or [] for one in found.get("items", [found])]
+    return all(any((one["type"], one["status"]) == (condition, "True") for one in state) for state in states)
 
 
 def _object(version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:

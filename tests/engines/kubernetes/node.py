@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.engines.kubernetes import addons, components
@@ -55,8 +56,8 @@ def work(directory: Path) -> None:
     except Exception as error:  # noqa: BLE001 -- whatever it is, the one who waits for this line must know
         print(json.dumps({"error": str(error) or repr(error)}), flush=True)
         return
-    print(json.dumps({"ready": True}), flush=True)
-    node.serve()
+    # Not before it can be asked: who reads this line may ask at once.
+    node.serve(lambda: print(json.dumps({"ready": True}), flush=True))
 
 
 def arrange_mounts(layout: Layout) -> None:
@@ -129,11 +130,12 @@ class Node:
             str(self.layout.kubernetes / "kubectl"), f"--kubeconfig={self.layout.kubeconfig}", *arguments, given=given
         )
 
-    def serve(self) -> None:
-        """Does what is asked for, a line each, for ever."""
+    def serve(self, ready: Callable[[], None]) -> None:
+        """Does what is asked for, a line each, for ever; calls `ready` once it can be asked."""
         with socket.create_server(str(self.layout.requests), family=socket.AF_UNIX) as server:
             os.chown(self.layout.requests, self.layout.user, self.layout.group)
             self.layout.requests.chmod(0o600)
+            ready()
             while True:
                 connection, _ = server.accept()
                 with connection, connection.makefile("rw") as stream:

@@ -189,15 +189,18 @@ def _trouble(status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]])
     for one in containers:
         waiting = (one.get("state") or {}).get("waiting") or {}
         reason = waiting.get("reason") or ""
-        if reason in _WAITING:
+        message = clean(waiting.get("message") or reason)
+        if reason in _WAITING and _NOT_YET not in message:
             kind, text = _WAITING[reason]
-            message = clean(waiting.get("message") or reason)
             return Trouble(kind, text.format(image=one.get("image") or "?", message=message))
     return None
 
 
 _NO_IMAGE = ("image", "image {image} cannot be had: {message}; correct deployment.yaml, or the pull secret")
 _NOT_MADE = ("create", "container cannot be made: {message}; correct deployment.yaml, or what it names")
+
+#: What the kubelet says while it has not seen a Secret or ConfigMap yet: it tries again by itself.
+_NOT_YET = "timed out waiting for the condition"
 
 #: Reasons for which a container waits that do not pass by themselves. A crash is told as an exit.
 _WAITING = {
