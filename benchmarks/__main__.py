@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import calls, cold_start, orphans, recovery, report, steady
+from benchmarks import calls, cold_start, orphans, recovery, report, stack_up, steady
 from benchmarks.ratios import Row
 from benchmarks.rig import Rig
 from tests.engines.broker import SUITES, Broker
@@ -26,6 +26,7 @@ MEASUREMENTS: dict[str, Callable[[Rig], list[Row]]] = {
     "cold-start": cold_start.measure,
     "steady": steady.measure,
     "recovery": recovery.measure,
+    "stack-up": stack_up.measure,
 }
 VERSION = max(SUITES)
 
@@ -70,7 +71,7 @@ def _run(names: list[str], *, quick: bool) -> tuple[list[Row], list[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare with bare pika and aio-pika.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare with what else there is.")
     parser.add_argument("measurement", nargs="*", help=f"what to measure: {', '.join(MEASUREMENTS)}; by default all")
     parser.add_argument("--list", action="store_true", help="say what can be measured, and measure nothing")
     parser.add_argument("--quick", action="store_true", help="few and short rounds: whether it works, not how fast")

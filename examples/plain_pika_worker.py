@@ -8,6 +8,7 @@ its driver starts it again where it is still wanted.
 import os
 import signal
 import threading
+import time
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
@@ -19,7 +20,7 @@ stopping = threading.Event()
 
 
 def report(events: BlockingChannel, event: str) -> None:
-    properties = pika.BasicProperties(headers={"x-event": event})
+    properties = pika.BasicProperties(headers={"x-event": event}, timestamp=int(time.time()))
     events.basic_publish(os.environ["WORKER_ACTIVITY_EXCHANGE"], KEY, b"", properties)
 
 

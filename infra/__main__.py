@@ -10,6 +10,7 @@ import pulumi
 import pulumi_rabbitmq as rabbitmq
 
 from osrdyne_infra import configuration, live, preflight
+from osrdyne_infra.configuration import BrokerStack, StackSettings
 from osrdyne_infra.errors import InfraError
 from osrdyne_infra.guard import Guard
 from osrdyne_infra.management import Management
@@ -20,34 +21,79 @@ from osrdyne_infra.vhost import Vhost
 # So ends a program of which a resource failed: the reason has been said, and a traceback would only hide it.
 signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
 
-try:
-    settings = configuration.parse(
-        pulumi.runtime.get_config_env(), frozenset(pulumi.runtime.get_config_secret_keys_env())
-    )
+
+def pools(settings: StackSettings) -> None:
+    """Pools on a broker that is there: what each has on the broker, and on a cluster if there is one."""
     declared = preflight.topologies(settings)
     broker = Management(
         settings.broker.management, settings.broker.admin, settings.admin_password, settings.broker.cacertfile
     )
     found = live.read(broker, settings.vhost)
     preflight.check(settings, declared, found)
+
+    provider = rabbitmq.Provider(
+        "broker",
+        endpoint=settings.broker.management,
+        username=settings.broker.admin,
+        password=pulumi.Output.secret(settings.admin_password),
+        cacert_file=settings.broker.cacertfile or None,
+    )
+    vhost = Vhost(settings, [user.name for one in declared for user in one.users], provider)
+    users = {one.pool: PoolUsers(settings, one, vhost, provider) for one in declared}
+    objects = {one.pool: PoolObjects(one, vhost, preflight.replaced(one, found), provider) for one in declared}
+    running = on_cluster(settings, users, objects)
+    guards = [
+        Guard(pool, settings, pool, pulumi.ResourceOptions(depends_on=[objects[pool], users[pool], *running[pool]]))
+        for pool in objects
+    ]
+    Guard(
+        "vhost", settings, "", pulumi.ResourceOptions(depends_on=[vhost, *users.values(), *objects.values(), *guards])
+    )
+
+    pulumi.export("vhost", settings.vhost)
+    pulumi.export("pools", {pool.name: asdict(pool) for pool in settings.pools})
+    pulumi.export("addresses", {pool: pulumi.Output.secret(one.addresses) for pool, one in users.items()})
+
+
+def on_cluster(
+    settings: StackSettings, users: dict[str, PoolUsers], objects: dict[str, PoolObjects]
+) -> dict[str, list[pulumi.Resource]]:
+    """What each pool has on the cluster; nothing without one."""
+    if settings.cluster is None:
+        return {pool: [] for pool in objects}
+    # Pulumi's Kubernetes library takes seconds to import, which other stacks need not wait for.
+    from osrdyne_infra import cluster
+    from osrdyne_infra.pool_on_cluster import PoolOnCluster
+
+    place = cluster.provider(settings.cluster)
+    pulumi.export("namespaces", {pool: settings.cluster.pool_namespace(pool) for pool in objects})
+    return {
+        pool.name: PoolOnCluster(settings, pool, users[pool.name], objects[pool.name], place).parts
+        for pool in settings.pools
+    }
+
+
+def a_broker(settings: BrokerStack) -> None:
+    """A broker on a cluster, for the pools of another stack."""
+    from osrdyne_infra import cluster
+    from osrdyne_infra.broker_operator import OperatorBroker
+    from osrdyne_infra.broker_statefulset import StatefulSetBroker
+    from osrdyne_infra.namespace import Namespace
+
+    provider = cluster.provider(settings.cluster)
+    namespace = Namespace(settings.cluster.namespace, settings.cluster.pod_security, 0, provider)
+    kind = StatefulSetBroker if settings.deployment.kind == "statefulset" else OperatorBroker
+    kind(settings, namespace.place, provider)
+
+    pulumi.export("management", f"http://broker.{settings.cluster.namespace}.svc:15672")
+    pulumi.export("amqp", f"amqp://broker.{settings.cluster.namespace}.svc:5672")
+
+
+try:
+    given = configuration.parse(pulumi.runtime.get_config_env(), frozenset(pulumi.runtime.get_config_secret_keys_env()))
+    if isinstance(given, BrokerStack):
+        a_broker(given)
+    else:
+        pools(given)
 except InfraError as error:
     raise pulumi.RunError(str(error)) from None
-
-provider = rabbitmq.Provider(
-    "broker",
-    endpoint=settings.broker.management,
-    username=settings.broker.admin,
-    password=pulumi.Output.secret(settings.admin_password),
-    cacert_file=settings.broker.cacertfile or None,
-)
-vhost = Vhost(settings, [user.name for one in declared for user in one.users], provider)
-users = {one.pool: PoolUsers(settings, one, vhost, provider) for one in declared}
-objects = {one.pool: PoolObjects(one, vhost, preflight.replaced(one, found), provider) for one in declared}
-guards = [
-    Guard(pool, settings, pool, pulumi.ResourceOptions(depends_on=[objects[pool], users[pool]])) for pool in objects
-]
-Guard("vhost", settings, "", pulumi.ResourceOptions(depends_on=[vhost, *users.values(), *objects.values(), *guards]))
-
-pulumi.export("vhost", settings.vhost)
-pulumi.export("pools", {pool.name: asdict(pool) for pool in settings.pools})
-pulumi.export("addresses", {pool: pulumi.Output.secret(one.addresses) for pool, one in users.items()})

@@ -7,6 +7,7 @@ exit code is then LEFT, unless the command itself failed. Ends with the command 
 """
 
 import ctypes
+import itertools
 import os
 import shutil
 import signal
@@ -17,6 +18,8 @@ from pathlib import Path
 
 #: Exit code of a command that succeeded and left something behind.
 LEFT = 90
+#: How a line begins that names what was left.
+LEFT_BEHIND = "left behind: "
 #: Seconds for what is already ending, such as a broker whose owner has just closed its input.
 GRACE = 10.0
 #: In FOLDER, what may stay in it: the folders of pytest's `tmp_path`.
@@ -111,8 +114,16 @@ def leftovers(folder: Path) -> list[str]:
     for name in containers(folder.name):
         left.append(f"container: {name}")
         subprocess.run(["docker", "rm", "--force", name], check=False, capture_output=True)
-    left += [f"file: {path}" for path in sorted(folder.iterdir()) if not path.name.startswith(PYTEST)]
+    left += [described(path) for path in sorted(folder.iterdir()) if not path.name.startswith(PYTEST)]
     return left
+
+
+def described(path: Path) -> str:
+    """A file that was left, and for a folder, the first of the files in it, which tell whose it is."""
+    if not path.is_dir():
+        return f"file: {path}"
+    inside = [str(one.relative_to(path)) for one in itertools.islice(path.rglob("*"), 8)]
+    return f"folder: {path}, with {', '.join(inside) or 'nothing in it'}"
 
 
 def run(folder: Path, command: list[str]) -> int:
@@ -139,7 +150,7 @@ def main() -> None:
     code = run(folder, command)
     left = leftovers(folder)
     for one in left:
-        print(f"left behind: {one}", flush=True)
+        print(f"{LEFT_BEHIND}{one}", flush=True)
     sys.exit(code or (LEFT if left else 0))
 
 

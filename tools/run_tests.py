@@ -8,33 +8,29 @@ was chosen alone, as it comes. A tier that leaves a process, mount, container or
 (tools/contained.py).
 """
 
+import contextlib
 import os
-import re
-import secrets
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import contained
 import steps
 import superuser
+from tier_run import Run, ended, start
 
 TESTS = steps.ROOT / "tests"
 #: Folders that hold what tests stand on, and no tests.
 NOT_TIERS = ("engines",)
 #: Tiers that start nothing for which root is needed.
 ROOTLESS = ("unit", "simulation")
-#: pytest's exit code for "no test was selected".
-NOTHING_SELECTED = 5
+#: Tiers whose engines are built from source, once a machine: that begins while the tiers before them run.
+BUILT_AHEAD = ("drivers", "infra")
 #: Seconds between two lines that say how far the tiers are.
 PROGRESS_EVERY = 20.0
-CLOSING_LINE = re.compile(r"^=*\s*(?P<counts>(?:\d+ [a-z]+(?:, )?)+) in (?P<seconds>[\d.]+)s")
-COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 @dataclass(frozen=True)
@@ -61,40 +57,6 @@ PLANS = {
 OTHER = Plan(1, 1.0)
 
 
-@dataclass
-class Run:
-    """A tier on its way: its pytest, and what that has printed so far."""
-
-    tier: str
-    process: subprocess.Popen[bytes]
-    folder: Path
-    output: Path
-    started: float
-    shown: int = 0
-    seconds: float = 0.0
-    cpu: float = 0.0
-    code: int | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def failed(self) -> bool:
-        """True when a test or pytest itself failed, or something was left behind; an empty selection is no failure."""
-        return self.code not in (0, NOTHING_SELECTED)
-
-    def text(self) -> str:
-        """What pytest has printed since the last call."""
-        with self.output.open("rb") as file:
-            file.seek(self.shown)
-            new = file.read()
-        self.shown += len(new)
-        return new.decode(errors="replace")
-
-    def percent(self) -> str:
-        """How far pytest says that it is."""
-        found = re.findall(r"\[ *(\d+)%\]", self.output.read_text(errors="replace"))
-        return f"{self.tier} {found[-1] if found else 0} %"
-
-
 def tiers() -> list[str]:
     """The tiers that have tests, in the order in which they start."""
     found = {path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")} - set(NOT_TIERS)
@@ -119,48 +81,21 @@ def command(tier: str, fast: bool, extra: list[str]) -> list[str]:
     ]
 
 
-def start(tier: str, pytest: list[str]) -> Run:
-    """Start one tier, with a folder of its own for temporary files. A short name: sockets are made below it."""
-    folder = Path(tempfile.gettempdir(), f"osr-{secrets.token_hex(4)}")
-    folder.mkdir()
-    # Like /tmp itself: tests start programs as other users, too.
-    folder.chmod(0o1777)
-    output = folder.with_suffix(".log")
-    with output.open("wb") as file:
-        process = subprocess.Popen(
-            [str(steps.BIN / "python"), str(steps.ROOT / "tools/contained.py"), str(folder), *pytest],
-            cwd=steps.ROOT,
-            env=steps.environment(PYTHONUNBUFFERED="1"),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-        )
-    return Run(tier, process, folder, output, time.monotonic())
-
-
-def ended(run: Run) -> bool:
-    """Whether a tier has ended, and if so, how: that is noted once."""
-    before = os.times()
-    if run.process.poll() is None:
-        return False
-    after = os.times()
-    run.cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    run.code, run.seconds = run.process.returncode, time.monotonic() - run.started
-    for line in run.output.read_text(errors="replace").splitlines():
-        run.counts = counts_of(line) or run.counts
-    # What tests wrote tells why one failed: it stays then.
-    if not run.failed:
-        shutil.rmtree(run.folder, ignore_errors=True)
-    return True
-
-
-def counts_of(line: str) -> dict[str, int]:
-    """The outcomes that a closing line of pytest names; empty for any other line."""
-    found = CLOSING_LINE.match(COLOUR.sub("", line))
-    if not found:
-        return {}
-    pairs = (part.split(" ", 1) for part in found["counts"].split(", "))
-    return {outcome: int(number) for number, outcome in pairs}
+@contextlib.contextmanager
+def built_ahead(tiers: list[str]) -> Iterator[None]:
+    """Build in the background what these tiers need (tests/engines/prepare.py), and leave nothing of it running."""
+    if not tiers:
+        yield
+        return
+    command = [str(steps.BIN / "python"), "-m", "tests.engines.prepare", *tiers]
+    builder = subprocess.Popen(command, cwd=steps.ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        # Its compilers are in its session; a build that was cut short is begun anew by whoever needs it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(builder.pid, signal.SIGTERM)
+        builder.wait()
 
 
 class Runner:
@@ -188,6 +123,10 @@ class Runner:
 
     def run(self) -> list[Run]:
         """Run all to the end."""
+        with built_ahead([] if self._fast or self._live else [tier for tier in self.waiting if tier in BUILT_AHEAD]):
+            return self._run()
+
+    def _run(self) -> list[Run]:
         while self.waiting or self.running:
             for tier in [one for one in self.waiting if self.fits(one)]:
                 if self.fits(tier):
@@ -265,6 +204,10 @@ def main() -> None:
     runs = runner.run()
     print("\ntier          seconds    cpu s  outcome")
     print("\n".join(row(run) for run in runs))
+    # Once more, where they are found: the output of a tier may be an hour and many screens away.
+    for run in runs:
+        for line in run.failures:
+            print(f"{run.tier}: {line}")
     print(closing_line(runs, time.monotonic() - started), flush=True)
     sys.exit(any(run.failed for run in runs) or len(runs) < len(set(chosen)))
 

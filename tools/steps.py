@@ -24,9 +24,12 @@ class StepFailed(Exception):
 def environment(**extra: str) -> Dict[str, str]:
     """The environment of a command: ours, with the tools of `.venv` found first.
 
-    `PYTHONPATH` and `PYTHONHOME` are left out: they would let other versions of a package in.
+    `PYTHONPATH` and `PYTHONHOME` are left out: they would let other versions of a package in. So is
+    `PYTHONDONTWRITEBYTECODE`, which images for containers set: each of thousands of processes would compile all that it
+    imports, which takes a daemon longer than its start.
     """
-    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    left_out = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
+    env = {name: value for name, value in os.environ.items() if name not in left_out}
     env["PATH"] = str(BIN) + os.pathsep + env.get("PATH", os.defpath)
     env["VIRTUAL_ENV"] = str(VENV)
     env.update(extra)

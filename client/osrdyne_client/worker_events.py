@@ -11,8 +11,8 @@ import asyncio
 import time
 from collections.abc import Iterable
 
+from osrdyne_client.event_line import EventLine
 from osrdyne_client.work import Work
-from osrdyne_client.worker_session import Session
 from osrdyne_protocol import events
 
 #: Events that may wait for others.
@@ -26,20 +26,21 @@ MOST_WAITING = 64
 
 
 class Activity:
-    """Sends events over whichever session an event belongs to; unconfirmed, and never a reason to fail."""
+    """Sends the events of one worker of one key; unconfirmed, and never a reason to fail."""
 
-    def __init__(self, worker_id: str, alive_interval: float) -> None:
+    def __init__(self, line: EventLine, key: str, worker_id: str, alive_interval: float) -> None:
+        self._line = line
+        self._key = key
         self._worker_id = worker_id
         self._interval = alive_interval
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: list[tuple[Session, dict[str, str | int]]] = []
+        self._waiting: list[dict[str, str | int]] = []
         #: Runs while events are gathered.
         self._gathering: asyncio.TimerHandle | None = None
 
     def tell(
         self,
-        session: Session,
         event: str,
         *,
         request_id: str | None = None,
@@ -60,17 +61,17 @@ class Activity:
             outcome=outcome,
             duration_ms=duration_ms,
         )
-        self._waiting.append((session, headers))
+        self._waiting.append(headers)
         if at_once or event not in GATHERED or len(self._waiting) >= MOST_WAITING:
             self.flush()
         elif self._gathering is None:
             self._flush_and_gather()
 
     def flush(self) -> None:
-        """Send what waits, in one write. Call it before a session is closed."""
+        """Send what waits, in one write. Call it before the line is closed."""
         waiting, self._waiting = self._waiting, []
-        for session, headers in waiting:
-            session.event(headers)
+        for headers in waiting:
+            self._line.send(self._key, headers)
 
     def _flush_and_gather(self) -> None:
         quiet = not self._waiting
@@ -81,7 +82,6 @@ class Activity:
         """Tell what became of a request, and how long its handler took."""
         assert work.outcome is not None
         self.tell(
-            work.delivery.session,
             events.FINISHED,
             request_id=work.request.correlation_id,
             outcome=work.outcome.status,
@@ -109,7 +109,7 @@ class Activity:
         for work in running:
             if now - work.last_told >= self._interval:
                 work.last_told = now
-                self.tell(work.delivery.session, events.ALIVE, request_id=work.request.correlation_id)
+                self.tell(events.ALIVE, request_id=work.request.correlation_id)
         if running:
             next_time = min(work.last_told for work in running) + self._interval
             self._timer = self._loop.call_at(next_time, self._tell_alive, in_hand)

@@ -20,11 +20,12 @@ from typing import Any
 from osrdyne_client import overdue
 from osrdyne_client.amqp import Properties
 from osrdyne_client.errors import AccessRefused, BrokerError, HandlerHung, InvalidUri, Nacked, NotFound, Unencodable
+from osrdyne_client.event_line import EventLine
 from osrdyne_client.handling import Outcome, Request, deadline_of, fit, is_refused, owes
 from osrdyne_client.runners import Runner
 from osrdyne_client.work import Work
 from osrdyne_client.worker_events import Activity
-from osrdyne_client.worker_session import Delivery, Session
+from osrdyne_client.worker_session import Delivery, Session, connect
 from osrdyne_protocol import events, stages, statuses
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, status_for
 from osrdyne_protocol.names import PoolNames
@@ -67,7 +68,8 @@ class Worker:
         self._pool = PoolNames(environment.pool)
         self._loop = asyncio.get_running_loop()
         self._in_hand: set[Work] = set()
-        self._activity = Activity(environment.id, options.alive_interval)
+        self._line = EventLine(environment.activity_exchange, partial(connect, environment, "events"))
+        self._activity = Activity(self._line, environment.key, environment.id, options.alive_interval)
         self._alarm = overdue.Alarm(environment.consumer_timeout_ms)
         self._stopping = False
         #: `started` was sent and consuming has not begun: waiting for the queue is no activity.
@@ -88,11 +90,13 @@ class Worker:
         finally:
             self._activity.close()
             self._alarm.close()
+            await self._line.close()
 
     async def _serve_sessions(self, stop: asyncio.Event) -> None:
         pause, known, refused = FIRST_PAUSE, False, math.inf
         while not stop.is_set():
             opened = self._loop.time()
+            self._line.open()
             try:
                 session = await Session.open(self._environment, self._options.prefetch)
                 known, opened, refused = True, self._loop.time(), math.inf
@@ -117,8 +121,10 @@ class Worker:
     async def _serve(self, session: Session, stop: asyncio.Event) -> None:
         """Serve over one session until it is lost (raises why) or `stop` is set."""
         if not self._announced:
-            self._activity.tell(session, events.STARTED)
+            self._activity.tell(events.STARTED)
         self._announced = True
+        # An event must be on its way before the request that it tells of can end this process.
+        await self._line.settled()
         await session.consume(self._on_delivery)
         self._announced = False
         logger.info("worker serves its key", extra={"key": self._environment.key})
@@ -177,7 +183,7 @@ class Worker:
     async def _drain(self, session: Session) -> None:
         """Graceful stop: no new request, those not begun go back, those begun are finished within the grace."""
         self._stopping = True
-        self._activity.tell(session, events.STOPPING)
+        self._activity.tell(events.STOPPING)
         await session.stop_consuming()
         for work in list(self._in_hand):
             if work.outcome is None and work.withdraw is not None and work.withdraw():
@@ -215,7 +221,7 @@ class Worker:
             return
         correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
         # What failed a worker before may end this one in a moment, and then its event must be on its way.
-        self._activity.tell(session, events.REQUEST_RECEIVED, request_id=correlation_id, at_once=message.redelivered)
+        self._activity.tell(events.REQUEST_RECEIVED, request_id=correlation_id, at_once=message.redelivered)
         if is_refused(self._pool, properties.reply_to):
             logger.warning(
                 "refused a request whose reply-to is a queue of the pool", extra={"request_id": correlation_id}

@@ -1,7 +1,7 @@
-"""One connection of a worker: it consumes the request queue, sends replies and events, each on a channel of its own.
+"""One connection of a worker: it consumes the request queue and sends replies, each on a channel of its own.
 
 A channel that the broker closes takes everything on it along, so what can fail alone is apart: a reply that the broker
-refuses costs no delivery, and a missing activity exchange costs no reply.
+refuses costs no delivery. Activity events are not sent here at all, but on a connection of their own (`event_line`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from osrdyne_client.errors import BrokerError, InvalidUri, NotFound
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 
 logger = logging.getLogger(__name__)
-
-#: Seconds before a refused activity channel is opened again.
-EVENTS_PAUSE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +36,11 @@ class Session:
         connection: Connection,
         requests: Channel,
         replies: Channel,
-        events: Channel,
     ) -> None:
         self._environment = environment
         self._connection = connection
         self._requests = requests
         self._replies = replies
-        self._events = events
-        self._reopening: set[asyncio.Task[None]] = set()
         self._consumer: str | None = None
         #: Set when the broker has cancelled the consumer.
         self.cancelled = asyncio.Event()
@@ -54,13 +48,10 @@ class Session:
     @classmethod
     async def open(cls, environment: WorkerEnvironment, prefetch: int) -> Session:
         """Connect and open the channels. Raises what `Connection.open` raises."""
-        connection = await Connection.open(
-            present_address(environment), name=f"osrdyne worker {environment.id} of {environment.pool}"
-        )
+        connection = await connect(environment)
         try:
             requests = await connection.channel(prefetch=prefetch)
-            replies, events = await connection.channel(confirm=True), await connection.channel()
-            return cls(environment, connection, requests, replies, events)
+            return cls(environment, connection, requests, await connection.channel(confirm=True))
         except BaseException:
             await connection.close()
             raise
@@ -132,30 +123,15 @@ class Session:
         if not self._replies.is_open:
             self._replies = await self._connection.channel(confirm=True)
 
-    def event(self, headers: dict[str, str | int]) -> None:
-        """Send an activity event, unconfirmed. Never raises: events are not worth a request."""
-        if self._events.is_open:
-            self._events.send(
-                self._environment.activity_exchange, self._environment.key, b"", Properties(headers=headers)
-            )
-        elif not self._reopening and self.is_open:
-            logger.warning("activity events are refused, trying again later", extra={"key": self._environment.key})
-            task = asyncio.create_task(self._reopen_events(), name="osrdyne worker: reopen the activity channel")
-            self._reopening.add(task)
-            task.add_done_callback(self._reopening.discard)
-
-    async def _reopen_events(self) -> None:
-        await asyncio.sleep(EVENTS_PAUSE)
-        try:
-            self._events = await self._connection.channel()
-        except BrokerError as error:
-            logger.warning("no channel for activity events", extra={"reason": str(error)})
-
     async def close(self) -> None:
         """Disconnect; what was sent leaves first, and what was not settled goes back to the queue. Never raises."""
-        for task in list(self._reopening):
-            task.cancel()
         await self._connection.close()
+
+
+async def connect(environment: WorkerEnvironment, what: str = "") -> Connection:
+    """Open a connection of a worker; `what` it is for is told in its name. Raises what `Connection.open` raises."""
+    name = f"osrdyne worker {environment.id} of {environment.pool}"
+    return await Connection.open(present_address(environment), name=f"{name}, {what}" if what else name)
 
 
 def present_address(environment: WorkerEnvironment) -> str:

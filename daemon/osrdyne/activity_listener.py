@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from osrdyne import renewal
 from osrdyne.debounce import Debounce
 from osrdyne.handouts import Handout
 from osrdyne.journal import wall_ms
@@ -65,11 +66,7 @@ class ActivityListener:
     def _renew(self, key: str, event: str, now: float) -> bool:
         """Renew a key, and say whether this event did; the rest of a burst does not."""
         state = self._state
-        if event != events.STARTED:
-            state.tracker.asked(key)
-        elif not state.tracker.start_counts(key):
-            return False
-        extra_lifetime = self._debounce.observe(key, now)
+        extra_lifetime = renewal.extra_lifetime(state.tracker, self._debounce, key, event, now)
         if extra_lifetime is None:
             return False
         if event == events.STARTED:

@@ -1,7 +1,7 @@
 """The daemon: waits for the broker, waits for the lock, acts, and begins again when the connection ends.
 
-Nothing that happens to the broker ends the process, restarts a worker or forgets a key: target and driver
-outlive every session. Only a person (SIGTERM, SIGINT) or a setting that cannot be right ends it.
+Nothing that happens to the broker ends it, restarts a worker or forgets a key: target and driver outlive every
+session. It stands on one set of settings; `running` ends it, and goes over to changed ones.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import logging
 import os
 import random
 import secrets
-import signal
 import socket
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from osrdyne import leader, status_server, status_view
+from osrdyne import leader, status_view
 from osrdyne.back_off import back_off
 from osrdyne.driver_choice import open_driver
 from osrdyne.drivers import Driver
@@ -29,6 +29,7 @@ from osrdyne.settings import DaemonSettings, address
 from osrdyne_client.address import present, virtual_host
 from osrdyne_client.amqp import Connection
 from osrdyne_client.errors import OsrdyneError
+from osrdyne_client.event_line import EventLine
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
@@ -56,50 +57,40 @@ class Condition:
 
 
 class Daemon:
-    """One daemon of one pool. `run` returns after SIGTERM or SIGINT; workers go on."""
+    """One daemon of one pool, by one set of settings. `open` it, let it `act` until cancelled, `close` it."""
 
-    def __init__(self, settings: DaemonSettings) -> None:
+    def __init__(self, settings: DaemonSettings, metrics: Metrics) -> None:
         """Raises `SettingsError`, `ManagementError` and InvalidUri for settings that cannot be right."""
         broker = settings.broker
-        self._settings = settings
+        self.settings = settings
         self._names = PoolNames(settings.pool.name)
         self._uri = address(broker.amqp_uri, broker.amqp_uri_file, "broker.amqp_uri")
         management = address(broker.management_uri, broker.management_uri_file, "broker.management_uri")
         vhost = virtual_host(self._uri())
         self._management = ManagementApi(management, vhost, timeout=broker.timeout)
-        self._metrics = Metrics()
+        self._metrics = metrics
         self._condition = Condition()
         self._id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._opened: tuple[PoolState, Driver] | None = None
 
-    async def run(self, started: asyncio.Future[int] | None = None) -> None:
-        """Run until a signal. `started` gets the port of the status endpoints."""
-        loop = asyncio.get_running_loop()
-        state = PoolState.of(self._settings.pool, loop.time)
-        driver = open_driver(self._settings)
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        try:
-            async with status_server.serve(
-                self._settings.status,
-                self._metrics,
-                document=lambda: self._document(state, driver),
-                not_ready=self._condition.not_ready,
-            ) as port:
-                if started is not None:
-                    started.set_result(port)
-                acting = asyncio.ensure_future(self._act_for_ever(state, driver))
-                stopping = asyncio.ensure_future(stop.wait())
-                await asyncio.wait((acting, stopping), return_when=asyncio.FIRST_COMPLETED)
-                stopping.cancel()
-                if not acting.done():
-                    log.info("stopping; workers go on")
-                    acting.cancel()
-                    await asyncio.wait((acting,))
-                if not acting.cancelled():
-                    acting.result()
-        finally:
-            await driver.close()
+    def open(self) -> None:
+        """Make the driver. Raises `DriverError` or `SettingsError` for a template or place that cannot be right."""
+        driver = open_driver(self.settings)
+        self._opened = PoolState.of(self.settings.pool, asyncio.get_running_loop().time), driver
+
+    async def act(self) -> None:
+        """Act until cancelled, whatever happens to the broker."""
+        assert self._opened is not None
+        await self._act_for_ever(*self._opened)
+
+    async def close(self) -> None:
+        """Release the driver; workers go on."""
+        if self._opened is not None:
+            await self._opened[1].close()
+
+    def not_ready(self) -> str | None:
+        """Say why the daemon cannot work; None when it leads or stands by."""
+        return self._condition.not_ready()
 
     async def _act_for_ever(self, state: PoolState, driver: Driver) -> None:
         failures = 0
@@ -115,21 +106,25 @@ class Daemon:
     async def _act(self, state: PoolState, driver: Driver) -> None:
         self._condition.phase = "connecting"
         connection = await self._connect()
+        events = EventLine(self._names.activity_exchange, partial(self._connect, "events"))
         try:
             self._become("standby", None)
             lock_lost = await leader.acquire(connection, self._names)
-            session = Session(self._settings, self._names, state, driver, self._metrics, self._management, self._id)
+            session = Session(
+                self.settings, self._names, state, driver, self._metrics, self._management, self._id, events
+            )
             self._become("preparing", None)
             await session.run(connection, lock_lost, lambda: self._acting(state))
         finally:
             self._metrics.leader.set(0)
             await connection.close()
+            await events.close()
 
-    async def _connect(self) -> Connection:
-        broker = self._settings.broker
+    async def _connect(self, what: str = "") -> Connection:
+        broker, name = self.settings.broker, f"osrdyne {self.settings.pool.name} {self._id}"
         return await Connection.open(
             present(self._uri),
-            name=f"osrdyne {self._settings.pool.name} {self._id}",
+            name=f"{name}, {what}" if what else name,
             # A broker gives a silent peer up after two to three heartbeats (rabbit_heartbeat.erl), and with it the
             # lock: these are so short that this, too, is within twice the setting.
             heartbeat=max(1.0, 2 * broker.heartbeat // 3),
@@ -155,14 +150,17 @@ class Daemon:
         self._condition.phase = phase
         self._condition.detail = detail
 
-    def _document(self, state: PoolState, driver: Driver) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """Return the status as JSON-ready values; see `status_view.document`."""
+        assert self._opened is not None
+        state, driver = self._opened
         return status_view.document(
             state,
             pool=self._names.pool,
-            instance=self._settings.pool.instance,
+            instance=self.settings.pool.instance,
             phase=self._condition.phase,
             detail=self._condition.detail,
-            driver=self._settings.driver.kind,
+            driver=self.settings.driver.kind,
             daemon_id=self._id,
             owns_workers=driver.owns_workers,
         )

@@ -1,15 +1,15 @@
 """The daemon's own events on the activity exchange: one record of all that happened to a pool.
 
-Sent without confirm: an event may be lost, no request waits for one. Carries keys and request ids, never
-bodies, and nothing of the broker's credentials.
+Sent without confirm and on a connection of their own, which the broker may close for them: an event may be lost, no
+request waits for one, and none ends the session. Carries keys and request ids, never bodies, and nothing of the
+broker's credentials.
 """
 
 from __future__ import annotations
 
 import time
 
-from osrdyne_client.amqp import Channel, Properties
-from osrdyne_client.errors import BrokerError, Unencodable
+from osrdyne_client.event_line import EventLine
 from osrdyne_protocol import events
 
 #: Longest request id that an event repeats, in characters.
@@ -19,35 +19,27 @@ _REQUEST_ID_LENGTH = 255
 class Journal:
     """Publishes lifecycle events of one daemon."""
 
-    def __init__(self, channel: Channel, exchange: str, daemon_id: str) -> None:
-        self._channel = channel
-        self._exchange = exchange
+    def __init__(self, line: EventLine, daemon_id: str) -> None:
+        self._line = line
         self._daemon_id = daemon_id
 
     def record(
         self, event: str, key: str, *, request_id: str | bytes | None = None, outcome: str | None = None
     ) -> None:
-        """Send one event about a key. Never raises: a broker that is away has already been noticed, and what
-        cannot be sent (a foreign message's key or id) is not worth a request.
+        """Send one event about a key. Never raises: what cannot be sent (a foreign message's key or id) is not worth
+        a request.
         """
         identity = request_id if isinstance(request_id, str) else None
-        try:
-            self._channel.send(
-                self._exchange,
-                key,
-                b"",
-                Properties(
-                    headers=events.headers(
-                        event,
-                        now_ms=wall_ms(),
-                        worker_id=self._daemon_id,
-                        request_id=identity[:_REQUEST_ID_LENGTH] if identity else None,
-                        outcome=outcome,
-                    )
-                ),
-            )
-        except (BrokerError, Unencodable):
-            return
+        self._line.send(
+            key,
+            events.headers(
+                event,
+                now_ms=wall_ms(),
+                worker_id=self._daemon_id,
+                request_id=identity[:_REQUEST_ID_LENGTH] if identity else None,
+                outcome=outcome,
+            ),
+        )
 
 
 def wall_ms() -> int:

@@ -43,6 +43,9 @@ class Metrics:
         self.sessions_ended = Counter(
             "osrdyne_sessions_ended", "Times that a session on the broker ended or could not begin.", registry=of
         )
+        self.settings_rejected = Gauge(
+            "osrdyne_settings_rejected", "1 while the settings on disk cannot be used.", registry=of
+        )
 
     def render(self) -> bytes:
         """Return the metrics as text in Prometheus exposition format."""

@@ -8,6 +8,7 @@ An orphan is acknowledged after its forward, its answer or its copy is confirmed
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ from osrdyne.queue_plan import Phase
 from osrdyne.tail import Tail
 from osrdyne_client.amqp import Message
 from osrdyne_client.errors import BrokerError, BrokerTimeout, Nacked, Returned
-from osrdyne_protocol import events, stages, statuses
+from osrdyne_protocol import events, keys, stages, statuses
+from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
@@ -178,8 +180,7 @@ class OrphanForwarder:
         if not await self._answerer.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
             await self._put_back(message)
             return
-        self._deliveries.ack(message.delivery_tag)
-        self._metrics.orphans.labels(answer.status).inc()
+        self._answered(message, answer.status)
 
     async def _put_back(self, message: Message) -> None:
         try:
@@ -188,5 +189,16 @@ class OrphanForwarder:
             if not await self._answerer.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
                 log.error("orphan can be neither put back nor kept", extra={"reason": str(error)})
                 return
+            self._answered(message, statuses.INVALID_REQUEST)
+            return
         self._deliveries.ack(message.delivery_tag)
         self._metrics.orphans.labels("put_back").inc()
+
+    def _answered(self, message: Message, status: str) -> None:
+        """Be done with an orphan that has its answer, and tell of it."""
+        self._deliveries.ack(message.delivery_tag)
+        self._metrics.orphans.labels(status).inc()
+        # A key that is none has no place in the events.
+        with contextlib.suppress(InvalidKey):
+            key, request_id = keys.decode(message.routing_key), message.properties.correlation_id
+            self._journal.record(events.DEAD_LETTERED, key, request_id=request_id, outcome=status)

@@ -80,6 +80,13 @@ class PoolState:
             self.target_changes.add(key)
         return counts
 
+    def keep(self, key: str, seconds: float) -> None:
+        """Keep a key Active for so long from now; see `TargetTracker.keep`."""
+        before = self.tracker.generation
+        self.tracker.keep(key, self.clock() + seconds)
+        if self.tracker.generation != before:
+            self.target_changes.add(key)
+
     def phase(self, key: str) -> Phase:
         """Return the phase of a key's queue: GONE when there is none."""
         queue = self.queues.get(key)

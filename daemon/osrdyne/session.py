@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from osrdyne.activity_listener import ActivityListener
@@ -18,7 +18,7 @@ from osrdyne.deliveries import Deliveries
 from osrdyne.drivers import Driver
 from osrdyne.errors import DaemonError
 from osrdyne.holding import Limits
-from osrdyne.journal import Journal
+from osrdyne.journal import Journal, wall_ms
 from osrdyne.management_api import ManagementApi
 from osrdyne.metrics import Metrics
 from osrdyne.orphan_forwarder import ForwardLimits, OrphanForwarder
@@ -30,8 +30,11 @@ from osrdyne.queue_watcher import QueueWatcher
 from osrdyne.settings import DaemonSettings
 from osrdyne.target_clock import TargetClock
 from osrdyne.topology_watcher import TopologyWatcher
+from osrdyne.warmer import Warmer
+from osrdyne.warming import Schedule
 from osrdyne.worker_loop import WorkerLoop, WorkerTiming
 from osrdyne_client.amqp import Channel, Connection, Message
+from osrdyne_client.event_line import EventLine
 from osrdyne_protocol.drift import drift
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.topology import milliseconds, topology
@@ -54,6 +57,8 @@ class Session:
     metrics: Metrics
     management: ManagementApi
     daemon_id: str
+    #: A connection apart from the session's, which no event can end then.
+    events: EventLine
 
     async def run(self, connection: Connection, lock_lost: asyncio.Event, acting: Callable[[], None]) -> None:
         """Act until something ends. `acting` is called once every task runs. The caller holds the lock."""
@@ -67,7 +72,7 @@ class Session:
         orphans = Deliveries(orphan_channel, limit=3 * limits.held_bytes)
         letters = Deliveries(letter_channel, limit=3 * limits.held_bytes)
         activity = await connection.channel(prefetch=1000)
-        journal = Journal(await connection.channel(), names.activity_exchange, self.daemon_id)
+        journal = Journal(self.events, self.daemon_id)
         publisher = Publisher(connection, timeout=settings.broker.timeout)
         answerer = Answerer(names, publisher, self.metrics)
         async with asyncio.TaskGroup() as tasks:
@@ -132,6 +137,7 @@ class Session:
         )
         topology = TopologyWatcher(settings.pool, self.management, self.metrics, interval=intervals.topology_check)
         tasks.create_task(TargetClock(state).run(), name="target-clock")
+        tasks.create_task(Warmer(state, Schedule(settings.pool.overrides), wall_ms).run(), name="warmer")
         tasks.create_task(queue_loop.run(), name="queue-loop")
         tasks.create_task(watcher.run(), name="queue-watcher")
         tasks.create_task(topology.run(), name="topology-watcher")
@@ -149,10 +155,7 @@ class Session:
         live = await self.management.topology()
         missing = [one for one in drift(topology(self.settings.pool), live) if one.rule == "missing"]
         if missing:
-            raise SessionEnded(
-                f"the pool's topology is not complete: {', '.join(one.object for one in missing)} missing; apply it "
-                "(pulumi up, or ansible-playbook playbooks/dev.yml), then `osrdyne lint` shows what is left"
-            )
+            raise SessionEnded(incomplete([one.object for one in missing], self.names.events_stream))
 
     async def _adopt(self) -> None:
         """Take over every request queue there is: a restart forgets no key."""
@@ -169,6 +172,20 @@ class Session:
             # Also what is wanted already: while there was no connection, no activity could renew it.
             self.state.require(found.key)
             self.state.queues.set(found.key, Queue(Phase.UNKNOWN))
+
+
+def incomplete(missing: Sequence[str], stream: str) -> str:
+    """What to say of static objects that the broker does not have, `stream` being the pool's stream of events.
+
+    Seen after a kill of RabbitMQ 4.0: for a moment, the stream alone is missing, and its binding is there already. One
+    that somebody deleted has lost its binding, too.
+    """
+    late = list(missing) == [f"queue {stream}"]
+    hint = "; a broker that has just started brings its streams back last, else" if late else ";"
+    return (
+        f"the pool's topology is not complete: {', '.join(missing)} missing{hint} apply it (pulumi up, or "
+        "ansible-playbook playbooks/dev.yml), then `osrdyne lint` shows what is left"
+    )
 
 
 async def _consume(channel: Channel, queue: str, on_message: Callable[[Message], None], no_ack: bool) -> None:

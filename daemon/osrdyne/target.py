@@ -42,7 +42,7 @@ class TargetTracker:
         self._generation = 0
         self._wanted: dict[str, Wanted] = {}
         self._deadlines: list[tuple[float, str]] = []
-        #: Keys that a worker's start renewed, and that nobody has asked for since.
+        #: Keys that a worker's start renewed, or that are kept, and that nobody has asked for since.
         self._renewed_by_start: set[str] = set()
 
     @property
@@ -62,7 +62,19 @@ class TargetTracker:
         was believed: its queue must then be asserted again, under a new generation.
         """
         self.asked(key)
-        until = now + extra_lifetime + self._delays(key).unbind_delay
+        return self._activate(key, now + extra_lifetime + self._delays(key).unbind_delay, found_unbound=found_unbound)
+
+    def keep(self, key: str, until: float) -> int:
+        """Make a key Active at least until then, for nobody's sake; return the generation from which that holds.
+
+        No delay follows from this, nor from the start of a worker that it leads to.
+        """
+        current = self._wanted.get(key)
+        if current is None or current.status is not Status.ACTIVE:
+            self._renewed_by_start.add(key)
+        return self._activate(key, until)
+
+    def _activate(self, key: str, until: float, *, found_unbound: bool = False) -> int:
         current = self._wanted.get(key)
         if current is not None and current.status is Status.ACTIVE and not found_unbound:
             if until > current.until:

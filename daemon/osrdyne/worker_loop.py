@@ -117,11 +117,17 @@ class WorkerLoop:
             state.attempts.pop(key, None)
             state.activity.pop(key, None)
             self._accepted.pop(key, None)
+        elif (at := worker_plan.makes_up_at(attempt)) is not None:
+            if now < at:
+                self._timers.at(key, at)
+            else:
+                self._listing.set()  # whether it runs, and does not wait for its next start, is the engine's to say
 
     def _note_life(self, key: str, attempt: Attempt, group: Group | None, now: float) -> None:
         activity = self._state.activity.get(key)
-        if attempt.started_at is not None and activity is not None and activity.last_event >= attempt.started_at:
-            self._state.attempts[key] = worker_plan.after_sign_of_life(attempt, now=now)
+        if activity is not None and attempt != Attempt():
+            attempts = self._state.attempts
+            attempts[key] = worker_plan.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
         if key in self._starting and not worker_plan.holds_start_slot(
             self._state.attempts.get(key, attempt), group, hold=self._timing.start_hold, now=now
         ):

@@ -25,10 +25,13 @@ class Attempt:
     failures: int = 0
     not_before: float = 0.0
     error: str | None = None
-    #: When the engine last accepted a start; None when it never did.
+    #: When the engine last accepted a start, or was first seen to have restarted a failed worker by itself; None when
+    #: neither was since the last failure, if any.
     started_at: float | None = None
     #: A worker of the group has shown life since.
     alive: bool = False
+    #: When it last failed; None when it never did, or has made up for it.
+    failed_at: float | None = None
 
 
 class Action(Enum):
@@ -91,15 +94,29 @@ def after_failure(attempt: Attempt, error: str, *, now: float) -> Attempt:
     """Return what is remembered after a refused start, a failed stop or a worker's exit."""
     ran_well = attempt.alive and attempt.started_at is not None and now - attempt.started_at >= HEALTHY_AFTER
     failures = 1 if ran_well else attempt.failures + 1
-    return Attempt(failures=failures, not_before=now + back_off(failures), error=error)
+    return Attempt(failures=failures, not_before=now + back_off(failures), error=error, failed_at=now)
 
 
-def after_sign_of_life(attempt: Attempt, *, now: float) -> Attempt:
-    """Return what is remembered once a worker reported. One that lived long has made up for past failures."""
-    lived = attempt.started_at is not None and now - attempt.started_at >= HEALTHY_AFTER
-    if lived:
-        return replace(attempt, alive=True, failures=0, error=None)
+def after_sign_of_life(attempt: Attempt, group: Group | None, *, at: float, now: float) -> Attempt:
+    """Return what is remembered once a worker reported, last at `at`. One that lived long has made up for failures.
+
+    A worker that reports after a failure, though nobody started its group, was restarted by its engine.
+    """
+    if attempt.started_at is None and attempt.failed_at is not None and group is not None and at > attempt.failed_at:
+        attempt = replace(attempt, started_at=at)
+    if attempt.started_at is None or at < attempt.started_at:
+        return attempt
+    runs = group is not None and group.state is GroupState.RUNNING
+    if runs and now - attempt.started_at >= HEALTHY_AFTER:
+        return replace(attempt, alive=True, failures=0, error=None, failed_at=None)
     return replace(attempt, alive=True)
+
+
+def makes_up_at(attempt: Attempt) -> float | None:
+    """Return when a worker that lives on makes up for past failures; None where none lives, or nothing is to be."""
+    if not attempt.alive or attempt.failed_at is None or attempt.started_at is None:
+        return None
+    return attempt.started_at + HEALTHY_AFTER
 
 
 def holds_start_slot(attempt: Attempt, group: Group | None, *, hold: float, now: float) -> bool:

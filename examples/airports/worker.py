@@ -11,8 +11,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import time
+
+# Until `worker.run` takes over, a stop ends this process at once. Without a handler, a process that is number 1 of its
+# container would not even hear of it, and would be killed when its grace, half an hour, is over.
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 if not __package__:  # started by its path: Python then looks for modules in this folder, not in the checkout
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

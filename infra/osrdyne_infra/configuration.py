@@ -2,17 +2,21 @@
 
 Pure: takes the raw values (texts, structured ones as JSON, as Pulumi hands them to a program) and the names of those
 that are secret. An unknown, missing or ill-typed value is a ConfigurationError with its path, what is allowed and an
-example. Durations are seconds as a number or ISO 8601 text.
+example. Durations are seconds as a number or ISO 8601 text. A stack is one of two kinds: pools on a broker that is
+there, or, with `broker_deployment`, a broker and nothing else.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
-from urllib.parse import urlsplit
 
+from osrdyne_infra import broker_settings, checks, cluster_settings
+from osrdyne_infra.broker_settings import BrokerDeployment
+from osrdyne_infra.checks import Check, Wrong
+from osrdyne_infra.cluster_settings import Cluster, PoolCluster, Worker
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
@@ -20,20 +24,28 @@ from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.topology import Users
 
 NAMESPACE = "osrdyne"
-#: The one setting that is a secret, and has to be.
-HIDDEN = "admin_password"
+#: The settings that are secrets, and have to be.
+HIDDEN = ("admin_password", "kubeconfig")
 ROLES = tuple(one.name for one in fields(Users))
 
 #: Every setting, with what a person could write for it.
 EXAMPLES: Mapping[str, str] = {
     "broker": "osrdyne:broker: {management: 'http://127.0.0.1:15672', amqp: 'amqp://127.0.0.1:5672', admin: admin}",
-    HIDDEN: f"pulumi config set --secret {HIDDEN}",
+    "admin_password": "pulumi config set --secret admin_password",
     "vhost": "osrdyne:vhost: osrdyne",
     "instance": "osrdyne:instance: dev",
     "pools": "osrdyne:pools: [{name: core, unbind_delay: PT10M, delivery_limit: 5}]",
     "lose_messages_of": "osrdyne:lose_messages_of: [core]",
     "rotate": "osrdyne:rotate: {core: {worker: 2}}",
+    "adopt": "osrdyne:adopt: true",
+    "kubernetes": "osrdyne:kubernetes: {namespace: osrdyne, daemon: {image: 'registry.example/osrdyne:0.1.0'}}",
+    "workers": "osrdyne:workers: {core: {image: 'registry.example/core-worker:1.4', env: {MODEL: /srv/model}}}",
+    "kubeconfig": "pulumi config set --secret kubeconfig < FILE",
+    "broker_deployment": "osrdyne:broker_deployment: "
+    "{kind: statefulset, admin: osrdyne-admin, image: 'rabbitmq:4.3-management', storage: 10Gi}",
 }
+#: The settings of a stack that deploys a broker.
+OF_BROKER = ("broker_deployment", "admin_password", "kubernetes", "kubeconfig")
 #: Pulumi's own namespaces, which say nothing about the stack's resources.
 FOREIGN = ("pulumi",)
 
@@ -42,12 +54,14 @@ FOREIGN = ("pulumi",)
 class BrokerAddress:
     """Where the broker is, and who declares things there."""
 
-    #: Management API, as this machine and the daemon reach it; no user, no path.
+    #: Management API, as this machine reaches it; no user, no path.
     management: str
     #: AMQP, as the pool's programs reach it; no user, no vhost. Options of TLS in its query.
     amqp: str
     #: Name of a user with the tag `administrator`.
     admin: str
+    #: Management API as the pool's programs reach it, where that is another address.
+    inside_management: str = ""
     #: PEM file of the CA that vouches for the management API, where this machine does not know it.
     cacertfile: str = ""
     #: Seconds by which the broker's counts of messages may be late (RabbitMQ's default interval is 5 s).
@@ -56,7 +70,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True)
 class StackSettings:
-    """All that a stack declares."""
+    """All that a stack of pools declares."""
 
     broker: BrokerAddress
     admin_password: str = field(repr=False)
@@ -68,25 +82,96 @@ class StackSettings:
     lose_messages_of: tuple[str, ...] = ()
     #: Pool -> role -> any text: another text is another password.
     rotate: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: The vhost and users that are on the broker already become the stack's.
+    adopt: bool = False
+    #: Where daemons and workers run, and what each pool's workers are; None where somebody else starts them.
+    cluster: PoolCluster | None = None
+    workers: Mapping[str, Worker] = field(default_factory=dict)
 
 
-def parse(raw: Mapping[str, str], secret: Set[str]) -> StackSettings:
+@dataclass(frozen=True)
+class BrokerStack:
+    """All that a stack declares which is a broker."""
+
+    deployment: BrokerDeployment
+    admin_password: str = field(repr=False)
+    cluster: Cluster
+
+
+def parse(raw: Mapping[str, str], secret: Set[str]) -> StackSettings | BrokerStack:
     """Return the settings. `raw` and `secret` have full names, such as `osrdyne:vhost`. Raises ConfigurationError."""
     values = _known(raw)
     _check_secrets(values, secret)
-    broker = _broker(_structure(values, "broker"))
+    return _broker_stack(values) if "broker_deployment" in values else _pool_stack(values)
+
+
+def _pool_stack(values: Mapping[str, str]) -> StackSettings:
+    broker = _checked(values, "broker", _BROKER)
     instance = _text(values, "instance")
     pools = _pools(_structure(values, "pools"), instance)
     names = tuple(one.name for one in pools)
+    cluster = _cluster(values, names)
     return StackSettings(
         broker=broker,
-        admin_password=_text(values, HIDDEN),
+        admin_password=_text(values, "admin_password"),
         vhost=_text(values, "vhost"),
         instance=instance,
         pools=pools,
         lose_messages_of=_names(_structure(values, "lose_messages_of", default=[]), names),
         rotate=_rotations(_structure(values, "rotate", default={}), names),
+        adopt=_checked(values, "adopt", checks.flag, default=False),
+        cluster=cluster,
+        workers=_workers(values, names, cluster),
     )
+
+
+def _broker_stack(values: Mapping[str, str]) -> BrokerStack:
+    for name in values:
+        if name not in OF_BROKER:
+            problem = f"is not for a stack that deploys a broker, which has {', '.join(OF_BROKER)} and nothing else"
+            raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES["broker_deployment"])
+    password = _text(values, "admin_password")
+    try:
+        broker_settings.password(password)
+    except Wrong as error:
+        raise ConfigurationError(f"{NAMESPACE}:admin_password", str(error), EXAMPLES["admin_password"]) from None
+    cluster: Cluster = _checked(values, "kubernetes", cluster_settings.cluster)
+    return BrokerStack(
+        deployment=_checked(values, "broker_deployment", broker_settings.broker),
+        admin_password=password,
+        cluster=replace(cluster, kubeconfig=values.get("kubeconfig", "")),
+    )
+
+
+def _cluster(values: Mapping[str, str], pools: tuple[str, ...]) -> PoolCluster | None:
+    if "kubernetes" not in values:
+        for name in ("workers", "kubeconfig"):
+            if name in values:
+                problem = f"is for a stack with {NAMESPACE}:kubernetes, which is missing"
+                raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES["kubernetes"])
+        return None
+    found: PoolCluster = _checked(values, "kubernetes", cluster_settings.pool_cluster)
+    for pool in pools:
+        made = found.pool_namespace(pool)
+        if len(made) > 63:
+            problem = f"makes the namespace {made}, which is longer than 63 characters; choose a shorter one"
+            raise ConfigurationError(f"{NAMESPACE}:kubernetes.namespace", problem, EXAMPLES["kubernetes"])
+    return replace(found, kubeconfig=values.get("kubeconfig", ""))
+
+
+def _workers(values: Mapping[str, str], pools: tuple[str, ...], cluster: PoolCluster | None) -> dict[str, Worker]:
+    if cluster is None:
+        return {}
+
+    def check(value: object) -> dict[str, Worker]:
+        given = checks.table(value, pools)
+        for pool in pools:
+            if pool not in given:
+                raise Wrong("is missing; each pool needs its workers", f".{pool}")
+        return {pool: checks.at(f".{pool}", cluster_settings.worker, given[pool]) for pool in pools}
+
+    found: dict[str, Worker] = _checked(values, "workers", check)
+    return found
 
 
 def _known(raw: Mapping[str, str]) -> dict[str, str]:
@@ -105,10 +190,9 @@ def _known(raw: Mapping[str, str]) -> dict[str, str]:
 def _check_secrets(values: Mapping[str, str], secret: Set[str]) -> None:
     """Refuse a password in the clear, and a secret that would come out in names, plans and outputs."""
     for name in values:
-        if (f"{NAMESPACE}:{name}" in secret) != (name == HIDDEN):
-            problem = (
-                "is a password in the clear; set it as a secret" if name == HIDDEN else "is no secret, but set as one"
-            )
+        if (f"{NAMESPACE}:{name}" in secret) != (name in HIDDEN):
+            clear = "is a password in the clear" if name == "admin_password" else "holds credentials in the clear"
+            problem = f"{clear}; set it as a secret" if name in HIDDEN else "is no secret, but set as one"
             raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES[name])
 
 
@@ -131,50 +215,28 @@ def _structure(values: Mapping[str, str], name: str, default: object = None) -> 
         return values[name]
 
 
-def _broker(given: object) -> BrokerAddress:
-    path, example = f"{NAMESPACE}:broker", EXAMPLES["broker"]
-    table = _table(given, path, tuple(_BROKER), example)
-    for name in ("management", "amqp", "admin"):
-        if name not in table:
-            raise ConfigurationError(f"{path}.{name}", "is missing", example)
-    parsed: dict[str, Any] = {}
-    for name, value in table.items():
-        try:
-            parsed[name] = _BROKER[name](value)
-        except ValueError as error:
-            raise ConfigurationError(f"{path}.{name}", str(error), example) from None
-    return BrokerAddress(**parsed)
+def _checked(values: Mapping[str, str], name: str, check: Check, default: object = None) -> Any:
+    """Return a structured setting as a check makes it."""
+    if name not in values and default is not None:
+        return default
+    try:
+        return check(_structure(values, name))
+    except ValueError as error:
+        path = f"{NAMESPACE}:{name}{getattr(error, 'path', '')}"
+        raise ConfigurationError(path, str(error), EXAMPLES[name]) from None
 
 
-def _address(*schemes: str) -> Callable[[object], str]:
-    def parse_address(value: object) -> str:
-        expected = f"give {' or '.join(f'{one}://HOST:PORT' for one in schemes)}, without user and path"
-        try:
-            split = urlsplit(value if isinstance(value, str) else "")
-            sound = split.scheme in schemes and split.hostname and split.path in ("", "/") and split.port != 0
-        except ValueError:
-            sound = False
-        if not sound or split.username is not None or split.password is not None:
-            # What was found may hold a password.
-            raise ValueError(f"is no such address; {expected}")
-        return str(value).replace("/?", "?").rstrip("/")
-
-    return parse_address
-
-
-def _filled(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{value!r} is no text of 1 byte or more")
-    return value
-
-
-_BROKER: Mapping[str, Callable[[object], object]] = {
-    "management": _address("http", "https"),
-    "amqp": _address("amqp", "amqps"),
-    "admin": _filled,
-    "cacertfile": _filled,
-    "statistics_interval": parse_seconds,
-}
+_BROKER: Check = checks.record(
+    BrokerAddress,
+    {
+        "management": checks.address("http", "https"),
+        "amqp": checks.address("amqp", "amqps"),
+        "admin": checks.filled,
+        "inside_management": checks.address("http", "https"),
+        "cacertfile": checks.filled,
+        "statistics_interval": parse_seconds,
+    },
+)
 
 
 def _pools(given: object, instance: str) -> tuple[PoolSettings, ...]:
@@ -220,9 +282,7 @@ def _rotations(given: object, pools: tuple[str, ...]) -> dict[str, dict[str, str
 
 
 def _table(given: object, path: str, known: tuple[str, ...], example: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise ConfigurationError(path, f"{given!r} is no table of {', '.join(known)}", example)
-    for name in given:
-        if name not in known:
-            raise ConfigurationError(f"{path}.{name}", f"is not a setting; known are {', '.join(known)}", example)
-    return given
+    try:
+        return checks.table(given, known)
+    except Wrong as error:
+        raise ConfigurationError(path + error.path, str(error), example) from None

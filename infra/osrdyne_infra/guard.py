@@ -76,6 +76,8 @@ class _Claims(_Provider):
     def check(self, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.CheckResult:
         # The broker's address does not count: the same broker may have got another one.
         known, problems = list(olds.get("users", [])), []
+        if news["adopt"]:
+            return dynamic.CheckResult(_claimed(known, news), [])
         with _plainly():
             vhost_is_there = olds.get("vhost") != news["vhost"] and _management(news).vhost_exists(news["vhost"])
             taken = [user for user in news["users"] if user not in known and _management(news).user_exists(user)]
@@ -90,16 +92,19 @@ class _Claims(_Provider):
                 f"instance uses them; name another instance in osrdyne:instance, or delete each: `rabbitmqctl "
                 f"delete_user {taken[0]}`"
             )
-        # Users stay claimed when their pool goes: until they are deleted, which can fail, they are still the stack's.
-        claimed = {**news, "users": list(dict.fromkeys([*known, *news["users"]]))}
-        return dynamic.CheckResult(claimed, [dynamic.CheckFailure("vhost", one) for one in problems])
+        return dynamic.CheckResult(_claimed(known, news), [dynamic.CheckFailure("vhost", one) for one in problems])
+
+
+def _claimed(known: list[str], news: dict[str, Any]) -> dict[str, Any]:
+    # Users stay claimed when their pool goes: until they are deleted, which can fail, they are still the stack's.
+    return {**news, "users": list(dict.fromkeys([*known, *news["users"]]))}
 
 
 class Claim(dynamic.Resource, module="osrdyne", name="Claim"):
     """That the vhost and the broker users of the stack are nobody else's."""
 
     def __init__(self, name: str, settings: StackSettings, users: list[str], opts: pulumi.ResourceOptions) -> None:
-        super().__init__(_Claims(), name, {**access(settings), "users": users}, opts)
+        super().__init__(_Claims(), name, {**access(settings), "users": users, "adopt": settings.adopt}, opts)
 
 
 class _Guards(_Provider):

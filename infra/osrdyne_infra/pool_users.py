@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
 import pulumi
@@ -14,20 +13,28 @@ from osrdyne_infra.password import Password
 from osrdyne_infra.vhost import Vhost
 from osrdyne_protocol.topology import Permission, Topology, User
 
+#: Where a pod finds the certificate of the CA that vouches for the broker.
+AUTHORITY = "/etc/osrdyne/broker/ca.pem"
+
 
 class PoolUsers(pulumi.ComponentResource):
-    """The users of one pool; `addresses` are secret, by role, with the daemon's management address beside."""
+    """The users of one pool; `addresses` are secret, by role, with the daemon's management address beside.
+
+    `figures` is the management address of the one who may see the broker's figures, with the vhost as its path, and
+    secret too.
+    """
 
     def __init__(self, settings: StackSettings, declared: Topology, vhost: Vhost, provider: rabbitmq.Provider) -> None:
         super().__init__("osrdyne:broker:PoolUsers", declared.pool, None, pulumi.ResourceOptions(provider=provider))
         turns = settings.rotate.get(declared.pool, {})
         permissions = {one.user: one for one in declared.permissions}
+        self._settings = settings
         self.addresses: dict[str, pulumi.Output[str]] = {}
         for one in declared.users:
             password = Password(one.name, turns.get(one.role, "1"), child(self, [vhost.claim]))
             user = self._user(one, password)
             self._permissions(permissions[one.name], user, vhost)
-            self.addresses |= _addresses(settings, one, password)
+            self._addresses(one, password)
         self.register_outputs({})
 
     def _user(self, one: User, password: Password) -> rabbitmq.User:
@@ -48,18 +55,21 @@ class PoolUsers(pulumi.ComponentResource):
             opts=child(self),
         )
 
+    def _addresses(self, one: User, password: Password) -> None:
+        broker, vhost = self._settings.broker, quote(self._settings.vhost, safe="")
+        management = broker.inside_management or broker.management
+        self.addresses[one.role] = _address(broker.amqp, one, password, path=f"/{vhost}")
+        if "management" in one.tags:
+            file = AUTHORITY if broker.cacertfile and self._settings.cluster else broker.cacertfile
+            query = f"cacertfile={quote(file)}" if file else ""
+            self.addresses[f"{one.role}_management"] = _address(management, one, password, query=query)
+        if "monitoring" in one.tags:
+            self.figures = _address(management, one, password, path=f"/{vhost}")
 
-def _addresses(settings: StackSettings, one: User, password: Password) -> Mapping[str, pulumi.Output[str]]:
-    broker, vhost = settings.broker, quote(settings.vhost, safe="")
 
-    def address(place: str, path: str = "", query: str = "") -> pulumi.Output[str]:
-        split = urlsplit(place)
-        tail = f"{split.netloc}{path}{f'?{query or split.query}' if query or split.query else ''}"
-        made = password.password.apply(lambda clear: f"{split.scheme}://{quote(one.name)}:{quote(clear)}@{tail}")
-        return pulumi.Output.secret(made)
-
-    found = {one.role: address(broker.amqp, f"/{vhost}")}
-    if "management" in one.tags:
-        query = f"cacertfile={quote(broker.cacertfile)}" if broker.cacertfile else ""
-        found[f"{one.role}_management"] = address(broker.management, query=query)
-    return found
+def _address(place: str, one: User, password: Password, path: str = "", query: str = "") -> pulumi.Output[str]:
+    """Return an address with a user and the password in it."""
+    split = urlsplit(place)
+    tail = f"{split.netloc}{path}{f'?{query or split.query}' if query or split.query else ''}"
+    made = password.password.apply(lambda clear: f"{split.scheme}://{quote(one.name)}:{quote(clear)}@{tail}")
+    return pulumi.Output.secret(made)

@@ -15,9 +15,13 @@ from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import InvalidKey, InvalidPoolName, SettingsError
 from osrdyne_protocol.keys import SHORT_STRING_BYTES, decode
 from osrdyne_protocol.names import check_pool_name
+from osrdyne_protocol.windows import parse_window
 
 #: The instance of a deployment that is not told from others.
 DEFAULT_INSTANCE = "default"
+
+#: Most windows that one key can have: six a day.
+MOST_WINDOWS = 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,9 @@ class Delays:
     unbind_delay: float
     #: From then until the group is stopped and the queue deleted.
     stop_delay: float
+    #: Windows in which the key is kept active although nobody calls it, as text; see `windows.parse_window`. No delay
+    #: follows a window's end.
+    warm: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class PoolSettings:
     unbind_delay: float = 600.0
     #: Unbound for this long, the group is stopped and the queue deleted.
     stop_delay: float = 600.0
-    #: Other delays for single keys.
+    #: Other delays for single keys, and the windows in which these are kept active.
     overrides: Mapping[str, Delays] = field(default_factory=dict)
     #: A request that waits longer than this in its request queue is answered `expired`.
     message_ttl: float = 1800.0
@@ -108,10 +115,25 @@ def _overrides(values: Mapping[str, Any], base: PoolSettings, path: str) -> dict
         except InvalidKey as error:
             raise SettingsError(here, str(error)) from error
         if not isinstance(entry, Mapping):
-            raise SettingsError(here, "is no table; give unbind_delay, stop_delay or both")
+            raise SettingsError(here, "is no table; give unbind_delay, stop_delay or warm")
         _refuse_unknown(entry, known, here)
-        result[key] = Delays(**{name: _delay(entry.get(name, getattr(base, name)), f"{here}.{name}") for name in known})
+        result[key] = Delays(
+            unbind_delay=_delay(entry.get("unbind_delay", base.unbind_delay), f"{here}.unbind_delay"),
+            stop_delay=_delay(entry.get("stop_delay", base.stop_delay), f"{here}.stop_delay"),
+            warm=_warm(entry.get("warm", ()), f"{here}.warm"),
+        )
     return result
+
+
+def _warm(value: object, path: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or len(value) > MOST_WINDOWS:
+        raise SettingsError(path, f"is no list of at most {MOST_WINDOWS} windows")
+    for number, entry in enumerate(value):
+        try:
+            parse_window(entry)
+        except ValueError as error:
+            raise SettingsError(f"{path}[{number}]", str(error)) from error
+    return tuple(value)
 
 
 def _delay(value: object, path: str) -> float:

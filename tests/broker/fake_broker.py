@@ -45,7 +45,7 @@ class FakeBroker:
 
     async def until(self, name: str) -> Any:
         """Wait until the client has sent a method of this name."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while True:
                 for _, value in self.received:
                     if name == value.NAME:

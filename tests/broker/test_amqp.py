@@ -49,7 +49,7 @@ class Inbox:
         self.messages.put_nowait(message)
 
     async def get(self) -> Message:
-        return await asyncio.wait_for(self.messages.get(), 5)
+        return await asyncio.wait_for(self.messages.get(), 60)
 
 
 async def consume(connection: Connection, queue: str, arguments: dict[str, Any] = QUORUM) -> Inbox:
@@ -60,7 +60,7 @@ async def consume(connection: Connection, queue: str, arguments: dict[str, Any] 
     return inbox
 
 
-async def eventually(condition: Callable[[], Awaitable[bool] | bool], within: float = 10) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool] | bool], within: float = 60) -> None:
     async with asyncio.timeout(within):
         while True:
             done = condition()
@@ -188,7 +188,7 @@ async def test_unconfirmed_returns_reach_on_return(connection: Connection) -> No
 
     channel.send("", "nobody", b"", Properties(correlation_id="c"), mandatory=True)
 
-    error, properties = await asyncio.wait_for(returned.get(), 5)
+    error, properties = await asyncio.wait_for(returned.get(), 60)
     assert error.reply_text == "NO_ROUTE"
     assert properties.correlation_id == "c"
 
@@ -278,9 +278,9 @@ async def test_a_redelivered_header_larger_than_a_frame_arrives_and_is_refused_w
     await channel.consume("q", got.put_nowait, on_cancel=lambda: None)
     overhead = len(frames.content(1, {**frames.NO_PROPERTIES, "headers": {"k": b""}}, b"", 131072))
     await channel.publish("", "q", b"", Properties(headers={"k": b"x" * (131072 - overhead)}))
-    channel.reject((await asyncio.wait_for(got.get(), 5)).delivery_tag, requeue=True)
+    channel.reject((await asyncio.wait_for(got.get(), 60)).delivery_tag, requeue=True)
 
-    message = await asyncio.wait_for(got.get(), 5)
+    message = await asyncio.wait_for(got.get(), 60)
 
     assert message.properties.headers["x-delivery-count"] == 1
     with pytest.raises(Unencodable, match="131064"):
@@ -322,7 +322,7 @@ async def test_an_unknown_delivery_tag_closes_the_channel(connection: Connection
 
     channel.ack(77)
 
-    assert isinstance(await asyncio.wait_for(channel.wait_closed(), 5), PreconditionFailed)
+    assert isinstance(await asyncio.wait_for(channel.wait_closed(), 60), PreconditionFailed)
     assert connection.is_open
 
 
@@ -351,7 +351,7 @@ async def test_a_deleted_queue_cancels_its_consumer(connection: Connection) -> N
 
     await channel.delete_queue("q")
 
-    await asyncio.wait_for(inbox.cancelled.wait(), 5)
+    await asyncio.wait_for(inbox.cancelled.wait(), 60)
     assert inbox.channel.is_open
 
 
@@ -361,7 +361,7 @@ async def test_what_a_cancelled_consumer_holds_is_its_own_to_settle(connection: 
     held: asyncio.Queue[Message] = asyncio.Queue()
     tag = await channel.consume("q", held.put_nowait, on_cancel=lambda: None)
     await channel.publish("", "q", b"1")
-    message = await asyncio.wait_for(held.get(), 5)
+    message = await asyncio.wait_for(held.get(), 60)
 
     await channel.cancel(tag)
     await channel.publish("", "q", b"2")
@@ -383,7 +383,7 @@ async def test_a_callback_that_raises_gives_its_messages_back(connection: Connec
     publisher = await connection.channel(confirm=True)
     await publisher.publish("", "q", b"x")
 
-    reason = await asyncio.wait_for(channel.wait_closed(), 5)
+    reason = await asyncio.wait_for(channel.wait_closed(), 60)
 
     assert "LookupError" in str(reason)
     message = await (await consume(connection, "q")).get()
@@ -405,7 +405,7 @@ async def test_an_alarm_blocks_confirms_and_loses_nothing(private_broker: Broker
     assert not any(one.done() for one in waiting[1:])
     private_broker.rabbitmqctl("-q", "set_vm_memory_high_watermark", "0.6")
 
-    await asyncio.wait_for(asyncio.gather(*waiting), 30)
+    await asyncio.wait_for(asyncio.gather(*waiting), 60)
     assert not connection.blocked
     assert (await channel.declare_queue("q")).ready == 21
     await connection.close()
@@ -420,7 +420,7 @@ async def test_a_broker_that_stops_ends_everything_with_its_reason(
 
     await asyncio.to_thread(private_broker.stop)
 
-    reason = await asyncio.wait_for(connection.wait_closed(), 10)
+    reason = await asyncio.wait_for(connection.wait_closed(), 60)
     assert isinstance(reason, ConnectionLost)
     assert reason.code in (0, 320)
     assert isinstance(await channel.wait_closed(), ConnectionLost)
@@ -435,5 +435,5 @@ async def test_a_killed_broker_ends_everything(private_broker: Broker) -> None:
 
     await asyncio.to_thread(private_broker.kill)
 
-    assert isinstance(await asyncio.wait_for(connection.wait_closed(), 15), ConnectionLost)
+    assert isinstance(await asyncio.wait_for(connection.wait_closed(), 60), ConnectionLost)
     assert isinstance(waiting.exception(), (ConnectionLost, NotFound))

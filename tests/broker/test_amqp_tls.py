@@ -66,7 +66,7 @@ async def test_a_private_ca_named_in_the_uri_is_trusted_and_large_messages_pass(
         await channel.declare_queue("q")
         broker.send(method(1, spec.Basic.Ack(1, False)))
 
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 60)
         await connection.close()
 
 

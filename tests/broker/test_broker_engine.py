@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +57,44 @@ def test_confirmed_messages_survive_a_stopped_and_a_killed_broker(private_broker
 
 def test_rabbitmqctl_speaks_to_this_broker(vhost: Vhost) -> None:
     assert vhost.name in vhost.broker.rabbitmqctl("-q", "list_vhosts")
+
+
+def test_a_broker_finds_the_plugins_that_it_runs_and_no_others(broker: Broker) -> None:
+    found = "rabbit_plugins:plugin_names(rabbit_plugins:list(rabbit_plugins:plugins_dir()))"
+    told = broker.rabbitmqctl("-q", "eval", f"{{{found} -- rabbit_plugins:active(), rabbit_plugins:active()}}.")
+    others, running = told.split("],", 1)
+    assert re.findall(r"\w+", others) == []
+    assert {"rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_stream"} <= set(re.findall(r"\w+", running))
+
+
+def test_a_broker_runs_what_its_file_of_enabled_plugins_has_been_given(broker_version: str) -> None:
+    broker = Broker(broker_version)
+    try:
+        enabled = broker.directory / "etc/enabled_plugins"
+        enabled.write_text("[rabbitmq_management,rabbitmq_prometheus,rabbitmq_stream,rabbitmq_shovel].\n")
+        broker.start()
+        assert broker.management.get("parameters", "shovel", "/") == []
+        broker.stop()
+        enabled.write_text("[rabbitmq_shove].\n")
+        with pytest.raises(
+            BrokerFailed, match=rf"there is no rabbitmq_shove among the plugins in .*; correct {enabled}"
+        ):
+            broker.start()
+    finally:
+        broker.close()
+
+
+def test_a_broker_whose_root_file_system_lacks_it_says_so(broker: Broker, tmp_path: Path) -> None:
+    second = Broker(broker.version)
+    try:
+        settings = second.directory / "instance.json"
+        settings.write_text(json.dumps(json.loads(settings.read_text()) | {"root": str(tmp_path)}))
+        with pytest.raises(
+            BrokerFailed, match=r"there is no rabbit, .* remove the root file system, and `install` makes it anew"
+        ):
+            second.start()
+    finally:
+        second.close()
 
 
 def test_a_broker_whose_port_is_taken_says_so(broker: Broker) -> None:

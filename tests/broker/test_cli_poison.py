@@ -20,6 +20,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from osrdyne import poison_inventory
 from osrdyne.commands import poison as poison_command
+from osrdyne.poison import Entry, Selection
+from osrdyne_client.amqp import Message
 from osrdyne_protocol.topology import request_queue_arguments
 from tests.broker.conftest import MINIMAL
 from tests.engines.broker import Broker
@@ -67,10 +69,11 @@ class Inventory:
         key: str = "42",
         body: bytes | None = None,
         headers: Mapping[str, Any] = MappingProxyType({}),
+        confirmed: bool = True,
         **properties: Any,
     ) -> None:
         """Put entries in as the daemon does, numbered from 0 by body and correlation id."""
-        with administrator(self.pool) as channel:
+        with administrator(self.pool, confirm=confirmed) as channel:
             for one in range(number):
                 given = {
                     "x-osrdyne-poison-id": f"{key}-{one}",
@@ -84,13 +87,19 @@ class Inventory:
                 entry = str(one).encode() if body is None else body
                 whole = pika.BasicProperties(headers=given, **values)
                 channel.basic_publish("", self.pool.names.poison_queue, entry, whole)
+            if not confirmed:
+                until(lambda: self.count(channel) == number, what="all entries")
+
+    def count(self, channel: BlockingChannel) -> int:
+        return int(channel.queue_declare(self.pool.names.poison_queue, passive=True).method.message_count)
 
 
 @contextmanager
-def administrator(pool: Pool) -> Iterator[BlockingChannel]:
+def administrator(pool: Pool, *, confirm: bool = True) -> Iterator[BlockingChannel]:
     with pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost))) as connection:
         channel = connection.channel()
-        channel.confirm_delivery()
+        if confirm:
+            channel.confirm_delivery()
         yield channel
 
 
@@ -149,6 +158,38 @@ def test_an_inventory_larger_than_what_a_broker_hands_out_unasked_is_listed_and_
     done = inventory.run("bury", "--all", "--yes", "--json")
     assert (done.code, len(json.loads(done.out)["buried"])) == (0, 2100)
     assert inventory.ids() == []
+
+
+async def test_what_is_taken_out_at_once_is_gone_for_good(inventory: Inventory) -> None:
+    # Given so many acknowledgements in one go that a channel that closes right behind them drops some now and then
+    async def nothing(_: Entry, __: Message) -> str | None:
+        return None
+
+    for _ in range(8):
+        inventory.keep(600, confirmed=False)
+        uri = inventory.uri.read_text().strip()
+        async with poison_inventory.opened(uri, inventory.pool.names, who="a test", patience=10) as opened:
+            assert len(await opened.take_out(Selection(everything=True), nothing)) == 600
+        async with poison_inventory.opened(uri, inventory.pool.names, who="a test", patience=10) as opened:
+            assert await opened.entries() == []
+
+
+async def test_what_was_taken_out_before_something_failed_is_gone_too(inventory: Inventory) -> None:
+    async def fail_at_last(entry: Entry, _: Message) -> str | None:
+        if entry.id == "42-500":
+            raise OSError("no space left on device")
+        return None
+
+    uri = inventory.uri.read_text().strip()
+    for _ in range(8):
+        inventory.keep(600, confirmed=False)
+        async with poison_inventory.opened(uri, inventory.pool.names, who="a test", patience=10) as opened:
+            with pytest.raises(OSError, match="no space"):
+                await opened.take_out(Selection(everything=True), fail_at_last)
+        async with poison_inventory.opened(uri, inventory.pool.names, who="a test", patience=10) as opened:
+            assert len(await opened.entries()) == 100
+        with administrator(inventory.pool) as channel:
+            channel.queue_purge(inventory.pool.names.poison_queue)
 
 
 def test_a_command_waits_for_another_that_is_at_work_and_says_so_in_the_end(

@@ -32,10 +32,13 @@ def test_status_shows_the_daemon_and_every_key(
     client = make_client(pool)
     client.wait(client.send("42", b"x"), client.send("a\nb", b"x"), client.send("[red]", b"x"))
 
-    text = osrdyne("status", "--url", daemon.url).out.decode()
-    assert "pool core, instance default: leading (acts)" in text
-    rows = {line.split()[0]: line.split()[1] for line in text.splitlines()[4:]}
-    assert rows == {"42": "ready", r"'a\nb'": "ready", "[red]": "ready"}
+    def states() -> dict[str, str]:
+        text = osrdyne("status", "--url", daemon.url).out.decode()
+        assert "pool core, instance default: leading (acts)" in text
+        return {line.split()[0]: line.split()[1] for line in text.splitlines()[4:]}
+
+    # A worker's answer may be here before the daemon has heard of that worker.
+    until(lambda: states() == {"42": "ready", r"'a\nb'": "ready", "[red]": "ready"}, what="all keys ready")
 
     def consumers() -> list[int | None]:
         return [one["consumers"] for one in document(osrdyne("status", "--url", daemon.url, "--json"))["keys"]]

@@ -51,7 +51,8 @@ async def test_the_pages_and_examples_work_together(pool: Pool) -> None:
     queue, exchange = pool.names.request_queue("42"), pool.names.activity_exchange
     environment = WorkerEnvironment("w", "42", pool.settings.name, queue, exchange, pool.uri(pool.users.worker))
     # Given the worker of the page
-    (code,) = blocks("worker.md")
+    code, while_loading = blocks("worker.md")
+    assert while_loading.startswith("signal.signal(signal.SIGTERM")
     worker = await start("-c", code, **environment.to_environ())
     # When the clients of the page ask it
     sync_code, asyncio_code = blocks("client.md")

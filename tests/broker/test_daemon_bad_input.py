@@ -212,7 +212,7 @@ def test_a_missing_static_queue_is_named_with_what_to_do(make_pool: MakePool, ma
     daemon.wait_for("waiting")
     detail = daemon.status()["detail"]
     assert "queue core-orphan" in detail
-    assert "apply it" in detail
+    assert "missing; apply it" in detail
     # And it begins by itself once the topology is complete
     pool.apply()
     daemon.wait_for("leading")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
+import urllib.error
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -64,7 +66,7 @@ def test_1_a_confirmed_request_ends_answered_or_in_the_poison_inventory(
     # And nothing else is left anywhere
     for queue in ("bad", "silent-bad", "silent-good"):
         until(partial(is_empty, pool, pool.names.request_queue(queue)), what=f"empty {queue}")
-    assert pool.depth(pool.names.orphan_queue) == pool.depth(pool.names.dead_letter_queue) == 0
+    until(lambda: pool.depth(pool.names.orphan_queue) == pool.depth(pool.names.dead_letter_queue) == 0, what="no rest")
 
 
 @pytest.mark.fast
@@ -181,7 +183,7 @@ def has_any(client: ForeignClient, ids: list[str]) -> bool:
 def test_5_a_failing_key_delays_no_other_and_gets_its_error(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
-    pool = make_pool(message_ttl=8.0)
+    pool = make_pool(message_ttl=20.0)
     daemon = make_daemon(
         pool,
         worker=SCRIPTED,
@@ -193,10 +195,10 @@ def test_5_a_failing_key_delays_no_other_and_gets_its_error(
     bad = [client.send("bad", b"x") for _ in range(100)]
     good = [client.send(f"good-{number}", b"x") for number in range(6)]
     # Then the others are answered while the bad ones still wait
-    assert {answer.status for answer in client.wait(*good, timeout=7)} == {"ok"}
+    assert {answer.status for answer in client.wait(*good, timeout=18)} == {"ok"}
     assert not any(one in client.answers for one in bad)
     # And each of the bad ones gets its error in the end
-    assert {answer.status for answer in client.wait(*bad, timeout=40)} == {"expired"}
+    assert {answer.status for answer in client.wait(*bad, timeout=90)} == {"expired"}
     key = daemon.key("bad")
     assert key is not None
     assert "status 1" in key["last_error"]
@@ -216,7 +218,7 @@ def test_6_of_two_daemons_one_acts_and_the_other_takes_over(
     workers = first.worker_pids()
     # When the leader is killed
     first.stop(signal.SIGKILL)
-    second.wait_for("leading", timeout=15)
+    second.wait_for("leading")
     # Then the other serves, with the same workers
     assert client.ask("a").status == "ok"
     assert second.worker_pids() == workers
@@ -317,7 +319,9 @@ def test_9_no_password_appears_where_people_look(
     pool.broker.management.put("users", pool.users.daemon, body={"password": "another one", "tags": "monitoring"})
     for connection in pool.broker.management.get("connections"):
         if connection["user"] == pool.users.daemon:
-            pool.broker.management.delete("connections", connection["name"])
+            # The daemon ends the one for its events when it loses the other.
+            with contextlib.suppress(urllib.error.HTTPError):
+                pool.broker.management.delete("connections", connection["name"])
     daemon.wait_for("waiting")
     secrets = [one.encode() for one in pool.passwords.values()]
     texts = {

@@ -44,6 +44,7 @@ def installed(
     daemon = DaemonProcess.of(pool, directory, worker=WORKER)
     (directory / "client.uri").write_text(pool.client_uri)
     (directory / "operator.uri").write_text(pool.uri(pool.users.operator))
+    (directory / "calls.csv").write_text("time,key\n2013-01-01T10:17:00Z,LAX\n")
     (directory / "request.json").write_text('{"question": "board"}')
     address = broker.management_url.replace("://", f"://{broker.admin}:{broker.admin_password}@")
     (directory / "admin.management").write_text(address)
@@ -65,7 +66,8 @@ def run(line: str, daemon: DaemonProcess, directory: Path) -> subprocess.Complet
     if line.startswith("osrdyne status") and "--settings" not in line:
         line += f" --url {daemon.url}"
     if "--watch" in line:
-        line = f"timeout 3 {line}"
+        # On a busy machine it takes its time until the first lines are there.
+        line = f"timeout 15 {line}"
     if "--users" in line:
         users = daemon.pool.users
         line += "".join(f" --user {role}={getattr(users, role)}" for role in ROLES)
@@ -73,7 +75,7 @@ def run(line: str, daemon: DaemonProcess, directory: Path) -> subprocess.Complet
         line += " --check"
     if "poison" in line:
         keep_entry(daemon.pool)
-    if ("replay" in line or "bury" in line) and "--audit" not in line:
+    if ("poison replay" in line or "bury" in line) and "--audit" not in line:
         line += " --audit audit.jsonl"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {

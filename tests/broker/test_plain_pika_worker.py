@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,8 @@ def test_a_worker_of_plain_pika_follows_the_protocol(peer: Peer) -> None:
     # Given a worker that has said that it starts
     method, properties, _ = peer.take("events")
     assert (method.routing_key, properties.headers) == (KEY, {"x-event": "started"})
+    # Without a time the pipeline could make nothing of it
+    assert abs(time.time() - properties.timestamp) < 60
 
     # When it gets a request without reply-to, one whose caller is gone, and one of a caller who waits
     peer.ask(b"1")

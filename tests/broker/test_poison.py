@@ -77,7 +77,8 @@ def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_a
     assert client.wait(bad, timeout=90)[0].status == "delivery_limit"
     assert {answer.status for answer in client.wait(*beside, timeout=60)} == {"ok"}
     assert client.ask("42", b"after", timeout=60).status == "ok"
-    # And it is kept, once, with its reason, and with the workers that had it
+    # And it is kept, once, with its reason, and with the workers that had it; its caller is told before
+    until(lambda: pool.depth(pool.names.poison_queue), what="the copy of its request")
     (entry,) = poison(pool)
     assert entry.correlation_id == bad
     assert entry.headers["x-osrdyne-poison-reason"] == "delivery_limit"
@@ -123,9 +124,9 @@ async def test_what_is_settled_too_late_brings_a_cancelled_consumer_no_deliverie
     cancelled = asyncio.Event()
     await channel.consume("q", got.put_nowait, on_cancel=cancelled.set)
     await publisher.publish("", "q", b"late")
-    late = await asyncio.wait_for(got.get(), 20)
+    late = await asyncio.wait_for(got.get(), 60)
     ends = [asyncio.ensure_future(one) for one in (cancelled.wait(), channel.wait_closed())]
-    await asyncio.wait(ends, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(ends, timeout=60, return_when=asyncio.FIRST_COMPLETED)
     assert cancelled.is_set() or not channel.is_open
     if channel.is_open:
         channel.ack(late.delivery_tag)
@@ -137,7 +138,7 @@ async def test_what_is_settled_too_late_brings_a_cancelled_consumer_no_deliverie
     await receiver.consume("q", taken.put_nowait, on_cancel=lambda: None)
     counts = {}
     for _ in range(2):
-        message = await asyncio.wait_for(taken.get(), 20)
+        message = await asyncio.wait_for(taken.get(), 60)
         counts[message.body] = (message.properties.headers or {}).get("x-acquired-count", 0)
         receiver.ack(message.delivery_tag)
     assert counts == {b"late": 1 if vhost.broker.version == "4.3" else 0, b"other": 0}

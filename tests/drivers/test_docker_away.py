@@ -114,13 +114,13 @@ async def test_a_restart_of_the_engine_brings_back_workers_but_none_that_was_to_
 async def test_a_frozen_engine_is_given_up_and_serves_again_when_it_thaws(
     own: OwnDockerd, machine: DockerSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "TIMEOUT", 1.0)
+    monkeypatch.setattr(engine, "TIMEOUT", 4.0)
     driver = machine.driver()
     await machine.ready(driver, "a")
     own.signal(signal.SIGSTOP)
     try:
         for call in (driver.list(), driver.start("b"), driver.stop("a")):
-            with pytest.raises(DriverError, match="did not answer within 1 s; look at its log and its load"):
+            with pytest.raises(DriverError, match="did not answer within 4 s; look at its log and its load"):
                 await call
     finally:
         own.signal(signal.SIGCONT)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 
 import pytest
 
 from osrdyne.drivers import GroupState
 from osrdyne.drivers.containers import facts
+from osrdyne.drivers.containers.engine import Refused
+from osrdyne.drivers.containers.template import KEY
 from osrdyne_protocol import names
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.docker import DockerSubject
@@ -126,12 +129,64 @@ async def test_a_worker_that_waits_for_its_restart_is_stopped_too(dockerd: Docke
     await until_removed(dockerd, "crash")
 
 
+async def test_a_worker_that_the_engine_has_just_started_again_is_stopped_too(
+    dockerd: DockerSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = dockerd.driver()
+    await dockerd.ready(driver, "a")
+    # The engine refused so to one in seventy stops that came around a restart
+    refusals = [Refused("the Docker engine refuses it (404): sandbox 81581c7c not found")]
+    rename = driver._engine.rename
+
+    async def refuse_once(container_id: str, name: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        await rename(container_id, name)
+
+    monkeypatch.setattr(driver._engine, "rename", refuse_once)
+    await driver.stop("a")
+    await dockerd.until_gone(driver, "a")
+    assert not refusals
+
+
+async def test_a_worker_that_cannot_be_marked_as_stopping_is_not_asked_to_stop(
+    dockerd: DockerSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = dockerd.driver()
+    await dockerd.ready(driver, "a")
+    [container] = await dockerd.containers("a")
+
+    async def refuse(*_: str) -> None:
+        raise Refused("the Docker engine refuses it (500): no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(driver._engine, "rename", refuse)
+        with pytest.raises(Refused, match="500"):
+            await driver.stop("a")
+    assert await signals(dockerd, container["Id"]) == []
+    assert (await listed(driver))["a"].state is GroupState.RUNNING
+    await driver.stop("a")
+    await dockerd.until_gone(driver, "a")
+
+
 async def test_a_stop_signal_that_comes_before_the_worker_listens_ends_it_all_the_same(dockerd: DockerSubject) -> None:
     # As one that still loads what its key needs
     driver = dockerd.driver_of({"Entrypoint": ["python3", "-c", "import time; time.sleep(600)"]})
     await driver.start("a")
     await driver.stop("a")
     await dockerd.until_gone(driver, "a")
+
+
+async def test_a_stop_right_after_the_start_is_not_lost_while_the_container_s_init_takes_no_signal_yet(
+    dockerd: DockerSubject,
+) -> None:
+    # So little of a processor that the stop comes first; a lost one would cost the whole grace, half an hour
+    keys = [f"k{number}" for number in range(6)]
+    driver = dockerd.driver_of({"HostConfig": {"NanoCpus": 20_000_000}})
+    for key in keys:
+        await driver.start(key)
+        await driver.stop(key)
+    await dockerd.until_gone(driver, *keys)
 
 
 async def test_a_paused_worker_can_be_stopped(dockerd: DockerSubject) -> None:
@@ -142,6 +197,20 @@ async def test_a_paused_worker_can_be_stopped(dockerd: DockerSubject) -> None:
     assert (await listed(driver))["a"].state is GroupState.RUNNING
     await driver.stop("a")
     await dockerd.until_gone(driver, "a")
+
+
+async def test_a_driver_that_is_closed_as_a_worker_ends_drops_what_it_has_not_begun(dockerd: DockerSubject) -> None:
+    driver = dockerd.driver()
+    await dockerd.ready(driver, "a")
+    [container] = await dockerd.containers("a")
+    attributes = {KEY: "a", "name": names.engine_name(dockerd.pool, "one", "a"), "exitCode": "1"}
+    event = {"Action": "die", "Actor": {"ID": container["Id"], "Attributes": attributes}}
+    driver._on_event(event)
+    await driver.close()
+    driver._on_event(event)  # one that was on its way
+    assert not driver._tasks
+    gc.collect()  # complains of a coroutine that nobody awaited, which fails the test
+    assert len(await dockerd.containers("a")) == 1
 
 
 async def test_nameless_volumes_go_with_their_container_and_named_ones_stay(dockerd: DockerSubject) -> None:

@@ -7,6 +7,7 @@ import secrets
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -256,6 +257,7 @@ async def test_a_scaled_object_goes_before_its_deployment_and_leaves_nothing(sca
 
 async def test_a_group_is_stopping_until_keda_has_let_go_of_it(scaled: PodPool) -> None:
     kube = scaled.kube
+    _wait_for_the_collector(kube)
     driver = kube.driver_of(kube.declared(), autoscaling="keda", scaler=SCALED_OBJECT)
     await kube.ready(driver, "a")
     await until_async(partial(_has_finalizer, kube, "a"))
@@ -271,6 +273,23 @@ async def test_a_group_is_stopping_until_keda_has_let_go_of_it(scaled: PodPool) 
     finally:
         kube.cluster.signal("keda-operator", signal.SIGCONT)
     await kube.until_gone(driver, "a")
+
+
+def _wait_for_the_collector(kube: KubernetesSubject) -> None:
+    """Wait until the cluster's garbage collector knows ScaledObjects: it looks for new kinds every half minute, and
+    before that the deletion of an owner waits for none of them. One whose owner never was is collected when it does.
+    """
+    name = f"orphan-{secrets.token_hex(4)}"
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": str(uuid.uuid4())}
+    spec = {**copy.deepcopy(SCALED_OBJECT["spec"]), "scaleTargetRef": {"name": name}}
+    metadata = {"name": name, "namespace": NAMESPACE, "ownerReferences": [owner]}
+    kube.cluster.apply({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": metadata, "spec": spec})
+    until(
+        lambda: not kube.kubectl("get", "scaledobject", name, "--ignore-not-found", "--output=name"),
+        within=180,
+        every=0.5,
+        what="the garbage collector to know ScaledObjects",
+    )
 
 
 async def _has_finalizer(kube: KubernetesSubject, key: str) -> bool:

@@ -69,7 +69,7 @@ def ask(channel: BlockingChannel, body: bytes, correlation_id: str, key: str = "
 
 def take(channel: BlockingChannel, queue: str) -> tuple[pika.BasicProperties, bytes]:
     """Returns the next message of a queue, waiting for it."""
-    for delivery, properties, body in channel.consume(queue, inactivity_timeout=30):
+    for delivery, properties, body in channel.consume(queue, inactivity_timeout=60):
         assert delivery is not None, f"nothing came to {queue}"
         channel.basic_ack(delivery.delivery_tag)
         channel.cancel()
@@ -121,7 +121,7 @@ def test_sigterm_ends_it_with_status_0_and_leaves_its_queue_to_others(
     ask(channel, b"hello", "one")
     take(channel, "replies")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=10) == 0
+    assert worker.wait(timeout=60) == 0
     again = channel.queue_declare(POOL.request_queue("a/b"), passive=True).method
     assert (again.consumer_count, again.message_count) == (0, 0)
 
@@ -148,7 +148,7 @@ def test_it_ends_on_sigterm_while_no_broker_is_there(start: Start) -> None:
     while not int(status.read_text().partition("SigCgt:\t")[2][:16], 16) & 1 << (signal.SIGTERM - 1):
         assert worker.poll() is None
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=10) == 0
+    assert worker.wait(timeout=60) == 0
 
 
 def test_a_thousand_of_it_fit_into_the_memory_of_a_small_machine(

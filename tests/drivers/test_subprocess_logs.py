@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from osrdyne.drivers.subprocess import SubprocessTemplate
-from tests.drivers.subjects.base import is_empty, listed, next_change
+from tests.drivers.subjects.base import PASSWORD, is_empty, listed, next_change
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
 from tests.engines.waiting import until_async
 
@@ -20,6 +20,29 @@ async def test_an_exit_tells_status_time_log_and_last_line_without_the_password(
     assert change.error is not None
     assert change.error.startswith("worker exited with status 3 after 0.")
     assert change.error.endswith(f"see {machine.log('crash')}: cannot reach amqp://worker:***@broker.invalid/vhost")
+
+
+@pytest.mark.parametrize(
+    "wrote",
+    [
+        pytest.param("." * 195 + PASSWORD, id="where the line is cut at its end"),
+        pytest.param(PASSWORD + "." * (4096 - 10), id="where it is cut at its begin"),
+    ],
+)
+async def test_no_part_of_a_password_is_told(machine: SubprocessSubject, wrote: str) -> None:
+    driver = machine.driver_of(SubprocessTemplate(("sh", "-c", f"echo {wrote}; exit 3")))
+    await driver.start("a")
+    error = (await next_change(driver)).error or ""
+    assert "...." in error
+    assert PASSWORD[:5] not in error
+    assert PASSWORD[-5:] not in error
+
+
+async def test_a_password_that_cannot_be_printed_is_struck_out_as_well(machine: SubprocessSubject) -> None:
+    template = SubprocessTemplate(("printf", "as pass\\033word"))
+    driver = machine.driver_of(template, uri="amqp://worker:pass%1Bword@broker.invalid/vhost")
+    await driver.start("a")
+    assert ((await next_change(driver)).error or "").endswith(": as ***")
 
 
 async def test_a_signal_is_named(machine: SubprocessSubject) -> None:

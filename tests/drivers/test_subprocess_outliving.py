@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import resource
 import signal
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -152,3 +156,37 @@ async def test_a_record_that_cannot_be_read_is_put_aside(machine: SubprocessSubj
     await driver.start("b")
     assert (await listed(driver)).keys() == {"b"}
     assert machine.record("a").with_suffix(".unreadable").read_text() == content
+
+
+@contextlib.contextmanager
+def descriptors_left(number: int) -> Iterator[None]:
+    """Leaves this process so many descriptors, and gives them all back."""
+    limits, taken = resource.getrlimit(resource.RLIMIT_NOFILE), list[int]()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 50, limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        for _ in range(number):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+async def test_a_daemon_that_has_no_free_descriptor_forgets_no_worker(machine: SubprocessSubject) -> None:
+    first = machine.driver()
+    await first.start("a")
+    worker = machine.process("a")
+    await first.close()
+    # When a daemon takes over that has ever so few descriptors
+    for number in range(6):
+        driver = machine.driver()
+        with descriptors_left(number), contextlib.suppress(DriverError):
+            assert (await listed(driver)).keys() == {"a"}
+        # Then it says so, or lists it; and the record and the worker are as they were
+        assert (machine.process("a"), worker.is_running()) == (worker, True)
+        await driver.close()
+    assert (await listed(machine.driver()))["a"].state is GroupState.RUNNING

@@ -31,7 +31,8 @@ async def test_a_worker_has_a_session_of_its_own_and_only_the_environment_it_nee
     monkeypatch.setenv("LC_TIME", "C.UTF-8")
     template = SubprocessTemplate(STUB, {"MY_OPTION": "é"}, machine.state.parent)
     driver = machine.driver_of(template)
-    await driver.start("a")
+    # A program that is still starting opens and closes the files that it is made of
+    await machine.ready(driver, "a")
     worker = machine.process("a")
     [environment] = await machine.environments("a")
     assert environment.keys() - os.environ.keys() >= {"MY_OPTION", "WORKER_KEY"}

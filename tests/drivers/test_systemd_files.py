@@ -142,6 +142,38 @@ async def test_a_drop_in_and_the_consumer_timeout_are_part_of_the_template(units
     assert len(hashes) == 3
 
 
+async def test_a_drop_in_for_one_key_is_no_part_of_the_template(units: SystemdSubject) -> None:
+    driver = units.driver()
+    drop_in = units.machine.units / f"{units.unit_of('a')}.d/more.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text("[Service]\nEnvironment=MORE=1\n")
+    try:
+        units.machine.run("systemctl", "daemon-reload")
+        await units.ready(driver, "a")
+        assert (await units.environments("a"))[0]["MORE"] == "1"
+        assert (await listed(driver))["a"].template == driver.template
+    finally:
+        drop_in.unlink()
+        drop_in.parent.rmdir()
+
+
+async def test_an_edited_unit_rolls_nothing_before_systemd_has_read_it(units: SystemdSubject) -> None:
+    driver = units.driver()
+    await units.ready(driver, "a")
+    file = units.machine.units / units.unit
+    # When it is edited
+    file.write_text(file.read_text() + "Environment=TEMPLATE=b\n")
+    # Then the daemon, and the next one, leave the group alone
+    next_daemon = units.driver_of(units.place)
+    for one in (driver, next_daemon):
+        assert (await listed(one))["a"].template == one.template
+    # Until systemd is told to read it, which they hear of
+    units.machine.run("systemctl", "daemon-reload")
+    for one in (driver, next_daemon):
+        assert await next_change(one) == Change("a")
+        assert (await listed(one))["a"].template != one.template
+
+
 async def test_a_changed_unit_is_told_when_systemd_reads_it(units: SystemdSubject) -> None:
     driver = units.driver()
     await units.ready(driver, "a")

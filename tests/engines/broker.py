@@ -44,7 +44,8 @@ class Broker:
     leaves nothing behind.
     """
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, *, interval: int = STATISTICS_INTERVAL) -> None:
+        """`interval` is in milliseconds; see the module's docstring."""
         self.version = version
         self.directory = Path(tempfile.mkdtemp(prefix="osrdyne-broker-"))
         self._ports = PortBlock()
@@ -52,7 +53,7 @@ class Broker:
         first = self._ports.first
         self.amqp_port, self.management_port, self.stream_port, self.prometheus_port = range(first, first + 4)
         try:
-            configure(self.directory, version, first)
+            configure(self.directory, version, first, interval)
         except BaseException:
             self._ports.release()
             self.directory.rmdir()
@@ -177,11 +178,10 @@ def root_file_system(version: str) -> str:
     return str(made["root"])
 
 
-def configure(directory: Path, version: str, first_port: int) -> None:
+def configure(directory: Path, version: str, first_port: int, interval: int = STATISTICS_INTERVAL) -> None:
     names = ("amqp", "management", "stream", "prometheus", "dist", "epmd")
     ports = [word for offset, name in enumerate(names) for word in (f"--{name}", str(first_port + offset))]
-    interval = str(STATISTICS_INTERVAL)
-    intervals = ["--collect-statistics-interval", interval, "--quorum-tick-interval", interval]
+    intervals = ["--collect-statistics-interval", str(interval), "--quorum-tick-interval", str(interval)]
     # A thousand queues with a connection each stay below this; it is a bound, not what a broker takes.
     memory = ["--memory", str(MEMORY_MB)]
     run_tool("configure", "--dir", str(directory), "--root", root_file_system(version), *ports, *intervals, *memory)

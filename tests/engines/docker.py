@@ -56,6 +56,10 @@ WORKER_IMAGE = (
     'CMD ["/stub_worker.py"]',
     "ENV PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 )
+#: What a base image of this project's own images has.
+PYTHON = ("python3", "python3-venv", "ca-certificates")
+#: uv trusts whom the system trusts.
+UV_SETTINGS = "native-tls = true\n"
 #: Of no use to a worker.
 WORKER_WITHOUT = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale", "boot")
 
@@ -113,6 +117,25 @@ class Docker:
             (Path(overlay) / "entrypoint").chmod(0o755)
             return self._image("worker", root, Path(overlay), WORKER_IMAGE, *WORKER_WITHOUT)
 
+    def python(self) -> str:
+        """Name of a base image for the Dockerfiles, as `python:3.12-slim` is one, made where the engine has none.
+
+        What is built on it reaches packages in the way in which this machine does.
+        """
+        root = Path(python_root())
+        with tempfile.TemporaryDirectory() as overlay:
+            (Path(overlay) / "etc/uv").mkdir(parents=True)
+            (Path(overlay) / "etc/uv/uv.toml").write_text(UV_SETTINGS)
+            _pip_settings(Path(overlay))
+            _certificates(Path(overlay))
+            return self._image("python", root, Path(overlay), WORKER_IMAGE[-1:], *WORKER_WITHOUT)
+
+    def build(self, image: str, file: str, folder: Path) -> None:
+        """Builds the image of a Dockerfile of a folder on `python()`."""
+        where = ["--file", str(folder / file), str(folder)]
+        # Packages come as they come to this machine, by its own network.
+        self("build", "--network", "host", "--build-arg", f"BASE={self.python()}", "--tag", image, *where)
+
     def _image(self, name: str, root: Path, overlay: Path, changes: tuple[str, ...], *without: str) -> str:
         image = f"osrdyne-{name}:{_digest(overlay, root.name)}"
         if self("image", "ls", "--quiet", image):
@@ -130,6 +153,21 @@ class Docker:
         if done.returncode or tar.returncode:
             raise DockerFailed(f"the image {image} could not be made: {done.stderr}")
         return image
+
+
+def python_root() -> str:
+    """The root file system of `Docker.python`, made on the first call on a machine."""
+    recipe = ["--suite", "trixie", "--name", "python", "--packages", ",".join(PYTHON)]
+    return str(json.loads(run_tool("install", *recipe))["root"])
+
+
+def _certificates(overlay: Path) -> None:
+    """Lets an image trust whom this machine trusts."""
+    bundle = Path("/etc/ssl/certs/ca-certificates.crt")
+    if bundle.exists():
+        target = overlay / "etc/ssl/certs"
+        target.mkdir(parents=True)
+        shutil.copy(bundle, target)
 
 
 def _account(root: Path, overlay: Path) -> None:

@@ -22,6 +22,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+
 from tests.engines.kernel_settings import enough_watchers, forwarding
 from tests.engines.waiting import until
 
@@ -78,22 +80,50 @@ def dockerd(group: int, own: str) -> Iterator[str]:
         finally:
             stop(daemon, host)
     finally:
-        # What a container on the host's network leaves mounted.
-        subprocess.run(["umount", folder / "run/netns/default"], check=False, capture_output=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        clear(folder)
 
 
 def stop(daemon: subprocess.Popen[bytes], host: str) -> None:
-    """Ends the containers at once, then the engine in good order."""
-    listed = subprocess.run(["docker", "-H", host, "ps", "-q"], check=False, capture_output=True, text=True).stdout
-    if listed.split():
-        subprocess.run(["docker", "-H", host, "rm", "-f", *listed.split()], check=False, capture_output=True)
+    """Ends the containers at once, then the engine in good order. One that does neither in time is killed."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        asked = ["docker", "-H", host, "ps", "-q"]
+        listed = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=60).stdout.split()
+        if listed:
+            remove = ["docker", "-H", host, "rm", "-f", *listed]
+            subprocess.run(remove, check=False, capture_output=True, timeout=60)
     daemon.terminate()
     try:
         daemon.wait(timeout=60)
     except subprocess.TimeoutExpired:
         daemon.kill()
         daemon.wait()
+
+
+def clear(folder: Path) -> None:
+    """Ends, unmounts and removes what an engine that has ended leaves of itself.
+
+    That is little where it ended well: what containers on the host's network have mounted, and at times the process
+    that stood beside a container, because the engine gives its containerd two seconds to take leave of that.
+    """
+    we = psutil.Process()
+    named = (one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or ()))
+    left = [one for one in named if one not in (we, *we.parents())]
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    until(lambda: not any(map(runs, left)), within=20, every=0.05)
+    mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for path in sorted((one for one in mounted if one.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", "--lazy", path], check=False, capture_output=True)
+    shutil.rmtree(folder)
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it has not ended; whether its parent has taken note does not matter."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def answers(host: str) -> bool:

@@ -14,8 +14,6 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-import psutil
-
 from tests.engines.docker import Docker, _as_root
 from tests.engines.waiting import until
 
@@ -82,14 +80,10 @@ class OwnDockerd:
             if left := self.docker("ps", "--all", "--quiet").split():
                 self.docker("rm", "--force", "--volumes", *left)
             self.signal(signal.SIGTERM)
-        self._clear()
-        subprocess.run(_as_root("rm", "-rf", str(self.directory)), check=True)
+        clear(self.directory)
 
-    def _clear(self) -> None:
-        """Ends and unmounts what an engine leaves that ended badly, and what containers on this network leave."""
-        for process in psutil.process_iter(["cmdline"]):
-            if str(self.directory) in " ".join(process.info["cmdline"] or ()):
-                subprocess.run(_as_root("kill", "-9", str(process.pid)), check=False, capture_output=True)
-        mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-        for path in sorted((one for one in mounted if one.startswith(str(self.directory))), reverse=True):
-            subprocess.run(_as_root("umount", "--lazy", path), check=False, capture_output=True)
+
+def clear(directory: Path) -> None:
+    """`dockerd.clear` with root's rights."""
+    clearing = "import sys, pathlib; from tests.engines import dockerd; dockerd.clear(pathlib.Path(sys.argv[1]))"
+    subprocess.run(_as_root(sys.executable, "-c", clearing, str(directory)), cwd=ROOT, check=True)

@@ -18,7 +18,7 @@ from tests.engines.pool import Pool
 OK: Mapping[str, Any] = {"x-status": "ok"}
 
 
-async def until(holds: Callable[[], Any], *, seconds: float = 20.0) -> Any:
+async def until(holds: Callable[[], Any], *, seconds: float = 60.0) -> Any:
     """Return the first true value of `holds`, which may block: it runs in a thread, and the loop goes on."""
     return await asyncio.to_thread(waiting.until, holds, within=seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -207,7 +208,7 @@ class DaemonProcess:
             self.wait_for("leading")
         return self
 
-    def wait_for(self, state: str, *, timeout: float = 30.0) -> None:
+    def wait_for(self, state: str, *, timeout: float = 60.0) -> None:
         def holds() -> bool:
             assert self.process is not None
             assert self.process.poll() is None, f"daemon ended:\n{self.log()}"
@@ -236,7 +237,7 @@ class DaemonProcess:
 
     def get(self, path: str) -> str:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self.url + path, timeout=10) as answer:
+        with opener.open(self.url + path, timeout=60) as answer:
             return str(answer.read().decode())
 
     def status(self) -> dict[str, Any]:
@@ -249,33 +250,46 @@ class DaemonProcess:
         """Signal the daemon and wait for its end."""
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=60)
 
     def worker_pids(self) -> list[int]:
         """Processes with an address of this pool's worker user, whose name is random, in their environment."""
-        user = f"://{self.pool.users.worker}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    variables = (entry / "environ").read_bytes().split(b"\0")
-                    if any(one.startswith(b"WORKER_AMQP_URI=") and user in one for one in variables):
-                        found.append(int(entry.name))
-                except OSError:
-                    continue
-        return found
+        return [pid for pid in _pids() if self._is_worker(pid)]
 
     def close(self) -> None:
-        """Leave nothing running: the daemon first, then the workers that outlive it."""
+        """Leave nothing running: the daemon first, then the workers that outlive it, and what is to become one."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        for pid in self.worker_pids():
-            try:
+        until(lambda: not self._kill_left_over(), what="end of the workers")
+
+    def _kill_left_over(self) -> list[int]:
+        # In this order: what is no copy of the daemon any more has its own environment by now.
+        left = [pid for pid in _pids() if self._is_copy_of_daemon(pid) or self._is_worker(pid)]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        until(lambda: not self.worker_pids(), what="end of the workers")
+        return left
+
+    def _is_worker(self, pid: int) -> bool:
+        user = f"://{self.pool.users.worker}".encode()
+        return any(one.startswith(b"WORKER_AMQP_URI=") and user in one for one in _words(pid, "environ"))
+
+    def _is_copy_of_daemon(self, pid: int) -> bool:
+        """Whether it is the daemon, or forked from it to become a worker, which it is once its program is another."""
+        return str(self.directory / "settings.toml").encode() in _words(pid, "cmdline")
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _words(pid: int, file: str) -> list[bytes]:
+    """What a file of a process's holds, none where the process has gone."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

@@ -34,9 +34,9 @@ class Wire:
 
     def connect(self) -> tuple[socket.socket, socket.socket]:
         before = self.proxy.connections("client")
-        near = socket.create_connection((HOST, self.proxy.ports["client"]), timeout=10)
+        near = socket.create_connection((HOST, self.proxy.ports["client"]), timeout=60)
         far = self._listener.accept()[0]
-        far.settimeout(10)
+        far.settimeout(60)
         until(lambda: self.proxy.connections("client") == before + 1, what="the proxy's own view of it")
         return near, far
 
@@ -90,7 +90,7 @@ def test_a_broker_that_is_away_shows_as_a_lost_connection(wire: Wire) -> None:
     wire._listener.close()
 
     def connect() -> bytes:
-        with socket.create_connection((HOST, wire.proxy.ports["client"]), timeout=10) as near:
+        with socket.create_connection((HOST, wire.proxy.ports["client"]), timeout=60) as near:
             return near.recv(10)
 
     with pytest.raises(ConnectionResetError):

@@ -12,23 +12,29 @@ import pytest
 
 from osrdyne_protocol.settings import PoolSettings
 from tests.engines.broker import Broker
+from tests.engines.kubernetes.building import binaries
+from tests.engines.kubernetes.cluster import MODULES, Cluster
 from tests.engines.pool import STATISTICS_INTERVAL
 from tests.engines.pulumi import building
 from tests.engines.pulumi.stack import Done, Project
+from tests.infra.built_images import AIRPORTS, DAEMON, archives
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Builds Pulumi, before any test that needs it has its time limit."""
     if session.config.option.collectonly:
         return
-    needs = {"make_stack", "stack", "newest"}
-    if any(needs & {*getattr(item, "fixturenames", ())} for item in session.items):
+    needed = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if needed & {"make_stack", "stack", "newest", "cluster"}:
         building.programs()
+    if "cluster" in needed:
+        for name in MODULES:
+            binaries(name)
 
 
 @dataclass
 class Stack:
-    """The stack `dev` with one pool `core`, unless told otherwise."""
+    """A stack with its broker."""
 
     project: Project
     broker: Broker
@@ -42,17 +48,17 @@ class Stack:
         self.project.configure(values, {"admin_password": self.broker.admin_password})
 
     def up(self, *words: str) -> Done:
-        return self.project.pulumi("up", "--yes", "--stack", "dev", *words)
+        return self.project.pulumi("up", "--yes", "--stack", self.project.stack, *words)
 
     def must_up(self, *words: str) -> Done:
         """Without a preview before, which takes as long as the rest."""
-        return self.project.must("up", "--yes", "--skip-preview", "--stack", "dev", *words)
+        return self.project.must("up", "--yes", "--skip-preview", "--stack", self.project.stack, *words)
 
     def preview(self, *words: str) -> Done:
-        return self.project.pulumi("preview", "--stack", "dev", *words)
+        return self.project.pulumi("preview", "--stack", self.project.stack, *words)
 
     def destroy(self) -> Done:
-        return self.project.pulumi("destroy", "--yes", "--skip-preview", "--stack", "dev")
+        return self.project.pulumi("destroy", "--yes", "--skip-preview", "--stack", self.project.stack)
 
     def pool(self, name: str = "core") -> PoolSettings:
         """The settings of a pool as the stack gives them out."""
@@ -73,6 +79,20 @@ class Stack:
         for name in self.vhosts():
             if name.startswith(self.vhost):
                 self.broker.management.delete("vhosts", name)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The run's cluster, which has the images of the Dockerfiles and one of scripted workers."""
+    # Only these tests need the daemon's Kubernetes library, which takes its time.
+    from tests.drivers.subjects.kubernetes_pool import SCRIPTED_COMMAND, SCRIPTED_IMAGE, scripted_worker
+
+    found = archives(DAEMON, AIRPORTS)
+    with Cluster() as made:
+        for archive in found:
+            made.load_archive(archive)
+        made.load_image(SCRIPTED_IMAGE, scripted_worker(), SCRIPTED_COMMAND)
+        yield made
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 import steps
-from osrdyne_infra.configuration import EXAMPLES, StackSettings, parse
+from osrdyne.settings import IntervalSettings, LimitSettings
+from osrdyne_infra import cluster_settings
+from osrdyne_infra.cluster_settings import DaemonPods
+from osrdyne_infra.configuration import EXAMPLES, HIDDEN, OF_BROKER, BrokerStack, StackSettings, parse
 from osrdyne_infra.errors import ConfigurationError
 
 pytestmark = pytest.mark.fast
-SECRETS = frozenset({"osrdyne:admin_password"})
+SECRETS = frozenset(f"osrdyne:{name}" for name in HIDDEN)
 BROKER = {"management": "http://broker:15672", "amqp": "amqp://broker:5672", "admin": "root"}
 WHOLE: Mapping[str, Any] = {
     "broker": BROKER,
@@ -32,8 +36,29 @@ def raw(**changes: Any) -> dict[str, str]:
     return {f"osrdyne:{name}": value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
 
 
+CLUSTER: Mapping[str, Any] = {"namespace": "rail", "daemon": {"image": "registry.example/osrdyne:1"}}
+WORKERS: Mapping[str, Any] = {"core": {"image": "registry.example/core:1"}, "other": {"image": "a@sha256:0b"}}
+DEPLOYMENT = {"kind": "statefulset", "admin": "root", "image": "rabbitmq:4.3-management", "storage": "10Gi"}
+
+
 def read(**changes: Any) -> StackSettings:
-    return parse(raw(**changes), SECRETS)
+    settings = parse(raw(**changes), SECRETS)
+    assert isinstance(settings, StackSettings)
+    return settings
+
+
+def on_cluster(cluster: dict[str, Any] | None = None, core: dict[str, Any] | None = None, **more: Any) -> StackSettings:
+    """With the pools on a cluster, and changes there or to the workers of one pool."""
+    workers = {**WORKERS, "core": {**WORKERS["core"], **(core or {})}}
+    return read(**{"kubernetes": {**CLUSTER, **(cluster or {})}, "workers": workers, **more})
+
+
+def of_broker(**changes: Any) -> BrokerStack:
+    """A stack that deploys a broker."""
+    whole: dict[str, Any] = {**dict.fromkeys(WHOLE), "admin_password": "hidden-word", "broker_deployment": DEPLOYMENT}
+    settings = parse(raw(**{**whole, "kubernetes": {"namespace": "rail"}, **changes}), SECRETS)
+    assert isinstance(settings, BrokerStack)
+    return settings
 
 
 def test_several_pools_are_read_and_belong_to_the_instance() -> None:
@@ -45,13 +70,53 @@ def test_several_pools_are_read_and_belong_to_the_instance() -> None:
     ]
 
 
-def test_the_file_of_the_stack_dev_is_sound() -> None:
-    given = yaml.safe_load(Path(steps.ROOT, "Pulumi.dev.yaml").read_text())["config"]
+@pytest.mark.parametrize("stack", ["dev", "staging", "prod", "staging-broker"])
+def test_the_file_of_a_stack_is_sound(stack: str) -> None:
+    given = yaml.safe_load(Path(steps.ROOT, f"Pulumi.{stack}.yaml").read_text())["config"]
     values = {name.removeprefix("osrdyne:"): value for name, value in given.items()}
 
     settings = parse(raw(**{**dict.fromkeys(WHOLE), **values, "admin_password": "hidden-word"}), SECRETS)
 
-    assert [pool.name for pool in settings.pools] == ["core"]
+    assert isinstance(settings, BrokerStack) == stack.endswith("-broker")
+
+
+def test_no_file_of_a_stack_is_forgotten_here() -> None:
+    assert {one.name for one in steps.ROOT.glob("Pulumi.*.yaml")} == {
+        f"Pulumi.{stack}.yaml" for stack in ("dev", "staging", "prod", "staging-broker")
+    }
+
+
+def test_a_pool_on_a_cluster_has_a_namespace_and_workers_of_its_own() -> None:
+    settings = on_cluster(core={"env": {"MODEL": "/srv"}, "resources": {"requests": {"cpu": 2, "memory": "1Gi"}}})
+
+    assert settings.cluster is not None
+    assert settings.cluster.pool_namespace("core") == "rail-core"
+    assert settings.cluster.daemon.replicas == 2
+    assert settings.workers["core"].env == {"MODEL": "/srv"}
+    assert settings.workers["core"].resources == {"requests": {"cpu": "2", "memory": "1Gi"}}
+    assert settings.workers["other"].image == "a@sha256:0b"
+
+
+def test_a_kubeconfig_is_taken_and_not_shown() -> None:
+    settings = on_cluster(kubeconfig="clusters: [hidden-word]")
+
+    assert settings.cluster is not None
+    assert settings.cluster.kubeconfig == "clusters: [hidden-word]"
+    assert "hidden-word" not in repr(settings)
+
+
+def test_the_daemons_own_tables_are_those_that_it_reads() -> None:
+    assert set(cluster_settings.LIMITS) == set(LimitSettings.model_fields)
+    assert set(cluster_settings.INTERVALS) == set(IntervalSettings.model_fields)
+    assert {"limits", "intervals"} <= {one.name for one in fields(DaemonPods)}
+
+
+def test_a_stack_is_a_broker_or_pools() -> None:
+    assert of_broker().deployment.replicas == 1
+    assert of_broker(kubeconfig="hidden-word").cluster.kubeconfig == "hidden-word"
+    assert "hidden-word" not in repr(of_broker(kubeconfig="hidden-word"))
+    with pytest.raises(ConfigurationError, match="osrdyne:pools: is not for a stack that deploys a broker"):
+        of_broker(pools=[{"name": "core"}])
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
@@ -82,6 +147,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"rotate": {"cores": {}}}, "osrdyne:rotate.cores", "known are core, other"),
     ({"rotate": {"core": {"boss": 1}}}, "osrdyne:rotate.core.boss", "known are client, worker"),
     ({"rotate": {"core": {"worker": True}}}, "osrdyne:rotate.core.worker", "is no text or integer"),
+    ({"adopt": "perhaps"}, "osrdyne:adopt", "neither true nor false"),
+    ({"kubeconfig": "clusters"}, "osrdyne:kubeconfig", "for a stack with osrdyne:kubernetes"),
 ]
 
 
@@ -99,6 +166,99 @@ def test_a_wrong_value_is_named_with_what_is_allowed_and_an_example(
     assert "hidden-word" not in said
 
 
+WRONG_ON_A_CLUSTER: list[tuple[dict[str, Any], str, str]] = [
+    ({"kubernetes": "rail"}, "osrdyne:kubernetes", "is no table of namespace, context"),
+    ({"kubernetes": {"namespace": "rail"}}, "osrdyne:kubernetes.daemon", "is missing"),
+    ({"kubernetes": {"daemon": {}}}, "osrdyne:kubernetes.namespace", "is missing"),
+    ({"kubernetes": None}, "osrdyne:workers", "for a stack with osrdyne:kubernetes"),
+    ({"cluster": {"namespace": "Rail"}}, "osrdyne:kubernetes.namespace", "lower-case letters"),
+    ({"cluster": {"namespace": "r" * 60}}, "osrdyne:kubernetes.namespace", "longer than 63 characters"),
+    ({"cluster": {"daemon": {}}}, "osrdyne:kubernetes.daemon.image", "is missing"),
+    ({"cluster": {"daemon": {"image": "osrdyne"}}}, "osrdyne:kubernetes.daemon.image", "names no version"),
+    ({"cluster": {"daemon": {"image": "a/osrdyne:latest"}}}, "osrdyne:kubernetes.daemon.image", "names no version"),
+    ({"daemon": {"replicas": 0}}, "osrdyne:kubernetes.daemon.replicas", "integer of 1 to 5"),
+    ({"daemon": {"verbose": "yes"}}, "osrdyne:kubernetes.daemon.verbose", "neither true nor false"),
+    ({"daemon": {"pull_policy": "Often"}}, "osrdyne:kubernetes.daemon.pull_policy", "IfNotPresent, Always, Never"),
+    ({"daemon": {"resources": {"cpu": 1}}}, "osrdyne:kubernetes.daemon.resources.cpu", "known are requests, limits"),
+    (
+        {"daemon": {"resources": {"limits": {"memory": "1 GB"}}}},
+        "osrdyne:kubernetes.daemon.resources.limits.memory",
+        "is no amount",
+    ),
+    ({"daemon": {"limits": {"starts": 1}}}, "osrdyne:kubernetes.daemon.limits.starts", "known are orphan_prefetch"),
+    ({"daemon": {"limits": {"held_bytes": 0.5}}}, "osrdyne:kubernetes.daemon.limits.held_bytes", "integer of 1"),
+    ({"daemon": {"intervals": {"debounce": "1s"}}}, "osrdyne:kubernetes.daemon.intervals.debounce", "'PT1M30S'"),
+    ({"daemon": {"intervals": {"debounce": 0}}}, "osrdyne:kubernetes.daemon.intervals.debounce", "longer than 0"),
+    ({"cluster": {"pod_security": "none"}}, "osrdyne:kubernetes.pod_security", "restricted, baseline, privileged"),
+    ({"cluster": {"monitoring": True}}, "osrdyne:kubernetes.monitoring", "none, prometheus-operator"),
+    ({"cluster": {"monitoring_labels": {"release": 1}}}, "osrdyne:kubernetes.monitoring_labels.release", "in quotes"),
+    ({"cluster": {"network_policy": {}}}, "osrdyne:kubernetes.network_policy.broker", "is missing"),
+    (
+        {"cluster": {"network_policy": {"broker": ["10.0.0.1/8"]}}},
+        "osrdyne:kubernetes.network_policy.broker[0]",
+        "is no range of addresses",
+    ),
+    ({"workers": None}, "osrdyne:workers", "is missing"),
+    ({"workers": {"core": {"image": "a:1"}}}, "osrdyne:workers.other", "each pool needs its workers"),
+    ({"workers": {"third": {"image": "a:1"}}}, "osrdyne:workers.third", "known are core, other"),
+    ({"core": {"image": 1}}, "osrdyne:workers.core.image", "is no text"),
+    ({"core": {"command": "worker"}}, "osrdyne:workers.core.command", "is no list"),
+    ({"core": {"args": ["--n", 1]}}, "osrdyne:workers.core.args[1]", "in quotes"),
+    ({"core": {"env": {"N": 1}}}, "osrdyne:workers.core.env.N", "in quotes"),
+    ({"core": {"env": {"WORKER_KEY": "1"}}}, "osrdyne:workers.core.env.WORKER_KEY", "set for each worker"),
+    ({"core": {"autoscaling": "vpa"}}, "osrdyne:workers.core.autoscaling", "none, hpa, keda"),
+    ({"core": {"replicas": 0}}, "osrdyne:workers.core.replicas", "integer of 1 or more"),
+    ({"core": {"max_replicas": 3}}, "osrdyne:workers.core.max_replicas", "is for autoscaling hpa or keda"),
+    ({"core": {"autoscaling": "keda", "replicas": 3}}, "osrdyne:workers.core.replicas", "is for autoscaling none"),
+    ({"core": {"autoscaling": "hpa"}}, "osrdyne:workers.core.resources.requests", "has no cpu"),
+    ({"core": {"container": {"image": "b:1"}}}, "osrdyne:workers.core.container.image", "is made from other settings"),
+    ({"core": {"pod": []}}, "osrdyne:workers.core.pod", "is no table of fields"),
+]
+
+
+@pytest.mark.parametrize(("changes", "path", "problem"), WRONG_ON_A_CLUSTER)
+def test_a_wrong_value_of_a_cluster_is_named_too(changes: dict[str, Any], path: str, problem: str) -> None:
+    given = dict(changes)
+    if daemon := given.pop("daemon", None):
+        given["cluster"] = {"daemon": {**CLUSTER["daemon"], **daemon}}
+
+    with pytest.raises(ConfigurationError) as caught:
+        on_cluster(**given)
+
+    said = str(caught.value)
+    assert said.startswith(f"{path}: ")
+    assert problem in said
+    assert "\nExample:\n  " in said
+
+
+WRONG_BROKERS: list[tuple[dict[str, Any], str, str]] = [
+    ({"broker_deployment": {"kind": "statefulset"}}, "osrdyne:broker_deployment.admin", "is missing"),
+    ({"broker_deployment": {**DEPLOYMENT, "kind": "pod"}}, "osrdyne:broker_deployment.kind", "statefulset, cluster-op"),
+    ({"broker_deployment": {**DEPLOYMENT, "admin": "a#b"}}, "osrdyne:broker_deployment.admin", "letters, digits"),
+    ({"broker_deployment": {**DEPLOYMENT, "replicas": 3}}, "osrdyne:broker_deployment.replicas", "cluster-operator"),
+    (
+        {"broker_deployment": {**DEPLOYMENT, "kind": "cluster-operator", "replicas": 2}},
+        "osrdyne:broker_deployment.replicas",
+        "is even",
+    ),
+    ({"broker_deployment": {**DEPLOYMENT, "storage": "much"}}, "osrdyne:broker_deployment.storage", "is no amount"),
+    ({"admin_password": "hidden word"}, "osrdyne:admin_password", "letters, digits"),
+    ({"kubernetes": None}, "osrdyne:kubernetes", "is missing"),
+    ({"kubernetes": CLUSTER}, "osrdyne:kubernetes.daemon", "known are namespace, context, pod_security"),
+]
+
+
+@pytest.mark.parametrize(("changes", "path", "problem"), WRONG_BROKERS)
+def test_a_wrong_value_of_a_broker_to_deploy_is_named_too(changes: dict[str, Any], path: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        of_broker(**changes)
+
+    said = str(caught.value)
+    assert said.startswith(f"{path}: ")
+    assert problem in said
+    assert "hidden" not in said
+
+
 def test_a_setting_of_another_namespace_is_refused_and_pulumis_own_are_not() -> None:
     parse({**raw(), "pulumi:tags": "{}"}, SECRETS)
 
@@ -113,6 +273,11 @@ def test_a_password_in_the_clear_is_refused_without_being_said() -> None:
     assert "hidden-word" not in str(caught.value)
 
 
+def test_a_kubeconfig_in_the_clear_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="osrdyne:kubeconfig: holds credentials in the clear"):
+        parse(raw(kubeconfig="hidden-word"), {"osrdyne:admin_password"})
+
+
 def test_a_secret_that_would_come_out_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="osrdyne:vhost: is no secret"):
         parse(raw(), SECRETS | {"osrdyne:vhost"})
@@ -122,8 +287,13 @@ def test_what_is_read_does_not_show_the_password() -> None:
     assert "hidden-word" not in repr(read())
 
 
-@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"admin_password"}))
+@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - set(HIDDEN)))
 def test_every_example_is_one_that_is_accepted(name: str) -> None:
     ((path, value),) = yaml.safe_load(EXAMPLES[name].replace("osrdyne:", "", 1)).items()
 
-    read(**{path: value})
+    if name == "broker_deployment":
+        of_broker(**{path: value})
+    elif name in OF_BROKER or name == "workers":
+        on_cluster(**{"pools": [{"name": "core"}], "workers": {"core": WORKERS["core"]}, path: value})
+    else:
+        read(**{path: value})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -11,8 +12,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import steps
+from benchmarks import stack_up
+from benchmarks.rig import Rig
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.topology import Users
+from tests.engines.broker import Broker
 from tests.engines.command_line import osrdyne
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool, to_toml
@@ -222,3 +226,16 @@ def test_the_same_broker_under_another_address_keeps_everything(newest: Stack) -
     newest.must_up()
 
     assert (newest.broker.management.queue(newest.vhost, "core-orphan") or {})["messages"] == 1
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("make_stack")  # so that Pulumi is built before
+def test_how_long_an_up_takes_is_measured_and_leaves_nothing(brokers: Callable[[str], Broker]) -> None:
+    broker = brokers("4.3")
+    before = {one["name"] for one in broker.management.get("vhosts")}
+
+    rows = stack_up.measure(Rig(broker, quick=True))
+
+    assert [row.peer_name for row in rows] == ["what is allowed"] * 2
+    assert all(row.ours.median > 0 for row in rows)
+    assert not {one["name"] for one in broker.management.get("vhosts")} - before

@@ -11,11 +11,15 @@ import pytest
 
 import steps
 from tests.engines.broker import Broker
+from tests.engines.kubernetes.cluster import Cluster
 from tests.engines.pulumi.stack import Project
+from tests.infra.built_images import AIRPORTS, DAEMON
+from tests.infra.clustered import on_cluster
 from tests.infra.conftest import Stack
 
 PAGE = Path(steps.ROOT, "docs/environments.md").read_text()
-BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+#: Where the blocks of the stack `dev` end.
+ON_A_CLUSTER = "## From nothing to staging"
 #: A word of each block, in the order of the page.
 TELLING = (
     "export PATH",
@@ -29,15 +33,33 @@ TELLING = (
     "--diff",
     "destroy",
 )
+TELLING_ON_A_CLUSTER = (
+    "export PATH",
+    "stack init staging-broker",
+    "stack init staging\n",
+    "stack init prod",
+    "unbind_delay",
+    "rotate",
+    "config rm",
+    "--diff",
+    "stack rm --yes staging-broker",
+)
+
+
+def blocks(text: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+DEV, CLUSTER = (blocks(part) for part in PAGE.split(ON_A_CLUSTER))
 
 
 class Shell:
     """Runs blocks one after the other, each in a shell that has the variables of those before."""
 
-    def __init__(self, project: Project, broker: Broker, replacements: dict[str, str]) -> None:
+    def __init__(self, project: Project, replacements: dict[str, str], **variables: str) -> None:
         self._directory, self._replacements = project.directory, replacements
         own = project.environment()
-        self._variables = {name: own[name] for name in ("PATH", "HOME", "PULUMI_SKIP_UPDATE_CHECK")}
+        self._variables = {name: own[name] for name in ("PATH", "HOME", "PULUMI_SKIP_UPDATE_CHECK")} | variables
 
     def run(self, block: str) -> str:
         for old, new in self._replacements.items():
@@ -59,8 +81,9 @@ class Shell:
 
 
 def test_every_block_of_the_page_is_known_here() -> None:
-    assert len(BLOCKS) == len(TELLING)
-    assert [telling for telling, block in zip(TELLING, BLOCKS, strict=True) if telling not in block] == []
+    for telling, found in ((TELLING, DEV), (TELLING_ON_A_CLUSTER, CLUSTER)):
+        assert len(found) == len(telling)
+        assert [word for word, block in zip(telling, found, strict=True) if word not in block] == []
 
 
 @pytest.mark.timeout(900)
@@ -81,14 +104,13 @@ def test_the_page_leads_from_nothing_to_a_pool_and_back(
     file.write_text(text)
     shell = Shell(
         project,
-        broker,
         {
             "http://127.0.0.1:15672": broker.management_url,
             "amqp://127.0.0.1:5672": f"amqp://127.0.0.1:{broker.amqp_port}",
         },
     )
     management = broker.management
-    pages = iter(BLOCKS)
+    pages = iter(DEV)
 
     for _ in range(3):
         shell.run(next(pages))
@@ -119,3 +141,78 @@ def test_the_page_leads_from_nothing_to_a_pool_and_back(
     assert stack.users() == set()
     assert stack.vhost not in stack.vhosts()
     assert list(pages) == []
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.xdist_group("cluster")
+def test_the_page_leads_from_nothing_to_a_pool_on_a_cluster_and_back(
+    cluster: Cluster, brokers: Callable[[str], Broker], tmp_path: Path
+) -> None:
+    broker = brokers("4.3")
+    stack = on_cluster(cluster, broker, tmp_path / "page", "staging")
+    project, given = stack.project, stack.values["broker"]
+    for name in ("admin.password", "staging.password"):
+        (project.directory / name).write_text(broker.admin_password)
+    (project.directory / "prod.kubeconfig").write_text(cluster.kubeconfig.read_text())
+    (project.directory / ".venv").symlink_to(steps.ROOT / ".venv")
+    # The page's own names and addresses would meet those of other tests, or are nowhere.
+    replacements = {
+        "http://127.0.0.1:15672": given["management"],
+        "http://broker.osrdyne-staging.svc:15672": given["inside_management"],
+        "amqp://broker.osrdyne-staging.svc:5672": given["amqp"],
+        "https://rabbitmq.example:15671": given["management"],
+        "amqps://rabbitmq.example:5671": given["amqp"],
+        "vhost: osrdyne-staging": f"vhost: {stack.vhost}",
+        "vhost: osrdyne\n": f"vhost: {stack.vhost}-prod\n",
+        "instance: staging": f"instance: '{stack.instance}'",
+        "namespace: osrdyne-staging": f"namespace: {stack.beginning}",
+        "namespace: osrdyne\n": f"namespace: {stack.beginning}-prod\n",
+    }
+    for file in project.directory.glob("Pulumi.*.yaml"):
+        text = file.read_text()
+        for old, new in replacements.items():
+            text = text.replace(old, new)
+        file.write_text(text)
+    images = {
+        "registry.example/osrdyne:0.1.0": DAEMON.name,
+        "registry.example/osrdyne-airports:0.1.0": AIRPORTS.name,
+        # What a test made of it is the broker's password here.
+        'secrets.token_hex(16), end=""': 'open("admin.password").read(), end=""',
+    }
+    shell = Shell(project, images, KUBECONFIG=str(cluster.kubeconfig))
+    pages = iter(CLUSTER)
+    try:
+        shell.run(next(pages))
+        # Of a broker that the stack deploys, no more than a plan; test_deployed_broker.py has one that runs.
+        said = shell.run(next(pages).replace("pulumi up --yes", "pulumi preview"))
+        assert "kubernetes:apps/v1:StatefulSet" in said
+
+        shell.run(next(pages))
+        assert len(stack.users()) == 5
+        assert len(stack.daemons("core")) == 2
+        leader = stack.settled("core")
+
+        said = shell.run(next(pages).replace("pulumi up --yes", "true"))
+        assert "kubernetes:networking.k8s.io/v1:NetworkPolicy" in said
+
+        shell.run(next(pages))
+        assert stack.settled("core") != leader
+        secret = stack.get("core", "secret", "core-worker")["data"]
+        shell.run(next(pages))
+        assert stack.get("core", "secret", "core-worker")["data"] != secret
+
+        added, removed = next(pages).split("pulumi config rm", 1)
+        shell.run(added)
+        assert stack.namespaces() == {stack.namespace("core"), stack.namespace("other")}
+        shell.run(f"pulumi config rm{removed}")
+        assert stack.namespaces() == {stack.namespace("core")}
+
+        said = shell.run(next(pages))
+        assert "replace" not in said
+
+        shell.run(next(pages).replace("pulumi destroy --stack staging-broker --yes", "true"))
+        assert stack.namespaces() == stack.users() == set()
+        assert stack.vhost not in stack.vhosts()
+        assert list(pages) == []
+    finally:
+        stack.remove()

@@ -147,10 +147,25 @@ def test_an_up_that_was_killed_is_finished_by_a_second_one(newest: Stack, tmp_pa
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
 
+    # None that a killed command can leave half written
+    assert list((newest.project.directory / "state").rglob("*.attrs")) == []
     newest.project.must("cancel", "--yes", "--stack", "dev")
     newest.must_up()
 
     assert findings(newest, tmp_path) == []
+
+
+def test_a_state_beside_which_an_empty_file_was_left_is_read_once_that_file_is_removed(newest: Stack) -> None:
+    """What the page says of a killed `up` under the URL that Pulumi's own pages give."""
+    project = newest.project
+    usual = {"PULUMI_BACKEND_URL": project.environment()["PULUMI_BACKEND_URL"].partition("?")[0]}
+    assert project.pulumi("stack", "init", "other", variables=usual).code == 0
+    [beside] = (project.directory / "state").rglob("other.json.attrs")
+    beside.write_bytes(b"")
+
+    assert "failed to load checkpoint: EOF" in project.pulumi("stack", "export", "-s", "other", variables=usual).text
+    beside.unlink()
+    assert project.pulumi("stack", "export", "-s", "other").code == 0
 
 
 def test_destroy_is_refused_with_counts_while_a_queue_holds_messages(stack: Stack) -> None:

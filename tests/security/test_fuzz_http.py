@@ -48,7 +48,7 @@ async def ask(port: int, request: bytes, *, to_its_end: bool) -> bytes:
         writer.write(request)
         if not to_its_end:
             writer.write_eof()
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), 60)
     except ConnectionError:
         return b""
     finally:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from osrdyne.daemon import Daemon
 from osrdyne.errors import DaemonError
+from osrdyne.metrics import Metrics
 from osrdyne.pool_state import PoolState
 from osrdyne_client.amqp import Connection
 from osrdyne_client.errors import OsrdyneError
@@ -22,14 +23,18 @@ class OnModel(Daemon):
     """The daemon with the model's broker and management API behind it."""
 
     def __init__(self, world: World, name: str) -> None:
-        super().__init__(world.daemon_settings)
+        super().__init__(world.daemon_settings, Metrics())
         self._world = world
         self._id = self.name = name
         self._management = world.management()
         self.sessions = 0
 
-    async def _connect(self) -> Connection:
-        broker = self._settings.broker
+    async def _connect(self, what: str = "") -> Connection:
+        broker = self.settings.broker
+        if what:
+            return await self._world.broker.open(
+                self._world.uris["daemon"], name=f"{self.name}.{self.sessions}.{what}", timeout=broker.timeout
+            )
         self.sessions += 1
         return await self._world.broker.open(
             self._world.uris["daemon"],

@@ -8,17 +8,23 @@ from pathlib import Path
 import pytest
 
 import steps
+from contained import parents
+from tests.engines.waiting import until
 
 #: The tool, with less patience than it has for a broker that is just ending.
 QUICK = "import contained; contained.GRACE = 0.5; contained.main()"
-#: A program that detaches itself as daemons do: two forks and a session of its own.
+#: A program that detaches itself as daemons do: two forks and a session of its own. It ends once what it leaves has
+#: become what it will be: only then is the pipe closed everywhere.
 DETACHED = """
 import os, sys
+there, here = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.execlp("sleep", "sleep", "321.5")
     os._exit(0)
+os.close(here)
+os.read(there, 1)
 os.wait()
 """
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-n", "-E"]
@@ -54,7 +60,7 @@ def test_a_detached_process_is_named_and_ended(tmp_path: Path) -> None:
     assert code == 90
     assert line.endswith(": sleep 321.5")
     pid = int(line.split()[3].rstrip(":"))
-    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
+    until(lambda: pid not in parents())
 
 
 def test_a_failed_command_keeps_its_exit_code(tmp_path: Path) -> None:
@@ -67,6 +73,15 @@ def test_a_file_outside_of_pytests_own_folders_is_named(tmp_path: Path) -> None:
     code, left = contained(tmp_path, "sh", "-c", 'mkdir "$TMPDIR/pytest-of-x" && touch "$TMPDIR/data"')
 
     assert (code, left) == (90, [f"left behind: file: {tmp_path}/data"])
+
+
+def test_a_folder_outside_of_pytests_own_is_named_with_what_is_in_it(tmp_path: Path) -> None:
+    code, left = contained(tmp_path, "sh", "-c", 'mkdir -p "$TMPDIR/a/b" "$TMPDIR/c"')
+
+    assert (code, left) == (
+        90,
+        [f"left behind: folder: {tmp_path}/a, with b", f"left behind: folder: {tmp_path}/c, with nothing in it"],
+    )
 
 
 def test_a_mount_is_named_and_undone(tmp_path: Path) -> None:

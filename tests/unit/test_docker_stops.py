@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
 from osrdyne.drivers.containers import stopping
-from osrdyne.drivers.containers.engine import Engine
+from osrdyne.drivers.containers.engine import Conflict, Engine
 from osrdyne.drivers.containers.facts import Container
 from osrdyne.drivers.containers.stopping import Stops
 
@@ -22,6 +23,9 @@ class Remembering:
     remembers: list[str]
     grace: int = 1800
     stops: int = 0
+    #: The engine's init is the first process, and how many there are whenever somebody looks; the last stays.
+    init: bool = False
+    running: list[int] = field(default_factory=lambda: [2])
 
     async def stop(self, container_id: str) -> None:
         self.stops += 1
@@ -31,7 +35,12 @@ class Remembering:
         return [{"Action": action} for action in self.remembers]
 
     async def inspect(self, container_id: str) -> dict[str, Any]:
-        return {"Config": {"StopTimeout": self.grace}}
+        return {"Config": {"StopTimeout": self.grace}, "HostConfig": {"Init": self.init}}
+
+    async def processes(self, container_id: str) -> int:
+        if not self.running:
+            raise Conflict("is not running")
+        return self.running.pop(0) if len(self.running) > 1 else self.running[0]
 
 
 @dataclass
@@ -113,3 +122,21 @@ async def test_a_container_that_has_gone_is_forgotten(scene: Scene) -> None:
     stops.forget("c")
     assert not stops.was_killed("c")
     assert not stops.is_under_way(STOPPING)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "init, running, seconds",
+    [
+        pytest.param(True, [1, 1, 1, 2], 0.3, id="until init has started the worker"),
+        pytest.param(True, [1], stopping.INIT_PATIENCE, id="not for ever"),
+        pytest.param(True, [], 0.0, id="not where nothing runs"),
+        pytest.param(False, [1], 0.0, id="not for a worker that is its container's first process"),
+    ],
+)
+async def test_the_first_signal_waits(scene: Scene, init: bool, running: list[int], seconds: float) -> None:
+    scene.engine.init, scene.engine.running = init, running
+    began = asyncio.get_running_loop().time()
+    await scene.stops().ask(STOPPING)
+    assert scene.engine.stops == 1
+    assert asyncio.get_running_loop().time() - began == pytest.approx(seconds, abs=0.11)

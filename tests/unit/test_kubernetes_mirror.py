@@ -192,3 +192,33 @@ async def test_an_object_that_cannot_be_read_hides_no_other(seen: Seen) -> None:
     seen.cluster.listing = ([broken, found("a", 2)], "5")
     async with running(seen):
         assert seen.versions() == {"a": 2}
+
+
+async def test_a_store_that_was_restored_from_a_backup_is_believed_though_its_versions_are_older(seen: Seen) -> None:
+    # Given a group that was started, and one that was changed, after the backup was made
+    seen.cluster.listing = ([found("changed", 40), found("later", 45), found("same", 20)], "50")
+    async with running(seen):
+        seen.told.clear()
+        seen.cluster.listing = ([found("changed", 12), found("same", 20), found("stopped since", 14)], "30")
+        # When the cluster is back as it was then
+        seen.cluster.events.put_nowait(DriverError("connection lost"))
+        await asyncio.sleep(60)
+        # Then what was started later has gone, so that it can be started again, and changes are seen as they come
+        assert seen.versions() == {"changed": 12, "same": 20, "stopped since": 14}
+        await seen.settled(event("MODIFIED", "changed", 31))
+    assert seen.versions()["changed"] == 31
+    assert sorted(seen.told, key=str) == [
+        ("changed", "changed"),
+        ("changed", "changed"),
+        ("later", None),
+        (None, "stopped since"),
+    ]
+
+
+async def test_so_is_one_that_has_gone_on_past_what_was_seen_before(seen: Seen) -> None:
+    seen.cluster.listing = ([found("a", 40)], "50")
+    async with running(seen):
+        seen.cluster.listing = ([found("a", 12)], "70")
+        seen.cluster.events.put_nowait(DriverError("connection lost"))
+        await asyncio.sleep(60)
+        assert seen.versions() == {"a": 12}

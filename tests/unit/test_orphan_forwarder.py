@@ -19,7 +19,7 @@ from osrdyne.publishing import Refused
 from osrdyne.queue_plan import Phase, Queue
 from osrdyne_client.amqp import Message, Properties
 from osrdyne_client.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
-from osrdyne_protocol import headers, statuses
+from osrdyne_protocol import events, headers, statuses
 from tests.unit.stand_ins import NAMES, StandInJournal, StandInPublisher, state_of, until
 
 pytestmark = pytest.mark.looptime
@@ -59,7 +59,8 @@ class Forwarder:
         self.channel = Settled(self.publisher)
         publisher: Any = self.publisher
         channel: Any = self.channel
-        journal: Any = StandInJournal()
+        self.journal = StandInJournal()
+        journal: Any = self.journal
         metrics = Metrics()
         answerer = Answerer(NAMES, publisher, metrics)
         limits = ForwardLimits(40, Limits(per_key, 20, 1_000_000), round(ORPHAN_TTL * 1000))
@@ -309,3 +310,37 @@ async def keeping_bound(one: Forwarder, key: str = "42") -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("key", "properties", "recorded"),
+    [
+        ("42", {"headers": {headers.CC: ["other"]}}, [(events.DEAD_LETTERED, "42")]),
+        (b"\xff", {}, []),
+    ],
+    ids=["refused at once", "no key"],
+)
+async def test_an_orphan_that_is_answered_ends_in_the_events_unless_its_key_is_none(
+    key: str | bytes, properties: dict[str, Any], recorded: list[tuple[str, str]]
+) -> None:
+    async with forwarding_with() as one:
+        tag = one.orphan(key, **properties)
+        await until(lambda: one.channel.tags == [tag], within=0.1)
+        assert one.journal.events == recorded
+
+
+async def test_an_orphan_whose_time_ran_out_ends_in_the_events() -> None:
+    async with forwarding_with() as one:
+        tag = one.orphan()
+        await until(lambda: one.channel.tags == [tag], within=ORPHAN_TTL + 1)
+        assert one.journal.events == [(events.ORPHAN_SEEN, "42"), (events.DEAD_LETTERED, "42")]
+
+
+async def test_an_orphan_that_cannot_be_put_back_is_answered_and_ends_in_the_events() -> None:
+    async with forwarding_with(per_key=1) as one:
+        one.publisher.refusing[NAMES.orphan_exchange, "bad"] = Refused("headers too large")
+        held, beyond = one.orphan("bad"), one.orphan("bad")
+        await until(lambda: one.channel.tags == [beyond], within=5.0)
+        assert held not in one.channel.tags
+        assert one.answers() == [statuses.INVALID_REQUEST]
+        assert one.journal.events == [(events.ORPHAN_SEEN, "bad"), (events.DEAD_LETTERED, "bad")]

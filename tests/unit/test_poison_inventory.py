@@ -55,6 +55,9 @@ class Broker:
             on_message(Message(b"", "", "core-poison", Properties(headers={X_POISON_ID: str(tag)}), tag, False))
         return "tag"
 
+    async def limit(self, _: int) -> None:
+        """What is handed over is set above."""
+
     async def cancel(self, _: str) -> None:
         """Nothing more comes anyway."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import json
+from dataclasses import asdict, fields
 
 import pytest
 
@@ -37,6 +38,15 @@ def test_an_override_changes_the_delays_of_its_key_only() -> None:
     assert parsed.delays("43") == Delays(10.0, 20.0)
 
 
+def test_an_override_can_have_windows_and_passes_through_json_as_it_is() -> None:
+    windows = ("mon,fri 10:00-12:30", "sun 00:00-24:00")
+    parsed = parse(overrides={"42": {"warm": list(windows)}, "43": {"stop_delay": 1, "warm": []}})
+
+    assert parsed.delays("42") == Delays(600.0, 600.0, windows)
+    assert parsed.delays("43") == Delays(600.0, 1.0)
+    assert PoolSettings.from_mapping(json.loads(json.dumps(asdict(parsed)))) == parsed
+
+
 @pytest.mark.parametrize(
     ("values", "path", "problem"),
     [
@@ -51,8 +61,15 @@ def test_an_override_changes_the_delays_of_its_key_only() -> None:
         ({"name": "Core"}, "pool.name", "use lower-case letters, digits and inner hyphens"),
         ({"name": 5}, "pool.name", "5 is no text of 1 to 255 bytes"),
         ({"overrides": []}, "pool.overrides", "[] is no table of keys"),
-        ({"overrides": {"42": 5}}, "pool.overrides.'42'", "is no table; give unbind_delay, stop_delay or both"),
-        ({"overrides": {"42": {"ttl": 5}}}, "pool.overrides.'42'.ttl", "known are stop_delay, unbind_delay"),
+        ({"overrides": {"42": 5}}, "pool.overrides.'42'", "is no table; give unbind_delay, stop_delay or warm"),
+        ({"overrides": {"42": {"ttl": 5}}}, "pool.overrides.'42'.ttl", "known are stop_delay, unbind_delay, warm"),
+        ({"overrides": {"42": {"warm": "mon 10:00-12:00"}}}, "pool.overrides.'42'.warm", "is no list of at most 42"),
+        (
+            {"overrides": {"42": {"warm": ["mon 10:00-12:00"] * 43}}},
+            "pool.overrides.'42'.warm",
+            "is no list of at most",
+        ),
+        ({"overrides": {"42": {"warm": ["sun 10:00-12:00", "x"]}}}, "pool.overrides.'42'.warm[1]", "'x' is no window"),
         ({"overrides": {"42": {"stop_delay": -5}}}, "pool.overrides.'42'.stop_delay", "-5 is no duration"),
         ({"overrides": {"a\0b": {"stop_delay": 5}}}, "pool.overrides.'a\\x00b'", "NUL"),
     ],

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from osrdyne.journal import Journal
 from osrdyne.publishing import ChannelPool, Publisher, Refused
 from osrdyne_client.amqp import Properties
 from osrdyne_client.errors import (
@@ -237,13 +236,3 @@ async def test_a_channel_that_cannot_be_opened_does_not_take_its_place_in_the_po
     for _ in range(3):
         with pytest.raises(BrokerTimeout):
             await pool.take()
-
-
-@pytest.mark.parametrize("error", [Unencodable("too long"), ConnectionLost()])
-async def test_an_event_of_the_daemon_that_cannot_be_sent_costs_nothing(error: Exception) -> None:
-    class Channel:
-        def send(self, *_: object) -> None:
-            raise error
-
-    channel: Any = Channel()
-    Journal(channel, "core-activity-xchg", "daemon").record("forwarded", "42", request_id=b"\xff")

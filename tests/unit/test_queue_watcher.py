@@ -112,7 +112,7 @@ async def test_a_queue_of_somebody_else_does_not_speak_for_a_key_of_ours() -> No
 
 async def adopt(state: Any, management: Any) -> None:
     nothing: Any = None
-    await Session(nothing, NAMES, state, nothing, nothing, management, "daemon")._adopt()
+    await Session(nothing, NAMES, state, nothing, nothing, management, "daemon", nothing)._adopt()
 
 
 async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_outage() -> None:

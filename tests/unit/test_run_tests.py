@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import contained
 import run_tests
-from run_tests import Run, Runner
+import steps
+import tier_run
+from run_tests import Runner
+from tests.engines import prepare
+from tests.engines.waiting import until
+from tier_run import Run
 
 
 def run_of(tier: str, code: int = 0, **counts: int) -> Run:
@@ -17,6 +25,14 @@ def run_of(tier: str, code: int = 0, **counts: int) -> Run:
     process = subprocess.Popen.__new__(subprocess.Popen)
     process.returncode = code
     return Run(tier, process, Path("x"), Path("x"), 0.0, code=code, seconds=1.0, counts=counts)
+
+
+def start_of(folder: Path, program: str) -> Run:
+    """A tier whose pytest is this program."""
+    output = folder / "output"
+    with output.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=file)
+    return Run("x", process, folder / "folder", output, time.monotonic())
 
 
 @pytest.fixture(params=[2, 8])
@@ -71,7 +87,7 @@ def test_the_fast_run_selects_in_every_tier_but_the_unit_tests() -> None:
     ],
 )
 def test_counts_come_from_pytests_closing_line(line: str, counts: dict[str, int]) -> None:
-    assert run_tests.counts_of(line) == counts
+    assert tier_run.counts_of(line) == counts
 
 
 def test_the_closing_line_adds_up_and_counts_what_was_left_behind_as_an_error() -> None:
@@ -81,5 +97,88 @@ def test_the_closing_line_adds_up_and_counts_what_was_left_behind_as_an_error() 
     assert "left something behind" in run_tests.row(runs[1])
 
 
+def test_what_failed_or_was_left_behind_is_noted_for_the_end(tmp_path: Path) -> None:
+    words = ["FAILED tests/unit/x.py::test_y - no", "ERROR    root:x.py:1 a line of a log", "left behind: file: z"]
+    run = start_of(tmp_path, "print(" + repr("\n".join(words)) + ")")
+
+    until(lambda: tier_run.ended(run))
+
+    assert run.failures == [words[0], words[2]]
+
+
 def test_an_empty_selection_is_no_failure_and_anything_else_is() -> None:
     assert [run_of("x", code=code).failed for code in (0, 5, 1, 2, contained.LEFT)] == [False, False, True, True, True]
+
+
+def written(path: Path) -> int:
+    """The number in a file; 0 while it is not there whole."""
+    text = path.read_text() if path.exists() else ""
+    return int(text) if text.endswith("\n") else 0
+
+
+def test_what_is_built_ahead_is_known_to_both_sides() -> None:
+    assert set(run_tests.BUILT_AHEAD) == {*prepare.MODULES}
+    assert set(run_tests.BUILT_AHEAD) <= set(run_tests.PLANS)
+
+
+def test_building_ahead_leaves_nothing_running_when_the_tests_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = tmp_path / "python"
+    builder.write_text("#!/bin/sh\nsleep 600 &\necho $! > child\nwait\n")
+    builder.chmod(0o755)
+    monkeypatch.setattr("steps.BIN", tmp_path)
+    monkeypatch.setattr("steps.ROOT", tmp_path)
+
+    with run_tests.built_ahead(["drivers"]):
+        child = psutil.Process(until(lambda: written(tmp_path / "child")))
+
+    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_what_processes_import_is_compiled_once_also_where_the_machine_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tmp_path / "imported.py").touch()
+
+    subprocess.run([sys.executable, "-c", "import imported"], cwd=tmp_path, env=steps.environment(), check=True)
+
+    assert list((tmp_path / "__pycache__").glob("imported.*.pyc"))
+
+
+def test_nothing_is_built_where_no_tier_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steps.BIN", Path("nowhere"))
+
+    with run_tests.built_ahead([]):
+        pass
+
+
+GROUPED = """
+import os, pathlib, pytest
+
+@pytest.mark.xdist_group("engine")
+@pytest.mark.parametrize("number", range(4))
+def test_one(number):
+    pathlib.Path(f"{os.environ['PYTEST_XDIST_WORKER']}.{number}").touch()
+"""
+
+
+def test_the_tests_of_a_group_are_given_to_one_process(tmp_path: Path) -> None:
+    """What keeps an engine that is started once a process from being started in each of them."""
+    (tmp_path / "test_grouped.py").write_text(GROUPED)
+    python, _, _, _, *options = run_tests.command("security", False, [])
+    plain = ["--rootdir", ".", "-c", "/dev/null", "-p", "no:cacheprovider"]
+
+    done = subprocess.run(
+        [python, "-m", "pytest", "test_grouped.py", *plain, *options],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout
+    ran = sorted(path.name.split(".") for path in tmp_path.glob("gw*"))
+    assert [number for _, number in ran] == ["0", "1", "2", "3"]
+    assert len({process for process, _ in ran}) == 1

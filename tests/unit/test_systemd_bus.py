@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from dbus_fast import Message, MessageType
 
 from osrdyne.drivers.units import bus
 from osrdyne.drivers.units.bus import Bus, BusError, Call, Listener
@@ -83,3 +84,34 @@ def test_the_usual_bus_is_the_one_that_systemctl_uses(monkeypatch: pytest.Monkey
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/session")
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/system")
     assert (bus.default_address("user"), bus.default_address("system")) == ("unix:path=/session", "unix:path=/system")
+
+
+class SerialBus:
+    """A bus whose peer takes a second for each answer, one after the other; it stands for dbus_fast's connection."""
+
+    def __init__(self, _: str) -> None:
+        self._one = asyncio.Lock()
+
+    async def connect(self) -> SerialBus:
+        return self
+
+    def add_message_handler(self, _: object) -> None:
+        pass
+
+    async def wait_for_disconnect(self) -> None:
+        await asyncio.Event().wait()
+
+    async def call(self, _: Message) -> Message:
+        async with self._one:
+            await asyncio.sleep(1)
+        return Message(message_type=MessageType.METHOD_RETURN, reply_serial=1)
+
+
+@pytest.mark.looptime
+async def test_a_call_is_not_given_up_because_a_hundred_others_are_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def prepare() -> None:
+        pass
+
+    monkeypatch.setattr(bus, "MessageBus", SerialBus)
+    crowded = Bus("unix:path=/bus", "org.example", Listener((), prepare, lambda _: None, lambda _: None))
+    assert await asyncio.gather(*(crowded.call(HELLO) for _ in range(100))) == [[]] * 100

@@ -44,6 +44,36 @@ def test_extra_lifetime_counts_for_a_new_key_and_for_a_renewed_one() -> None:
     assert tracker.wanted["42"].until == 16.0
 
 
+def test_a_key_that_is_kept_is_active_until_then_and_has_no_delay_of_its_own() -> None:
+    tracker = tracker_of()
+    first = tracker.keep("42", 3.0)
+    assert tracker.wanted["42"].until == 3.0
+    tracker.require("42", 2.0)
+    assert tracker.keep("42", 5.0) == first
+    assert tracker.wanted["42"].until == 12.0
+    assert tracker.advance(12.0) == ["42"]
+    assert [one.status for one in tracker.wanted.values()] == [Status.UNBOUND]
+    assert tracker.keep("42", 20.0) == tracker.generation > first
+    assert [one.status for one in tracker.wanted.values()] == [Status.ACTIVE]
+
+
+def test_a_start_of_a_key_that_is_only_kept_does_not_count() -> None:
+    tracker = tracker_of()
+    tracker.keep("42", 3.0)
+    assert not tracker.require_by_start("42", 1.0)
+    assert tracker.wanted["42"].until == 3.0
+    # Once somebody asked, it does, as ever.
+    tracker.require("42", 2.0)
+    assert tracker.require_by_start("42", 2.5)
+
+
+def test_to_keep_a_key_that_somebody_asked_for_changes_nothing_about_its_worker() -> None:
+    tracker = tracker_of()
+    tracker.require("42", 0.0)
+    tracker.keep("42", 30.0)
+    assert tracker.start_counts("42")
+
+
 def test_an_earlier_end_never_replaces_a_later_one() -> None:
     tracker = tracker_of()
     tracker.require("42", 0.0, extra_lifetime=100.0)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,12 +26,13 @@ class Told:
 
 
 class Recorder:
-    """Stands for a session: keeps what leaves, and when on the loop's clock."""
+    """Stands for a line: keeps what leaves, and when on the loop's clock."""
 
     def __init__(self) -> None:
         self.told: list[Told] = []
 
-    def event(self, headers: dict[str, str | int]) -> None:
+    def send(self, key: str, headers: dict[str, str | int]) -> None:
+        assert key == "42"
         self.told.append(Told(str(headers["x-event"]), asyncio.get_running_loop().time(), headers))
 
     @property
@@ -45,16 +46,15 @@ class Recorder:
 
 
 class Teller:
-    """An activity whose events belong to one session."""
+    """An activity and what left of it."""
 
     def __init__(self) -> None:
-        self.session = Recorder()
-        self.activity = Activity("w1", alive_interval=10.0)
+        self.line: Any = Recorder()
+        self.activity = Activity(cast("Any", self.line), "42", "w1", alive_interval=10.0)
 
     def tell(self, *names: str, **fields: Any) -> None:
-        session: Any = self.session
         for name in names:
-            self.activity.tell(session, name, **fields)
+            self.activity.tell(name, **fields)
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ async def teller() -> Any:
 async def test_a_request_after_a_quiet_time_is_told_at_once(teller: Teller) -> None:
     for _ in range(3):
         teller.tell(events.REQUEST_RECEIVED)
-        assert teller.session.told[-1].at == asyncio.get_running_loop().time()
+        assert teller.line.told[-1].at == asyncio.get_running_loop().time()
         await asyncio.sleep(10 * GATHER_TIME)
-    assert len(teller.session.told) == 3
+    assert len(teller.line.told) == 3
 
 
 async def test_requests_that_follow_one_another_are_told_together_and_in_order(teller: Teller) -> None:
@@ -79,47 +79,47 @@ async def test_requests_that_follow_one_another_are_told_together_and_in_order(t
         await asyncio.sleep(GATHER_TIME / 10)
     await asyncio.sleep(GATHER_TIME)
     # Twenty requests in two gathering times and a bit: one write at their begin, and one after each
-    assert len(teller.session.moments) == 3
-    told = [(one.event, one.headers["x-request-id"]) for one in teller.session.told]
+    assert len(teller.line.moments) == 3
+    told = [(one.event, one.headers["x-request-id"]) for one in teller.line.told]
     assert told == [(name, str(number)) for number in numbers for name in (events.REQUEST_RECEIVED, events.FINISHED)]
 
 
 async def test_the_last_event_of_a_burst_does_not_wait_for_another(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
     await asyncio.sleep(1.01 * GATHER_TIME)
-    assert teller.session.names == [events.REQUEST_RECEIVED, events.FINISHED]
+    assert teller.line.names == [events.REQUEST_RECEIVED, events.FINISHED]
 
 
 @pytest.mark.parametrize("name", [events.STARTED, events.ALIVE, events.STOPPING])
 async def test_what_is_rare_leaves_at_once_and_after_all_that_was_told_before(teller: Teller, name: str) -> None:
     before = [events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED]
     teller.tell(*before, name)
-    assert teller.session.names == [*before, name]
+    assert teller.line.names == [*before, name]
 
 
 async def test_a_request_that_failed_a_worker_before_is_told_at_once(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
     teller.tell(events.REQUEST_RECEIVED, at_once=True)
-    assert teller.session.names == [events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED]
+    assert teller.line.names == [events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED]
 
 
 async def test_a_worker_that_has_just_started_tells_its_first_request_at_once(teller: Teller) -> None:
     teller.tell(events.STARTED, events.REQUEST_RECEIVED)
-    assert teller.session.names == [events.STARTED, events.REQUEST_RECEIVED]
+    assert teller.line.names == [events.STARTED, events.REQUEST_RECEIVED]
 
 
 async def test_a_burst_waits_only_in_a_bounded_number(teller: Teller) -> None:
     for _ in range(10 * MOST_WAITING):
         teller.tell(events.REQUEST_RECEIVED)
         assert len(teller.activity._waiting) < MOST_WAITING
-    assert len(teller.session.told) > 9 * MOST_WAITING
+    assert len(teller.line.told) > 9 * MOST_WAITING
 
 
 async def test_what_waits_leaves_when_it_is_flushed_and_only_once(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
     teller.activity.flush()
     await asyncio.sleep(10 * GATHER_TIME)
-    assert teller.session.names == [events.REQUEST_RECEIVED, events.FINISHED]
+    assert teller.line.names == [events.REQUEST_RECEIVED, events.FINISHED]
 
 
 async def test_an_event_carries_the_time_at_which_it_happened_however_late_it_leaves(
@@ -130,22 +130,10 @@ async def test_an_event_carries_the_time_at_which_it_happened_however_late_it_le
     monkeypatch.setattr("osrdyne_client.worker_events.time", clock)
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED)
     await asyncio.sleep(2 * GATHER_TIME)
-    assert [one.headers["x-event-time"] for one in teller.session.told] == [1000, 2000, 3000]
+    assert [one.headers["x-event-time"] for one in teller.line.told] == [1000, 2000, 3000]
 
 
 async def test_a_worker_with_nothing_to_do_is_not_woken(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
     await asyncio.sleep(3 * GATHER_TIME)
     assert teller.activity._gathering is None
-
-
-async def test_events_of_two_sessions_leave_over_their_own(teller: Teller) -> None:
-    other: Any = Recorder()
-    teller.tell(events.REQUEST_RECEIVED)
-    teller.activity.tell(other, events.REQUEST_RECEIVED)
-    teller.tell(events.FINISHED)
-    await asyncio.sleep(2 * GATHER_TIME)
-    assert (teller.session.names, other.names) == (
-        [events.REQUEST_RECEIVED, events.FINISHED],
-        [events.REQUEST_RECEIVED],
-    )

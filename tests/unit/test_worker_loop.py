@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -174,6 +175,29 @@ async def test_a_group_that_crashed_after_a_long_life_comes_back_soon() -> None:
         await asyncio.sleep(60.0)
         loop.driver.crash("42")
         await until(lambda: loop.driver.starts("42") == 2, within=1.0)
+
+
+async def test_a_worker_that_its_engine_brings_back_makes_up_for_its_failure_once_it_has_lived() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.alive("42")
+        # Given an engine that restarts by itself, and a worker that fails now and then
+        for _ in range(3):
+            await asyncio.sleep(60.0)
+            loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=GroupState.STARTING, workers=0)
+            loop.driver.news.put_nowait(Change("42", "exit 1"))
+            await until(lambda: loop.state.groups["42"].state is GroupState.STARTING, within=1.0)
+            await asyncio.sleep(5.0)
+            # When it is back, of which the engine says nothing, and does nothing more
+            loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=GroupState.RUNNING, workers=1)
+            loop.alive("42")
+            await asyncio.sleep(9.0)
+            assert (loop.state.attempts["42"].error, loop.state.attempts["42"].failures) == ("exit 1", 1)
+            # Then its error is over soon, and failures do not add up
+            await until(lambda: loop.state.attempts["42"].error is None, within=2.0)
+        assert loop.driver.starts("42") == 1
 
 
 async def test_a_key_that_never_failed_is_started_before_those_that_keep_failing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,17 +89,32 @@ def test_a_group_that_lived_before_it_crashed_starts_over_with_short_pauses() ->
 
 def test_a_sign_of_life_of_a_young_group_does_not_forgive_its_failures() -> None:
     attempt = worker_plan.after_start(Attempt(failures=3, error="exit 1"), now=100.0)
-    young = worker_plan.after_sign_of_life(attempt, now=101.0)
+    young = worker_plan.after_sign_of_life(attempt, RUNNING, at=101.0, now=101.0)
     assert (young.alive, young.failures, young.error) == (True, 3, "exit 1")
-    old = worker_plan.after_sign_of_life(attempt, now=110.0)
+    old = worker_plan.after_sign_of_life(attempt, RUNNING, at=101.0, now=110.0)
     assert (old.alive, old.failures, old.error) == (True, 0, None)
+
+
+def test_a_worker_that_its_engine_restarted_makes_up_for_its_failures_ten_seconds_after_it_reported() -> None:
+    failed = worker_plan.after_failure(Attempt(failures=3, started_at=0.0), "exit 1", now=100.0)
+    # What it told before it failed, and that its group is still there, proves nothing
+    assert worker_plan.after_sign_of_life(failed, RUNNING, at=99.0, now=200.0) == failed
+    assert worker_plan.after_sign_of_life(failed, None, at=160.0, now=200.0) == failed
+    young = worker_plan.after_sign_of_life(failed, RUNNING, at=160.0, now=160.0)
+    assert (young.alive, young.failures, worker_plan.makes_up_at(young)) == (True, 4, 170.0)
+    # Nor does it while the engine waits to start it once more
+    waits = replace(RUNNING, state=GroupState.STARTING, workers=0)
+    assert worker_plan.after_sign_of_life(young, waits, at=160.0, now=170.0).error == "exit 1"
+    old = worker_plan.after_sign_of_life(young, RUNNING, at=160.0, now=170.0)
+    assert (old.failures, old.error, worker_plan.makes_up_at(old)) == (0, None, None)
 
 
 def test_a_start_is_in_flight_until_it_shows_life_or_its_hold_is_over() -> None:
     started = worker_plan.after_start(Attempt(), now=100.0)
     assert holds_start_slot(started, RUNNING, hold=10.0, now=109.9)
     assert not holds_start_slot(started, RUNNING, hold=10.0, now=110.0)
-    assert not holds_start_slot(worker_plan.after_sign_of_life(started, now=101.0), RUNNING, hold=10.0, now=101.0)
+    alive = worker_plan.after_sign_of_life(started, RUNNING, at=101.0, now=101.0)
+    assert not holds_start_slot(alive, RUNNING, hold=10.0, now=101.0)
     assert not holds_start_slot(started, None, hold=10.0, now=101.0)
     assert not holds_start_slot(started, STOPPING, hold=10.0, now=101.0)
     assert not holds_start_slot(Attempt(), RUNNING, hold=10.0, now=101.0)

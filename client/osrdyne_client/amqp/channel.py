@@ -249,15 +249,19 @@ class Channel(Publishing):
     async def start(self, *, prefetch: int | None) -> None:
         """Set up a channel that was just opened. Called by the connection."""
         if prefetch is not None:
-            await self._calls.do(
-                f"set the prefetch to {prefetch}",
-                lambda callback: self._pika.basic_qos(prefetch_count=prefetch, callback=callback),
-            )
+            await self.limit(prefetch)
         if self._confirms is not None:
             await self._calls.do(
                 "turn on confirms",
                 lambda callback: self._pika.confirm_delivery(_pika_must_not_deliver, callback=callback),
             )
+
+    async def limit(self, prefetch: int) -> None:
+        """Have each consumer that is begun from now on hold at most so many messages that are not settled."""
+        await self._calls.do(
+            f"set the prefetch to {prefetch}",
+            lambda callback: self._pika.basic_qos(prefetch_count=prefetch, callback=callback),
+        )
 
     # --- the end ---
 

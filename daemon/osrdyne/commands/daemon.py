@@ -11,7 +11,7 @@ import typer
 
 from osrdyne import logs
 from osrdyne.commands.output import failing_clearly
-from osrdyne.settings import environment_names, load
+from osrdyne.settings import environment_names
 
 log = logging.getLogger(__name__)
 
@@ -25,13 +25,17 @@ def command(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log what the AMQP library says, too.")] = False,
 ) -> None:
-    """Run the daemon of one pool. It waits for the broker, and for the lock when another daemon leads."""
-    from osrdyne.daemon import Daemon  # takes a moment, which the other commands need not wait for
+    """Run the daemon of one pool. It waits for the broker, and for the lock when another daemon leads.
+
+    When the settings file changes it goes over to the changed settings, unless they are wrong.
+    """
+    from osrdyne.running import Process  # takes a moment, which the other commands need not wait for
+    from osrdyne.settings_file import SettingsFile
 
     logs.configure(as_json=json, verbose=verbose)
-    daemon = Daemon(load(settings))
+    process = Process(SettingsFile(settings))
     if check:
         typer.echo(f"{settings}: settings are right")
         return
     log.info("settings read", extra={"file": str(settings), "from_environment": environment_names()})
-    asyncio.run(daemon.run())
+    asyncio.run(process.run())

@@ -36,6 +36,7 @@ _STATE_DIRECTORY = Path("/var/lib/osrdyne")
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""List, show, replay and bury requests in the poison inventory: those that workers failed on too often, and

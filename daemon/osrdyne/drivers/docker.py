@@ -14,8 +14,9 @@ import logging
 import secrets
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from osrdyne.drivers import Change, Group
 from osrdyne.drivers.containers import credential, endings, facts
@@ -35,8 +36,8 @@ _log = logging.getLogger(__name__)
 #: `die` ends a run of a container, `kill` is any signal that the engine sent, and only `stop` tells of a container
 #: that was stopped while it waited for its restart.
 _ACTIONS = ["die", "kill", "stop"]
-#: How often a start looks again when somebody else changes the same container, and how soon, in seconds: a name is
-#: taken before the container that is being created under it is listed.
+#: How often a start or a stop looks again when somebody else, or the engine, changes the same container, and how soon,
+#: in seconds: a name is taken before the container that is being created under it is listed.
 _LOOKS, _PAUSE = 5, 0.2
 
 
@@ -105,7 +106,7 @@ class DockerDriver:
         for container in containers:
             busy = self._locked(self._name(container.key)).locked()
             if not busy and (container.is_over or (container.stopping and not self._stops.is_under_way(container))):
-                self._later(self._tidy(container))
+                self._later(self._tidy, container)
         return facts.groups(containers)
 
     async def changes(self) -> AsyncIterator[Change]:
@@ -177,15 +178,25 @@ class DockerDriver:
         _log.info("worker started", extra=_fields(key, container_id))
 
     async def _mark(self, container: Container, stopping_name: str) -> None:
-        try:
-            await self._engine.rename(container.id, stopping_name)
-        except Refused:
-            found = await self._engine.inspect(container.id)
-            if found is None or not found["State"]["Restarting"]:
+        stopped = False
+        for left in reversed(range(_LOOKS)):
+            try:
+                await self._engine.rename(container.id, stopping_name)
+            except NoSuchContainer:
                 raise
-            # One that waits for its restart has no network in which it could be renamed, and nothing in hand.
-            await self._engine.stop(container.id)
-            await self._engine.rename(container.id, stopping_name)
+            except Refused:
+                if not left:
+                    raise
+            else:
+                return
+            # One that waits for its restart has no network in which it could be renamed, and nothing in hand. One that
+            # has just ended, or is just restarted, is in neither state yet: it is looked at again.
+            found = await self._engine.inspect(container.id)
+            if found is not None and found["State"]["Restarting"] and not stopped:
+                await self._engine.stop(container.id)
+                stopped = True
+            else:
+                await asyncio.sleep(_PAUSE)
 
     # -- ends
 
@@ -199,7 +210,7 @@ class DockerDriver:
                 self._stops.note_kill(container_id)
         elif container_id not in self._told:
             code = int(attributes["exitCode"]) if event["Action"] == "die" else None
-            self._later(self._ended(container_id, key, name, code))
+            self._later(self._ended, container_id, key, name, code)
 
     async def _tidy(self, container: Container) -> None:
         if not container.is_over:
@@ -293,12 +304,14 @@ class DockerDriver:
         self._news[change.key] = change
         self._news_event.set()
 
-    def _later(self, work: Coroutine[None, None, None]) -> None:
+    def _later(self, work: Callable[..., Awaitable[None]], *about: Any) -> None:
         """Do something that nobody waits for. What fails is found again at the next listing."""
+        if self._closed:
+            return
 
         async def guarded() -> None:
             try:
-                await work
+                await work(*about)
             except DriverError as error:
                 _log.warning("container not seen to; looked at again later", extra={"reason": str(error)})
 

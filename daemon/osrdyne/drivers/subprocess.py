@@ -158,8 +158,17 @@ class SubprocessDriver:
     def _settle(self, name: str) -> Record | None:
         """Make what is on disk, what runs and what we watch agree; return the record of the worker, if any.
 
-        Under `locked`: a record without pid then comes from a daemon that died while starting a worker.
+        Under `locked`: a record without pid then comes from a daemon that died while starting a worker. Raises
+        `DriverError` when it cannot be seen what runs: nothing is forgotten then.
         """
+        try:
+            return self._settled(name)
+        except OSError as error:
+            raise DriverError(
+                f"cannot see which workers run: {error.strerror}; raise its LimitNOFILE if files run out"
+            ) from error
+
+    def _settled(self, name: str) -> Record | None:
         record = self._records.read(name)
         if record is None or self._watching.is_watching(name, record):
             return record
@@ -181,11 +190,13 @@ class SubprocessDriver:
     def _restore_missing(self, records: dict[str, Record]) -> None:
         """Write again what somebody removed while its worker lives: that would be started twice."""
         for name, record in self._watching.records().items():
-            if name not in records and control.is_alive(record.identity):
-                _log.warning("record of a live worker was missing", extra=_fields(record))
-                with contextlib.suppress(DriverError):
-                    self._records.write(record)
-                records[name] = record
+            with contextlib.suppress(OSError):  # watched as it is, and looked at again at the next listing
+                if name in records or not control.is_alive(record.identity):
+                    continue
+            _log.warning("record of a live worker was missing", extra=_fields(record))
+            with contextlib.suppress(DriverError):
+                self._records.write(record)
+            records[name] = record
 
     def _on_exit(self, ended: Exit) -> None:
         record = ended.record
@@ -233,7 +244,13 @@ class SubprocessDriver:
 
 def _kill_left_over(record: Record) -> None:
     if record.pid is not None and record.boot_id == control.boot_id():
-        killed = control.kill_left_over(record.pid, record.worker_id)
+        try:
+            killed = control.kill_left_over(record.pid, record.worker_id)
+        except OSError as error:
+            _log.warning(
+                "what a worker left behind cannot be looked for", extra={**_fields(record), "reason": str(error)}
+            )
+            return
         if killed:
             _log.warning("processes that a worker left behind were killed", extra={**_fields(record), "count": killed})
 

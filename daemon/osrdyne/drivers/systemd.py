@@ -36,9 +36,6 @@ _UNKNOWN = "unknown"
 #: another daemon, in seconds.
 _KEPT = 600.0
 
-#: Longest last line of a worker that is repeated in an error, in characters.
-_LINE = 200
-
 
 class SystemdDriver:
     """Workers as units. Use it from one event loop; a daemon that follows finds what this one started."""
@@ -113,9 +110,8 @@ class SystemdDriver:
         for name in present:
             self._groups.bring_up_to_date(records[name])
         await self._tidy([record for name, record in records.items() if name not in present])
-        # While no template can be had, nothing can be told to differ from it.
         return [
-            Group(records[name].key, *state, template=records[name].template if self.template else "")
+            Group(records[name].key, *state, template=await self._template_of(records[name]))
             for name, state in present.items()
         ]
 
@@ -162,7 +158,9 @@ class SystemdDriver:
             return
         if seen.active == "failed":
             await self._manager.reset_failed(name)
-        record = self._groups.begin(key, template_hash(unit.files, self._groups.consumer_timeout_ms))
+        # Not that of its own files: what is declared for one key alone is no part of the template.
+        template = template_hash((await self._manager.template()).files, self._groups.consumer_timeout_ms)
+        record = self._groups.begin(key, _UNKNOWN if unit.is_outdated else template)
         try:
             await self._manager.start(name)
         except DriverError:
@@ -186,6 +184,14 @@ class SystemdDriver:
                 "be killed over a request that it may still hold",
                 extra={"unit": self._place.unit, "grace": grace, "consumer_timeout": self._consumer_timeout},
             )
+
+    async def _template_of(self, record: Record) -> str:
+        """Return the template that a group is of. A unit that was edited is another once systemd has read it."""
+        if not self.template:
+            return ""  # while none can be had, nothing can be told to differ from it
+        if record.template != self.template and (await self._manager.unit(record.name)).is_outdated:
+            return self.template
+        return record.template
 
     async def _compare(self, listed: Mapping[str, Listed], records: Mapping[str, Record]) -> None:
         """Take note of what no signal told: what a former daemon left, and what was missed."""
@@ -236,15 +242,14 @@ class SystemdDriver:
             self._spawn(self._tell_error, record, event)
 
     async def _look_at_template(self) -> None:
-        before = self.template
         await self._learn_template()
-        if self.template != before:
-            for record in self._groups.known():
+        for record in self._groups.known():
+            if record.template != self.template:
                 self._tell(Change(record.key))
 
     async def _tell_error(self, record: Record, event: Event) -> None:
         unit = self._place.unit_of(record.name)
-        line = self._groups.without_password(await self._journal.last_line(unit, event.began_at))[:_LINE]
+        line = self._groups.shown(await self._journal.last_line(unit, event.began_at))
         error = f"worker {event.error}; see {self._journal.hint(unit)}" + (f": {line}" if line else "")
         _log.warning("worker ended", extra={**self._fields(record.key, record.name), "error": error})
         self._tell(Change(record.key, error))

@@ -36,7 +36,7 @@ class PodPool:
     def __post_init__(self) -> None:
         cluster = self.kube.cluster
         cluster.forward(self.pool.broker.amqp_port)
-        cluster.load_image(SCRIPTED_IMAGE, _scripted_worker(), SCRIPTED_COMMAND)
+        cluster.load_image(SCRIPTED_IMAGE, scripted_worker(), SCRIPTED_COMMAND)
         address = self.reachable(self.pool.uri(self.pool.users.worker))
         self.keep_secret(self.secret, "amqp-uri", address)
         self.declare()
@@ -84,7 +84,8 @@ class PodPool:
         self.pool.remove_users()
 
 
-def _scripted_worker() -> dict[str, bytes | Path]:
+def scripted_worker() -> dict[str, bytes | Path]:
+    """The files of the image."""
     library = Path(pika.__file__).parent
     files: dict[str, bytes | Path] = {
         f"/worker/pika/{file.relative_to(library)}": file for file in library.rglob("*.py")

@@ -17,6 +17,20 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 _DAY = dt.timedelta(days=1)
 
 
+#: What the key of a CA is for.
+_SIGNS = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 @dataclass(frozen=True)
 class Certificate:
     """Two PEM files."""
@@ -41,7 +55,9 @@ class Authority:
             return
         self._key = ec.generate_private_key(ec.SECP256R1())
         ca = x509.BasicConstraints(ca=True, path_length=None)
-        built = self._builder(self._name, self._key).add_extension(ca, critical=True)
+        built = (
+            self._builder(self._name, self._key).add_extension(ca, critical=True).add_extension(_SIGNS, critical=True)
+        )
         _write(self.keyfile, self._key)
         self.cacertfile.write_bytes(built.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
@@ -79,6 +95,9 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _DAY)
             .not_valid_after(now + _DAY)
+            # Python 3.13 trusts no certificate without them.
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
 
 

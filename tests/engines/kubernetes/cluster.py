@@ -106,19 +106,26 @@ class Cluster:
 
     def kubectl(self, *arguments: str, given: str | None = None, kubeconfig: Path | None = None) -> str:
         """Output of `kubectl ARGUMENTS`, as the administrator or whom a kubeconfig names. Raises ClusterFailed."""
-        options = [f"--cache-dir={self.directory}/kubectl", f"--kubeconfig={kubeconfig or self.kubeconfig}"]
         done = subprocess.run(
-            [str(self.layout.kubernetes / "kubectl"), *options, *arguments],
+            self._kubectl(kubeconfig or self.kubeconfig, *arguments),
             check=False,
             capture_output=True,
             text=True,
             input=given or "",
-            # A web proxy is not for these addresses.
-            env={**os.environ, "NO_PROXY": "*", "no_proxy": "*"},
+            env=_direct(),
         )
         if done.returncode:
             raise ClusterFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
+
+    def running_kubectl(self, *arguments: str) -> subprocess.Popen[str]:
+        """`kubectl ARGUMENTS` as a process whose output is read."""
+        command = self._kubectl(self.kubeconfig, *arguments)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_direct())
+
+    def _kubectl(self, kubeconfig: Path, *arguments: str) -> list[str]:
+        options = [f"--cache-dir={self.directory}/kubectl", f"--kubeconfig={kubeconfig}"]
+        return [str(self.layout.kubernetes / "kubectl"), *options, *arguments]
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Makes these objects, or changes them."""
@@ -141,6 +148,14 @@ class Cluster:
         Pods must not use the pull policy `Always`.
         """
         self._load(name, [images.base(), images.layer(files)], command)
+
+    def load_root(self, name: str, root: Path, files: Mapping[str, bytes | Path], command: Sequence[str]) -> None:
+        """Makes an image of a root file system and these files known to the node."""
+        self._load(name, [images.packed(root), images.layer(files)], command)
+
+    def load_archive(self, archive: Path) -> None:
+        """Makes the images of an archive, as `docker save` writes it, known to the node."""
+        self._ctr("images", "import", "--snapshotter", "overlayfs", str(archive))
 
     def forward(self, port: int) -> None:
         """Lets pods reach 127.0.0.1:`port` of this machine at `gateway`:`port`, until `close`."""
@@ -231,3 +246,8 @@ class Cluster:
 
 def _readable(stream: Any) -> bool:
     return bool(select.select([stream], [], [], 0)[0])
+
+
+def _direct() -> dict[str, str]:
+    """An environment in which no web proxy is asked: none is for these addresses."""
+    return {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}

@@ -55,7 +55,11 @@ class Blob:
 def base() -> Blob:
     """The layer with Debian and Python, packed on the first call on a machine (and made, which takes a minute)."""
     recipe = ["--suite", SUITE, "--name", "worker", "--packages", ",".join(PACKAGES)]
-    root = Path(json.loads(run_tool("install", *recipe))["root"])
+    return packed(Path(json.loads(run_tool("install", *recipe))["root"]))
+
+
+def packed(root: Path) -> Blob:
+    """The layer with a root file system, packed on the first call on a machine."""
     key = hashlib.sha256(" ".join((root.name, *LEFT_OUT)).encode()).hexdigest()[:12]
     folder = building.cache()
     folder.mkdir(parents=True, exist_ok=True)

@@ -132,7 +132,7 @@ def namespaces(layout: Layout) -> Iterator[subprocess.Popen[bytes]]:
     try:
         ours = os.readlink("/proc/self/ns/net")
         theirs = f"/proc/{inside.pid}/ns/net"
-        until(lambda: inside.poll() is not None or os.readlink(theirs) != ours, within=10, what="a network namespace")
+        until(lambda: inside.poll() is not None or os.readlink(theirs) != ours, within=60, what="a network namespace")
         check(inside, layout)
         command("ip", "link", "add", layout.link, "type", "veth", "peer", "name", "eth0", "netns", str(inside.pid))
         command("ip", "address", "add", f"{layout.gateway}/30", "dev", layout.link)

@@ -86,7 +86,10 @@ class Layout:
 
     def save(self) -> None:
         facts = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-        (self.directory / "layout.json").write_text(json.dumps(facts))
+        # Whoever waits for the cluster reads it as soon as it is there.
+        part = self.directory / "layout.json.part"
+        part.write_text(json.dumps(facts))
+        part.rename(self.directory / "layout.json")
 
     @classmethod
     def read(cls, directory: Path) -> Layout:

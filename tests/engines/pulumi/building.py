@@ -11,6 +11,8 @@ from pathlib import Path
 from tests.engines.go_builds import Recipe, built
 
 MODULES = Path(__file__).parent / "modules"
+#: Scripts of ours that stand for what cannot be built.
+PLUGINS = Path(__file__).parent / "plugins"
 VERSION = "v3.259.0"
 #: The module that has the Python host, and the scripts that belong beside it.
 HOST = "github.com/pulumi/pulumi/sdk/v3"
@@ -40,4 +42,4 @@ RECIPES = (
 
 def programs() -> list[Path]:
     """Return the folders with Pulumi's programs, built unless they are there. Raises BuildFailed and NoGo."""
-    return [built("pulumi", recipe) for recipe in RECIPES]
+    return [*(built("pulumi", recipe) for recipe in RECIPES), PLUGINS]

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import steps
 from tests.engines.pulumi.building import programs
 
+ROOT = Path(__file__).parents[3]
 #: Seconds for one command on a busy machine.
-PATIENCE = 240
+PATIENCE = 480
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,14 @@ class Project:
 
     directory: Path
     passphrase: str = field(repr=False)
+    #: The stack that is meant.
+    stack: str = "dev"
 
     def __post_init__(self) -> None:
-        for name in ("Pulumi.yaml", "Pulumi.dev.yaml"):
-            shutil.copy(steps.ROOT / name, self.directory)
+        for file in ROOT.glob("Pulumi*.yaml"):
+            shutil.copy(file, self.directory)
         for name in ("infra",):
-            (self.directory / name).symlink_to(steps.ROOT / name)
+            (self.directory / name).symlink_to(ROOT / name)
         (self.directory / "state").mkdir()
         (self.directory / "home").mkdir()
 
@@ -59,7 +61,7 @@ class Project:
             "PATH": os.pathsep.join(path),
             "HOME": str(self.directory / "home"),
             "PULUMI_HOME": str(self.directory / "home"),
-            "PULUMI_BACKEND_URL": f"file://{self.directory}/state",
+            "PULUMI_BACKEND_URL": f"file://{self.directory}/state?metadata=skip",
             "PULUMI_CONFIG_PASSPHRASE": self.passphrase,
             "PULUMI_SKIP_UPDATE_CHECK": "1",
         }
@@ -80,15 +82,15 @@ class Project:
         return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
 
     def configure(self, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
-        """Give the stack `dev` these values, in place of those of the checkout's file, and make it."""
+        """Give the stack these values, in place of those of the checkout's file, and make it."""
         lines = "".join(f"  osrdyne:{name}: {json.dumps(value)}\n" for name, value in values.items())
-        file = self.directory / "Pulumi.dev.yaml"
+        file = self.directory / f"Pulumi.{self.stack}.yaml"
         kept = [line for line in file.read_text().splitlines() if line.startswith("encryptionsalt:")]
         file.write_text("\n".join([*kept, "config:", lines]))
         if not kept:
-            self.must("stack", "init", "dev")
+            self.must("stack", "init", self.stack)
         for name, value in secrets.items():
-            self.must("config", "set", "--stack", "dev", "--secret", name, stdin=value)
+            self.must("config", "set", "--stack", self.stack, "--secret", name, stdin=value)
 
     def must(self, *words: str, stdin: str = "") -> Done:
         """Run a command that has to succeed. Raises AssertionError with what it said."""
@@ -99,13 +101,13 @@ class Project:
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs, secrets in the clear."""
         found: dict[str, Any] = json.loads(
-            self.must("stack", "output", "--stack", "dev", "--json", "--show-secrets").out
+            self.must("stack", "output", "--stack", self.stack, "--json", "--show-secrets").out
         )
         return found
 
     def state(self) -> dict[str, Any]:
         """The deployment of the stack as it is stored."""
-        files = list((self.directory / "state/.pulumi/stacks").rglob("dev.json"))
+        files = list((self.directory / "state/.pulumi/stacks").rglob(f"{self.stack}.json"))
         assert len(files) == 1, files
         deployment: dict[str, Any] = json.loads(files[0].read_text())["checkpoint"]["latest"]
         return deployment

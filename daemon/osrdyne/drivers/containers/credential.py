@@ -7,13 +7,11 @@ password, which is written beside it and renamed over it, would not be seen.
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from osrdyne.drivers import redaction
 from osrdyne_protocol.errors import SettingsError
 
 _SETTING = "driver.worker_amqp_uri_file"
-#: Longest line of a worker's output that an error shows.
-_LINE = 200
 
 
 def check(file: Path) -> Path:
@@ -35,19 +33,8 @@ def check(file: Path) -> Path:
 
 
 def shown(line: str, file: Path) -> str:
-    """Return a line of a worker's output as an error may show it: short, printable, and without the file's password."""
+    """Return a line of a worker's output as an error may show it, without the file's password."""
     try:
-        passwords = _spellings(file.read_text(encoding="utf-8").strip())
+        return redaction.shown(line, redaction.passwords(file.read_text(encoding="utf-8").strip()))
     except (OSError, ValueError):
         return ""  # what cannot be struck out is not shown
-    text = "".join(character if character.isprintable() else " " for character in line.strip())
-    for password in passwords:
-        text = text.replace(password, "***")
-    return text[:_LINE]
-
-
-def _spellings(uri: str) -> set[str]:
-    """Return the spellings in which an address's password could show up. Raises ValueError for what is no address."""
-    userinfo, at, _ = urlsplit(uri).netloc.rpartition("@")
-    _, colon, password = userinfo.partition(":")
-    return {password, unquote(password)} if at and colon and password else set()

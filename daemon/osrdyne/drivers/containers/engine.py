@@ -113,6 +113,14 @@ class Engine:
             return None
         return found
 
+    async def processes(self, container_id: str) -> int:
+        """Return how many processes run in a container.
+
+        Raises `Refused` for one that does not run, and where the engine's machine has no `ps`.
+        """
+        found: dict[str, Any] = await self._call(lambda client: client.top(container_id, "-o pid"))
+        return len(found.get("Processes") or [])
+
     async def last_line(self, container_id: str) -> str:
         """Return the last line that a container wrote; empty where its log driver cannot be read."""
         try:

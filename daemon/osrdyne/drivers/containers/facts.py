@@ -81,6 +81,11 @@ def grace(inspected: Mapping[str, Any] | None) -> int:
     return (inspected or {}).get("Config", {}).get("StopTimeout") or 0
 
 
+def has_init(inspected: Mapping[str, Any] | None) -> bool:
+    """Say whether the engine's init is a container's first process, and the worker its child."""
+    return bool((inspected or {}).get("HostConfig", {}).get("Init"))
+
+
 def was_asked_to_stop(events: Iterable[Mapping[str, Any]]) -> bool | None:
     """Say from a container's past events whether the stop that its name tells of has reached it; None: nobody knows.
 

@@ -1,19 +1,27 @@
 """Stops that are under way: each container is asked once, by whichever daemon, however often daemons change.
 
 A second stop signal would end the work in hand of a worker that takes the first one well. Asks the engine what it
-remembers where this daemon does not know.
+remembers where this daemon does not know. Nor is a signal sent before there is somebody who can be ended by it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 
 from osrdyne.drivers.containers import facts
-from osrdyne.drivers.containers.engine import Engine
+from osrdyne.drivers.containers.engine import Engine, Refused
 from osrdyne.drivers.containers.facts import Container
 
 #: How much longer than a container's grace the engine may take to end it, in seconds.
 _MARGIN = 60.0
+#: How long a container's init may take to start the worker, in seconds. The kernel drops a signal that comes before,
+#: and the engine sends no second one; an init that has not got that far on a very busy machine is not waited for any
+#: longer, because what hangs in its start is killed only by a stop.
+INIT_PATIENCE = 15.0
+#: How soon the engine is asked again whether the worker has started, in seconds.
+_PAUSE = 0.1
 
 
 class Stops:
@@ -31,7 +39,8 @@ class Stops:
         return time.monotonic() < self._until.get(container.id, 0.0)
 
     async def ask(self, container: Container) -> None:
-        """Ask the engine to stop a container. Raises `DriverError`."""
+        """Ask the engine to stop a container, once its init has started the worker. Raises `DriverError`."""
+        await self._until_started(container)
         await self._engine.stop(container.id)
         await self._wait_for(container)
 
@@ -60,6 +69,16 @@ class Stops:
     def forget_all(self) -> None:
         """Drop it all: an engine that was started again knows of no stop that its predecessor was asked for."""
         self._until.clear()
+
+    async def _until_started(self, container: Container) -> None:
+        """Wait for an init that is alone in its container: it takes no signal yet. The engine calls that running."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + INIT_PATIENCE
+        with contextlib.suppress(Refused):  # it does not run, or nobody can say what runs in it
+            if not facts.has_init(await self._engine.inspect(container.id)):
+                return
+            while await self._engine.processes(container.id) < 2 and loop.time() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(_PAUSE)
 
     async def _wait_for(self, container: Container) -> None:
         """Leave a container to the engine for as long as its own grace, whatever the template now says."""

@@ -160,7 +160,7 @@ class Api:
                 answer = await self._send(method, resource, name, query, timeout=timeout, body=body, kind=kind)
                 text = (await answer.read()).decode(errors="replace")
             if answer.status >= 300:
-                # A kubeconfig, or what it names, may hold another token by now.
+                # A kubeconfig, or what it names, may hold another token or certificate by now.
                 self._loaded = self._loaded and answer.status != 401
                 raise refusal(what, answer.status, text)
             parsed = json.loads(text)
@@ -196,7 +196,7 @@ class Api:
     async def _open(self) -> ApiClient:
         async with self._opening:
             if not self._loaded:
-                configuration = Configuration() if self._client is None else self._client.configuration
+                configuration = Configuration()
                 try:
                     await self._load(configuration)
                 except Exception as error:  # the library checks little of what it reads
@@ -204,8 +204,9 @@ class Api:
                         f"correct {self._kubeconfig}" if self._kubeconfig else "outside a cluster set driver.kubeconfig"
                     )
                     raise DriverError(f"cannot reach the API server: {clean(str(error))}; {where}") from error
-                self._client = self._client or ApiClient(configuration)
-                self._loaded = True
+                # A new one: certificates are read when it is made, and its connections have shown the former ones.
+                await self.close()
+                self._client, self._loaded = ApiClient(configuration), True
             assert self._client is not None
             return self._client
 
@@ -223,6 +224,7 @@ class Api:
         if isinstance(error, TimeoutError):
             return DriverError(f"cannot {what}: the API server did not answer within {self._timeout:g} s")
         if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+            self._loaded = False
             return DriverError(
                 f"cannot {what}: {clean(str(error))}; name the right certificate authority in the kubeconfig"
             )

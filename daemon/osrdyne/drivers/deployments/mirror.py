@@ -1,7 +1,9 @@
 """A copy of some objects of the cluster, kept up to date by listing once and watching from there.
 
 Costs the cluster one request a minute, however many objects there are. When the watch breaks, or its version is too
-old, everything is listed anew and only what differs is told. `failure` says why the copy may be out of date.
+old, everything is listed anew and only what differs is told. A listing is the truth, also where it is older than what
+we know: a cluster whose store was restored from a backup goes on from there, and so do we. `failure` says why the copy
+may be out of date.
 """
 
 from __future__ import annotations
@@ -103,14 +105,16 @@ class Mirror(Generic[F]):
 
     async def _list(self) -> str:
         found, version = await self._api.list(self._resource, self._selector)
-        listed = [fact for one in found if (fact := self._read(one)) is not None]
-        self._seen = int(version)
-        names = {fact.name for fact in listed}
-        # An object that the listing is too old for stays.
-        for name in [name for name, fact in self.objects.items() if name not in names and fact.version <= self._seen]:
-            self._on_change(self.objects.pop(name), None)
-        for fact in listed:
-            self._set(fact)
+        listed = {fact.name: fact for one in found if (fact := self._read(one)) is not None}
+        before, self._seen = self._seen, int(version)
+        for name, known in list(self.objects.items()):
+            # What was put while we listed is newer than the listing, but not where the store has gone back meanwhile.
+            if known.version > self._seen >= before:
+                listed.pop(name, None)
+            elif name not in listed:
+                self._on_change(self.objects.pop(name), None)
+        for fact in listed.values():
+            self._replace(fact)
         self.failure = None
         self._synced.set()
         return version
@@ -138,7 +142,12 @@ class Mirror(Generic[F]):
 
     def _set(self, fact: F) -> None:
         before = self.objects.get(fact.name)
-        if before is not None and before.version >= fact.version:
+        if before is None or before.version < fact.version:
+            self._replace(fact)
+
+    def _replace(self, fact: F) -> None:
+        before = self.objects.get(fact.name)
+        if before is not None and before.version == fact.version and before.uid == fact.uid:
             return
         if before is not None and before.uid != fact.uid:
             self._on_change(before, None)

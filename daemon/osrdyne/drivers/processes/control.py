@@ -23,6 +23,9 @@ from osrdyne_protocol import worker_environment
 #: Fields of /proc/PID/stat after the command's name: state, process group, session, start time (proc(5)).
 _STATE, _GROUP, _SESSION, _START_TICKS = 0, 2, 3, 19
 
+#: What /proc says of a process that is none of ours, or is no more.
+_GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -64,12 +67,18 @@ def spawn(command: Sequence[str], *, environment: Mapping[str, str], directory: 
     # It outlives this object, and we reap it ourselves: no warning, no wait.
     process.returncode = 0
     _restore_open_files(process.pid)
-    fields = _stat(process.pid)
+    try:
+        fields = _stat(process.pid)
+    except OSError:
+        # Nobody would find it again.
+        process.kill()
+        os.waitpid(process.pid, 0)
+        raise
     return Identity(boot_id(), process.pid, int(fields[_START_TICKS]) if fields else 0)
 
 
 def is_alive(identity: Identity | None) -> bool:
-    """Say whether exactly this process runs; a zombie does not."""
+    """Say whether exactly this process runs; a zombie does not. Raises OSError when that cannot be known."""
     if identity is None or identity.boot_id != boot_id():
         return False
     fields = _stat(identity.pid)
@@ -85,8 +94,12 @@ def open_pidfd(identity: Identity) -> int | None:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return None
-    # Checked after opening: from here on the descriptor cannot come to mean another process.
-    fields = _stat(identity.pid)
+    try:
+        # Checked after opening: from here on the descriptor cannot come to mean another process.
+        fields = _stat(identity.pid)
+    except OSError:
+        os.close(descriptor)
+        raise
     if identity.boot_id == boot_id() and fields and int(fields[_START_TICKS]) == identity.start_ticks:
         return descriptor
     os.close(descriptor)
@@ -120,7 +133,8 @@ def reap(pidfd: int) -> str:
 def find_worker(worker_id: str) -> Identity | None:
     """Return the process that was started with this WORKER_ID and leads its session; None when there is none.
 
-    Reads every process: only for a daemon that died between starting a worker and writing down its pid.
+    Reads every process: only for a daemon that died between starting a worker and writing down its pid. Raises OSError
+    when that cannot be known.
     """
     for pid in _pids():
         fields = _stat(pid)
@@ -132,7 +146,8 @@ def find_worker(worker_id: str) -> Identity | None:
 def kill_left_over(group: int, worker_id: str) -> int:
     """Kill what a worker that has ended left behind in its process group; return how many were signalled.
 
-    Only processes that inherited this WORKER_ID: the group's number may mean somebody else's by now.
+    Only processes that inherited this WORKER_ID: the group's number may mean somebody else's by now. Raises OSError
+    when they cannot be looked for.
     """
     signalled: set[int] = set()
     while _group_exists(group):
@@ -168,10 +183,13 @@ def _restore_open_files(pid: int) -> None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat after the name, which may itself hold blanks and parentheses."""
+    """Return the fields of /proc/PID/stat after the name, which may itself hold blanks and parentheses.
+
+    None for a process that is gone, or hidden from us. Raises OSError when that cannot be known: no free descriptor.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except _GONE:
         return None
     return text.rpartition(")")[2].split()
 
@@ -208,5 +226,5 @@ def _has_worker_id(pid: int, worker_id: str) -> bool:
     wanted = f"{worker_environment.WORKER_ID}={worker_id}".encode()
     try:
         return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
+    except _GONE:
         return False

@@ -10,8 +10,8 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from osrdyne.drivers import redaction
 from osrdyne.drivers.processes import control
 from osrdyne.drivers.processes.logs import Logs
 from osrdyne.drivers.processes.records import Record, private_directory
@@ -79,13 +79,11 @@ class Launcher:
     def trace(self, name: str) -> str:
         """Return where a group's log is and its last line, with the broker's password struck out."""
         try:
-            passwords = _passwords(self._worker_amqp_uri())
-        except SettingsError:
+            secrets = redaction.passwords(self._worker_amqp_uri())
+        except (SettingsError, ValueError):
             # What cannot be struck out is not shown.
             return f"see {self._logs.path(name)}"
-        line = self._logs.last_line(name)
-        for password in passwords:
-            line = line.replace(password, "***")
+        line = self._logs.last_line(name, secrets)
         return f"see {self._logs.path(name)}" + (f": {line}" if line else "")
 
     def tidy(self, running: dict[str, Record]) -> None:
@@ -137,10 +135,3 @@ def heading(record: Record) -> dict[str, object]:
 
 def _remedy(error: OSError) -> str:
     return _REMEDIES.get(error.errno or 0, "check the driver's settings and the system's log")
-
-
-def _passwords(uri: str) -> set[str]:
-    """Return the spellings in which a URI's password could show up in a worker's output."""
-    userinfo, at, _ = urlsplit(uri).netloc.rpartition("@")
-    _, colon, password = userinfo.partition(":")
-    return {password, unquote(password)} if at and colon and password else set()

@@ -11,14 +11,13 @@ import os
 from collections.abc import Mapping, Set
 from pathlib import Path
 
+from osrdyne.drivers import redaction
+
 _SUFFIX = ".log"
 _OLD_SUFFIX = ".log.1"
 
 #: How much of a log's end is searched for its last line, in bytes.
 _TAIL = 4096
-
-#: Longest last line that is repeated in an error, in characters.
-_LINE = 200
 
 #: Begins the lines that are ours in a worker's log.
 _HEAD = '{"osrdyne": "worker"'
@@ -49,18 +48,18 @@ class Logs:
             raise
         return descriptor
 
-    def last_line(self, name: str) -> str:
-        """Return the last line that is not blank, printable and shortened; empty when there is none."""
+    def last_line(self, name: str, secrets: set[str]) -> str:
+        """Return the last line that is not blank, as an error may show it; empty when there is none."""
         try:
             with self.path(name).open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+                start = file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
                 lines = file.read().decode("utf-8", errors="replace").splitlines()
         except OSError:
             return ""
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        if last.startswith(_HEAD):
+        number = next((number for number in reversed(range(len(lines))) if lines[number].strip()), None)
+        if number is None or lines[number].startswith(_HEAD):
             return ""
-        return "".join(character if character.isprintable() else " " for character in last)[:_LINE]
+        return redaction.shown(lines[number], secrets, without_begin=number == 0 and start > 0)
 
     def tidy(self, running: Mapping[str, Mapping[str, object]], keep: int) -> None:
         """Hold every log to its limit and the number of logs of groups that no longer run to `keep`.

@@ -130,7 +130,7 @@ class Records:
         return records
 
     def read(self, name: str) -> Record | None:
-        """Return one group's record as it is on disk now."""
+        """Return one group's record as it is on disk now. Raises `DriverError` when that cannot be known."""
         return self._parse(name)
 
     def write(self, record: Record) -> None:
@@ -165,12 +165,15 @@ class Records:
                 raise ValueError("it belongs to another pool, instance or key")
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (*_BAD_FILE, ValueError, TypeError, KeyError, AttributeError) as error:
             # Kept for a person, out of the way: what it says must not decide which process we signal.
             with contextlib.suppress(OSError):
                 path.replace(path.with_suffix(".unreadable"))
             _log.warning("unreadable worker record put aside", extra={"path": str(path), "reason": str(error)})
             return None
+        except OSError as error:
+            # No free descriptor, a disk in trouble: that says nothing about the worker, which may run.
+            raise DriverError(f"cannot read {path}: {error.strerror}") from error
         return record
 
 
@@ -183,6 +186,9 @@ def _record(values: dict[str, Any]) -> Record:
     keys.decode(values["key"])
     return Record(**values)
 
+
+#: What is wrong with a file itself, and does not pass.
+_BAD_FILE = (PermissionError, IsADirectoryError)
 
 #: Types of what a record holds, where that is no text.
 _KINDS: Mapping[str, tuple[type, ...]] = {

@@ -20,8 +20,13 @@ from dbus_fast.unpack import unpack_variants
 
 from osrdyne.errors import DriverError
 
-#: Longest wait for one answer, and for a connection, in seconds.
-TIMEOUT = 10.0
+#: Longest wait for one answer, and for a connection, in seconds. As long as sd-bus(3) waits by default: a machine that
+#: starts a hundred workers keeps systemd busy for longer than 10 s.
+TIMEOUT = 25.0
+
+#: Calls that wait for their answer at once. systemd answers one after the other: the time of a call is to be spent on
+#: its own answer, not on those of a hundred calls before it.
+_AT_ONCE = 16
 
 _BUS = "org.freedesktop.DBus"
 
@@ -85,6 +90,7 @@ class Bus:
         self._timeout = timeout
         self._connection: MessageBus | None = None
         self._connecting = asyncio.Lock()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._watcher: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
 
@@ -99,9 +105,10 @@ class Bus:
     async def call(self, call: Call) -> list[Any]:
         """Return what was answered, its variants unpacked. Raises `BusError`."""
         await self.connect()
-        if self._connection is None:
-            raise BusError(f"{call.member} was not sent: the connection to the bus ended")
-        return await self._ask(self._connection, self._peer, call)
+        async with self._slots:
+            if self._connection is None:
+                raise BusError(f"{call.member} was not sent: the connection to the bus ended")
+            return await self._ask(self._connection, self._peer, call)
 
     async def close(self) -> None:
         """End the connection, and make no other. One that is being made just now is waited for."""

@@ -10,8 +10,8 @@ import logging
 import secrets
 from collections.abc import Callable, Set
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from osrdyne.drivers import redaction
 from osrdyne.drivers.units.environment import EnvironmentFiles, Record
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
@@ -89,15 +89,12 @@ class Groups:
             if not self._files.is_as(record, self._environment(record)):
                 self.write(record)
 
-    def without_password(self, line: str) -> str:
-        """Return what a worker wrote with the broker's password struck out; empty when that cannot be done."""
+    def shown(self, line: str) -> str:
+        """Return what a worker wrote as an error may show it; empty when the password cannot be struck out."""
         try:
-            passwords = _passwords(self._worker_amqp_uri())
-        except SettingsError:
+            return redaction.shown(line, redaction.passwords(self._worker_amqp_uri()))
+        except (SettingsError, ValueError):
             return ""
-        for password in passwords:
-            line = line.replace(password, "***")
-        return line
 
     def _environment(self, record: Record) -> dict[str, str]:
         try:
@@ -114,10 +111,3 @@ class Groups:
             amqp_uri_file=self._worker_amqp_uri_file,
             consumer_timeout_ms=self.consumer_timeout_ms,
         ).to_environ()
-
-
-def _passwords(uri: str) -> set[str]:
-    """Return the spellings in which a URI's password could show up in a worker's output."""
-    userinfo, at, _ = urlsplit(uri).netloc.rpartition("@")
-    _, colon, password = userinfo.partition(":")
-    return {password, unquote(password)} if at and colon and password else set()

@@ -34,7 +34,7 @@ class Journal:
         return f"journalctl {'--user ' if self._manager == 'user' else ''}-u {unit}"
 
     async def last_line(self, unit: str, began_at: int) -> str:
-        """Return the last line that a unit's worker wrote, printable; empty when there is none to see.
+        """Return the last line that a unit's worker wrote; empty when there is none to see.
 
         `began_at` is when its run began, in microseconds since 1970. systemd's own words about the unit do not count.
         """
@@ -68,5 +68,4 @@ class Journal:
 
 
 def _last(lines: Iterable[str]) -> str:
-    last = next((line.strip() for line in reversed(list(lines)) if line.strip()), "")
-    return "".join(character if character.isprintable() else " " for character in last)
+    return next((line.strip() for line in reversed(list(lines)) if line.strip()), "")

@@ -51,6 +51,8 @@ class Unit:
     files: tuple[str, ...]
     #: Why it cannot be started, None when it can.
     problem: str | None
+    #: Its files have changed since systemd read them (daemon-reload): it runs, and would be started, as they were.
+    is_outdated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class Manager:
             unit,
             tuple(filter(None, (unit["FragmentPath"], *unit["DropInPaths"]))),
             self._problem(name, unit, [file for file, _ in files]),
+            unit["NeedDaemonReload"],
         )
 
     async def properties(self, name: str) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ import pwd
 import secrets
 from pathlib import Path
 
+from . import plugins
 from .failure import Failure
 
 ADMIN = "osrdyne-admin"
@@ -82,7 +83,7 @@ def files(instance: Instance, password: str) -> dict[str, str]:
         "etc/rabbitmq.conf": rabbitmq_conf(instance, password),
         # Only here: rabbitmq.conf has no name for it, neither in 4.0 nor in 4.3.
         "etc/advanced.config": f"[{{rabbit, [{{quorum_tick_interval, {instance.quorum_tick_interval}}}]}}].\n",
-        "etc/enabled_plugins": "[rabbitmq_management,rabbitmq_prometheus,rabbitmq_stream].\n",
+        "etc/enabled_plugins": plugins.USUAL,
         "etc/hosts": f"{HOST} localhost\n",
         "instance.json": json.dumps(dataclasses.asdict(instance), indent=2) + "\n",
     }

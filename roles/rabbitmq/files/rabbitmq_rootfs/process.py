@@ -19,8 +19,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from . import plugins
 from .failure import Failure
 from .instance import ADMIN, HOST, Instance
+
+#: Where the broker finds its plugins, inside the root file system.
+PLUGINS = "/tmp/plugins"  # noqa: S108 - a file system of the broker's own
 
 
 def inside(directory: Path, instance: Instance, command: list[str]) -> list[str]:
@@ -40,6 +44,7 @@ def inside(directory: Path, instance: Instance, command: list[str]) -> list[str]
         "ERL_EPMD_ADDRESS": HOST,
         "RABBITMQ_NODENAME": instance.node,
         "RABBITMQ_DIST_PORT": str(instance.dist),
+        "RABBITMQ_PLUGINS_DIR": PLUGINS,
         "RABBITMQ_LOGS": "/var/log/rabbitmq/broker.log",
         # The Erlang machine takes the place of the start script, so that signals reach it.
         "RUNNING_UNDER_SYSTEMD": "true",
@@ -47,6 +52,7 @@ def inside(directory: Path, instance: Instance, command: list[str]) -> list[str]
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"+S 2:2 +SDio 4 +A 4 {loopback}",
         "RABBITMQ_CTL_ERL_ARGS": f"+S 1:1 {loopback}",
     }
+    links = shlex.join(plugins.directories(Path(instance.root), directory / "etc/enabled_plugins"))
     root, here = shlex.quote(instance.root), shlex.quote(str(directory))
     # It speaks of the root file system's /tmp, not of ours.
     script = f"""
@@ -60,6 +66,8 @@ def inside(directory: Path, instance: Instance, command: list[str]) -> list[str]
         mount --rbind /dev {root}/dev
         mount -t proc proc {root}/proc
         mount -t tmpfs -o mode=1777 tmpfs {root}/tmp
+        mkdir --mode=755 {root}{PLUGINS}
+        ln --symbolic {links} {root}{PLUGINS}
         mount -o remount,bind,ro {root}
         exec chroot --userspec={account.pw_uid}:{account.pw_gid} --groups= {root} \
             env -i {shlex.join(f"{name}={value}" for name, value in variables.items())} \

@@ -61,8 +61,7 @@ def install(cache: Path, recipe: Recipe, expect: str) -> bool:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
             part = cache / f"{root.name}.part"
-            if part.exists():
-                shutil.rmtree(part)
+            discard(part)
             debootstrap(recipe, part)
             part.rename(root)
             built = True
@@ -70,6 +69,18 @@ def install(cache: Path, recipe: Recipe, expect: str) -> bool:
     if not found.startswith(expect):
         raise Failure(f"{recipe.suite} carries RabbitMQ {found}, not {expect} (remove {root} to build it anew)")
     return built
+
+
+def discard(part: Path) -> None:
+    """Remove what a build that was cut short has left, with what debootstrap has mounted in it."""
+    if not part.exists():
+        return
+    points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for point in reversed([point for point in points if Path(point).is_relative_to(part.resolve())]):
+        done = subprocess.run(["umount", point], check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise Failure(f"{point} is left of a build that was cut short: {done.stderr.strip()}; umount it by hand")
+    shutil.rmtree(part)
 
 
 def debootstrap(recipe: Recipe, target: Path) -> None:

@@ -13,7 +13,7 @@ from osrdyne_client.errors import BrokerError
 QUORUM = {"x-queue-type": "quorum"}
 CLASSIC = {"x-queue-type": "classic"}
 #: Seconds for what must happen.
-_PATIENCE = 15.0
+_PATIENCE = 60.0
 
 
 class Bench(Protocol):

@@ -130,6 +130,7 @@ async def what_comes_back_goes_to_the_head(bench: Bench) -> Any:
         inbox.channel.reject(held[0].delivery_tag, requeue=True)
         order = [(await inbox.get()).body for _ in range(2)]
         await inbox.channel.close()
+        await ready(channel, name, 5)
         after = await Inbox.of(connection, name, prefetch=10)
         results.append((name, order, await after.bodies(5)))
     return results
@@ -162,6 +163,7 @@ async def a_dead_letter_counts_on_in_its_new_queue(bench: Bench) -> Any:
         inbox = await Inbox.of(connection, name, prefetch=1)
         message = await inbox.get()
         inbox.channel.reject(message.delivery_tag, requeue=True)
+        await inbox.channel.declare_queue(name, passive=True)  # the broker has seen the reject, too
         await channel.publish("", name, b"marker")
         results.append((counts(message), counts(await inbox.take())))
     return results

@@ -34,6 +34,11 @@ async def messages_without_acknowledgement_are_gone_when_delivered(bench: Bench)
     inbox = await Inbox.of(connection, "q", prefetch=1, no_ack=True)
     bodies = [(await inbox.get()).body for _ in range(3)]
     await inbox.channel.close()
+
+    async def alone() -> bool:
+        return not (await channel.declare_queue("q", passive=True)).consumers
+
+    await until(alone)
     return bodies, (await channel.declare_queue("q", passive=True))
 
 

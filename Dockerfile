@@ -1,0 +1,27 @@
+# The daemon and the `osrdyne` command: docker build --tag osrdyne:0.1.0 .
+# BASE is any image with Python 3.11 to 3.13 and its module venv; docs/images.md says more.
+ARG BASE=python:3.12-slim
+
+FROM ${BASE} AS build
+WORKDIR /build
+COPY requirements.lock ./
+# uv checks what the lock pins by its hashes, and is pinned itself. Build tools stay in this stage.
+RUN sed -n '/^uv==/,/^    # via/p' requirements.lock > uv.txt \
+    && python3 -m venv uv \
+    && uv/bin/pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes -r uv.txt \
+    && python3 -m venv --without-pip /opt/osrdyne
+COPY protocol protocol
+COPY client client
+COPY daemon daemon
+RUN uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python /opt/osrdyne/bin/python \
+    --constraint requirements.lock --build-constraint requirements.lock ./protocol ./client ./daemon \
+    && rm -f /opt/osrdyne/.lock
+
+FROM ${BASE}
+COPY --from=build /opt/osrdyne /opt/osrdyne
+ENV PATH=/opt/osrdyne/bin:/usr/local/bin:/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1
+# By number, so that a cluster can see that it is not root; it owns no file.
+USER 65532:65532
+WORKDIR /
+ENTRYPOINT ["osrdyne"]
+CMD ["--help"]

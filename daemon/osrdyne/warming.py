@@ -1,0 +1,54 @@
+"""Which keys are kept active now, and when the next window begins. Pure; wall time is an argument, in
+milliseconds since the Unix epoch.
+
+Windows are the one thing that wall time decides: people mean hours of the day. How long a key is kept is told as an
+interval from now.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping
+
+from osrdyne_protocol.settings import Delays
+from osrdyne_protocol.windows import DAYS, parse_window
+
+#: Milliseconds: in whole numbers a window begins exactly when it begins.
+_MINUTE = 60_000
+_DAY = 24 * 60 * _MINUTE
+_WEEK = 7 * _DAY
+#: The first moment of 1970 was this far into its week.
+_EPOCH_IN_WEEK = DAYS.index("thu") * _DAY
+
+
+class Schedule:
+    """The windows of all keys, through the week."""
+
+    def __init__(self, overrides: Mapping[str, Delays]) -> None:
+        #: Begin and end in milliseconds of the week, and the key.
+        self._windows = sorted(
+            (day + window.begin * _MINUTE, day + window.end * _MINUTE, key)
+            for key, delays in overrides.items()
+            for window in map(parse_window, delays.warm)
+            for day in (DAYS.index(name) * _DAY for name in window.days)
+        )
+        self._begins = sorted({begin for begin, _, _ in self._windows})
+
+    def open(self, now_ms: int) -> dict[str, int]:
+        """Return the keys that have a window now, and the milliseconds until it ends."""
+        at = (now_ms + _EPOCH_IN_WEEK) % _WEEK
+        left: dict[str, int] = {}
+        for begin, end, key in self._windows:
+            if begin > at:
+                break
+            if at < end:
+                left[key] = max(left.get(key, 0), end - at)
+        return left
+
+    def next(self, now_ms: int) -> int | None:
+        """Return the milliseconds until a window next begins; None where there is none."""
+        if not self._begins:
+            return None
+        at = (now_ms + _EPOCH_IN_WEEK) % _WEEK
+        place = bisect.bisect_right(self._begins, at)
+        return self._begins[place] - at if place < len(self._begins) else self._begins[0] + _WEEK - at

@@ -1,0 +1,58 @@
+"""What is worth waking somebody for, as rules of Prometheus; docs/operations.md says what to do about each. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from osrdyne_protocol.names import PoolNames
+
+
+def selector(pool: str, namespace: str, *more: str) -> str:
+    """Return what chooses the series of a pool's daemons."""
+    return "{" + ", ".join([f'namespace="{namespace}"', f'job="{pool}-daemon"', *more]) + "}"
+
+
+def rules(pool: str, namespace: str) -> list[dict[str, Any]]:
+    """Return the alerts of a pool."""
+    names = PoolNames(pool)
+
+    def of(metric: str, *more: str) -> str:
+        return f"{metric}{selector(pool, namespace, *more)}"
+
+    def waiting(queue: str) -> str:
+        return f"max({of('osrdyne_queue_messages', f'queue={chr(34)}{queue}{chr(34)}')}) > 0"
+
+    leaders, failed = of("osrdyne_leader"), of("osrdyne_keys", 'state="failed"')
+    refused = of("osrdyne_poison_total", 'outcome="refused"')
+    return [
+        _rule("NoLeader", f"(sum({leaders}) or vector(0)) != 1", "1m", "not exactly one daemon acts", pool),
+        _rule("KeysFailed", f"max({failed}) > 0", "5m", "workers of a key cannot be started", pool),
+        _rule("OrphansWait", waiting(names.orphan_queue), "5m", "requests wait for their queue", pool),
+        _rule("DeadLettersWait", waiting(names.dead_letter_queue), "5m", "error replies are not sent", pool),
+        _rule("Poison", waiting(names.poison_queue), "1m", "requests failed again and again", pool),
+        _rule("PoisonRefused", f"sum(increase({refused}[10m])) > 0", "0m", "the poison inventory is full", pool),
+        _rule(
+            "TopologyDrifts", f"max({of('osrdyne_topology_findings')}) > 0", "5m", "the broker is not as declared", pool
+        ),
+        _rule(
+            "SettingsRejected", f"max({of('osrdyne_settings_rejected')}) > 0", "1m", "changed settings are wrong", pool
+        ),
+        _rule("BrokerAlarm", f"max({of('osrdyne_broker_alarm')}) > 0", "1m", "the broker takes no messages", pool),
+        _rule(
+            "SessionsEnd",
+            f"sum(increase({of('osrdyne_sessions_ended_total')}[15m])) > 5",
+            "0m",
+            "daemons lose the broker again and again",
+            pool,
+        ),
+    ]
+
+
+def _rule(name: str, expression: str, lasting: str, summary: str, pool: str) -> dict[str, Any]:
+    return {
+        "alert": f"Osrdyne{name}",
+        "expr": expression,
+        "for": lasting,
+        "labels": {"severity": "warning", "pool": pool},
+        "annotations": {"summary": f"pool {pool}: {summary}"},
+    }

@@ -1,0 +1,100 @@
+"""Whom the pods of a pool may speak with: the broker, names, the API server for daemons, and what is configured.
+
+Everything that is not a daemon counts as a worker. Nobody may speak to a worker; to a daemon only who reads its
+metrics. What a node itself asks (probes) is let through by clusters in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.meta.v1 import LabelSelectorArgs, LabelSelectorRequirementArgs
+from pulumi_kubernetes.networking.v1 import (
+    IPBlockArgs,
+    NetworkPolicyEgressRuleArgs,
+    NetworkPolicyIngressRuleArgs,
+    NetworkPolicyPeerArgs,
+    NetworkPolicyPortArgs,
+    NetworkPolicySpecArgs,
+)
+
+from osrdyne_infra.cluster import Place, part
+from osrdyne_infra.cluster_settings import NetworkAccess
+from osrdyne_infra.configuration import BrokerAddress
+from osrdyne_infra.daemon_deployment import labels
+from osrdyne_infra.pool_config import STATUS_PORT
+
+#: Ports of addresses that name none.
+PORTS = {"amqp": 5672, "amqps": 5671, "http": 80, "https": 443}
+#: An API server's port at its Service, and its usual own one: policies see either.
+API_SERVER_PORTS = (443, 6443)
+
+
+class NetworkPolicies(pulumi.ComponentResource):
+    """Two policies of one pool, for its daemons and for all other pods of its namespace."""
+
+    def __init__(
+        self, pool: str, access: NetworkAccess, broker: BrokerAddress, place: Place, provider: kubernetes.Provider
+    ) -> None:
+        super().__init__("osrdyne:kubernetes:NetworkPolicies", pool, None, pulumi.ResourceOptions(provider=provider))
+        amqp, management = _port(broker.amqp), _port(broker.inside_management or broker.management)
+        names = NetworkPolicyEgressRuleArgs(ports=_ports(53, protocols=("UDP", "TCP")))
+        kubernetes.networking.v1.NetworkPolicy(
+            f"{pool}-daemon",
+            metadata=place.metadata(f"{pool}-daemon"),
+            spec=NetworkPolicySpecArgs(
+                pod_selector=LabelSelectorArgs(match_labels=labels(pool)),
+                policy_types=["Ingress", "Egress"],
+                ingress=_readers(access),
+                egress=[
+                    names,
+                    NetworkPolicyEgressRuleArgs(to=_peers(access.broker), ports=_ports(amqp, management)),
+                    NetworkPolicyEgressRuleArgs(to=_peers(access.api_server), ports=_ports(*API_SERVER_PORTS)),
+                ],
+            ),
+            opts=part(self),
+        )
+        daemons = labels(pool)["app.kubernetes.io/name"]
+        others = LabelSelectorRequirementArgs(key="app.kubernetes.io/name", operator="NotIn", values=[daemons])
+        kubernetes.networking.v1.NetworkPolicy(
+            f"{pool}-workers",
+            metadata=place.metadata(f"{pool}-workers"),
+            spec=NetworkPolicySpecArgs(
+                pod_selector=LabelSelectorArgs(match_expressions=[others]),
+                policy_types=["Ingress", "Egress"],
+                egress=[
+                    names,
+                    NetworkPolicyEgressRuleArgs(to=_peers(access.broker), ports=_ports(amqp)),
+                    *([NetworkPolicyEgressRuleArgs(to=_peers(access.workers))] if access.workers else []),
+                ],
+            ),
+            opts=part(self),
+        )
+        self.register_outputs({})
+
+
+def _readers(access: NetworkAccess) -> list[NetworkPolicyIngressRuleArgs]:
+    if not access.monitoring_namespace:
+        return []
+    readers = _peers(access.monitoring_namespace)
+    return [NetworkPolicyIngressRuleArgs(from_=readers, ports=_ports(STATUS_PORT))]
+
+
+def _peers(where: str | tuple[str, ...]) -> list[NetworkPolicyPeerArgs]:
+    """Return peers: all pods of a namespace, or ranges of addresses."""
+    if isinstance(where, str):
+        chosen = LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": where})
+        return [NetworkPolicyPeerArgs(namespace_selector=chosen)]
+    return [NetworkPolicyPeerArgs(ip_block=IPBlockArgs(cidr=one)) for one in where]
+
+
+def _port(address: str) -> int:
+    split = urlsplit(address)
+    return split.port or PORTS[split.scheme]
+
+
+def _ports(*numbers: int, protocols: Sequence[str] = ("TCP",)) -> list[NetworkPolicyPortArgs]:
+    return [NetworkPolicyPortArgs(protocol=one, port=number) for number in numbers for one in protocols]

@@ -1,0 +1,122 @@
+"""What a pool's programs read: settings and worker templates as ConfigMaps, addresses with passwords as Secrets.
+
+All of it is mounted as files. Whoever holds an address reads a changed one from the same file, so only settings and
+templates count for `digest`, by which a daemon is started anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from osrdyne_infra.cluster import Place, part
+from osrdyne_infra.configuration import StackSettings
+from osrdyne_infra.errors import ConfigurationError
+from osrdyne_infra.hand_over import toml
+from osrdyne_infra.pool_users import AUTHORITY
+from osrdyne_infra.worker_templates import SECRET_KEY, templates, worker_secret
+from osrdyne_protocol.settings import PoolSettings
+
+#: Where the daemon's container finds what is made here.
+SETTINGS = "/etc/osrdyne/settings"
+WORKERS = "/etc/osrdyne/workers"
+CREDENTIALS = "/etc/osrdyne/credentials"
+#: Port of the daemon's status endpoints.
+STATUS_PORT = 8042
+
+
+class PoolConfig(pulumi.ComponentResource):
+    """ConfigMaps and Secrets of one pool. `addresses` are those of `PoolUsers`, by role."""
+
+    def __init__(
+        self,
+        settings: StackSettings,
+        pool: PoolSettings,
+        addresses: Mapping[str, pulumi.Output[str]],
+        place: Place,
+        provider: kubernetes.Provider,
+    ) -> None:
+        super().__init__("osrdyne:kubernetes:PoolConfig", pool.name, None, pulumi.ResourceOptions(provider=provider))
+        self._place = place
+        maps = {
+            f"{pool.name}-settings": {"settings.toml": daemon_settings(settings, pool)},
+            f"{pool.name}-workers": templates(pool.name, settings.workers[pool.name]),
+        }
+        #: What is mounted, by the path where it is: names of ConfigMaps.
+        self.maps = dict(zip((SETTINGS, WORKERS), maps, strict=True))
+        if settings.broker.cacertfile:
+            folder, _, file = AUTHORITY.rpartition("/")
+            maps[f"{pool.name}-broker-ca"] = {file: authority(settings)}
+            self.maps[folder] = f"{pool.name}-broker-ca"
+        #: Changes with what a daemon reads at its start only.
+        self.digest = hashlib.sha256(json.dumps(maps, sort_keys=True).encode()).hexdigest()[:32]
+        #: Name of the Secret with the daemon's addresses.
+        self.secret = f"{pool.name}-daemon"
+        daemon = {"daemon.uri": addresses["daemon"], "daemon_management.uri": addresses["daemon_management"]}
+        self.made: list[pulumi.Resource] = [
+            *(self._map(name, data) for name, data in maps.items()),
+            self._secret(self.secret, daemon),
+            self._secret(worker_secret(pool.name), {SECRET_KEY: addresses["worker"]}),
+        ]
+        self.register_outputs({"digest": self.digest})
+
+    def _map(self, name: str, data: Mapping[str, str]) -> pulumi.Resource:
+        return kubernetes.core.v1.ConfigMap(name, metadata=self._place.metadata(name), data=data, opts=part(self))
+
+    def _secret(self, name: str, data: Mapping[str, pulumi.Output[str]]) -> pulumi.Resource:
+        return secret(name, data, self._place, part(self))
+
+
+def secret(
+    name: str, data: Mapping[str, pulumi.Output[str]], place: Place, opts: pulumi.ResourceOptions
+) -> kubernetes.core.v1.Secret:
+    """Return a Secret of texts. As `data`, which is what a cluster shows of it, and so is hidden in the state, too."""
+    hidden = {key: text.apply(lambda clear: base64.b64encode(clear.encode()).decode()) for key, text in data.items()}
+    return kubernetes.core.v1.Secret(name, metadata=place.metadata(name), type="Opaque", data=hidden, opts=opts)
+
+
+def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
+    """Return the daemon's settings file."""
+    assert settings.cluster is not None
+    daemon = settings.cluster.daemon
+    tables: dict[str, dict[str, Any]] = {
+        "pool": asdict(pool),
+        "broker": {
+            "amqp_uri_file": f"{CREDENTIALS}/daemon.uri",
+            "management_uri_file": f"{CREDENTIALS}/daemon_management.uri",
+            "statistics_interval": settings.broker.statistics_interval,
+        },
+        "driver": {
+            "kind": "kubernetes",
+            "template_directory": WORKERS,
+            "autoscaling": settings.workers[pool.name].autoscaling,
+            "worker_secret": worker_secret(pool.name),
+            "worker_secret_key": SECRET_KEY,
+        },
+        "limits": dict(daemon.limits),
+        "intervals": dict(daemon.intervals),
+        # The kubelet asks for it at the pod's address.
+        "status": {"host": "0.0.0.0", "port": STATUS_PORT},
+    }
+    return "\n".join(toml(tables))
+
+
+def authority(settings: StackSettings) -> str:
+    """Return the certificate of the CA that vouches for the broker. Raises ConfigurationError."""
+    file = settings.broker.cacertfile
+    try:
+        return Path(file).read_text()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no text"
+        problem = f"{file} cannot be read ({reason}); give the path of a PEM file"
+        raise ConfigurationError(
+            "osrdyne:broker.cacertfile", problem, "osrdyne:broker: {..., cacertfile: /etc/ca.pem}"
+        ) from None

@@ -1,0 +1,58 @@
+"""What one pool has on a Kubernetes cluster, part by part, each in its own module."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from osrdyne_infra.configuration import StackSettings
+from osrdyne_infra.daemon_deployment import DaemonDeployment
+from osrdyne_infra.driver_access import DriverAccess
+from osrdyne_infra.keda_access import KedaAccess
+from osrdyne_infra.monitoring import Monitoring
+from osrdyne_infra.namespace import Namespace
+from osrdyne_infra.network_policies import NetworkPolicies
+from osrdyne_infra.pool_config import PoolConfig, authority
+from osrdyne_infra.pool_objects import PoolObjects
+from osrdyne_infra.pool_users import PoolUsers
+from osrdyne_protocol.settings import PoolSettings
+
+#: A worker that was asked to stop may take this long beyond the pool's consumer timeout, in seconds.
+MARGIN = 60.0
+
+
+class PoolOnCluster:
+    """One pool in a namespace of its own, so that no daemon can start a pod with another pool's Secrets.
+
+    `parts` are its components, made after what the pool has on the broker.
+    """
+
+    def __init__(
+        self,
+        settings: StackSettings,
+        pool: PoolSettings,
+        users: PoolUsers,
+        objects: PoolObjects,
+        provider: kubernetes.Provider,
+    ) -> None:
+        cluster, worker = settings.cluster, settings.workers[pool.name]
+        assert cluster is not None
+        namespace = Namespace(
+            cluster.pool_namespace(pool.name), cluster.pod_security, pool.consumer_timeout + MARGIN, provider
+        )
+        place = namespace.place
+        access = DriverAccess(pool.name, worker.autoscaling, place, provider)
+        config = PoolConfig(settings, pool, users.addresses, place, provider)
+        needed: list[pulumi.Resource] = [objects, users, access.granted]
+        self.parts: list[pulumi.Resource] = [namespace, access, config]
+        if cluster.network_policy is not None:
+            policies = NetworkPolicies(pool.name, cluster.network_policy, settings.broker, place, provider)
+            self.parts.append(policies)
+            needed.append(policies)
+        if worker.autoscaling == "keda":
+            known = authority(settings) if settings.broker.cacertfile else ""
+            self.parts.append(KedaAccess(pool.name, users.figures, known, place, provider))
+        self.parts += [
+            DaemonDeployment(pool.name, cluster.daemon, config, access.account, place, needed, provider),
+            Monitoring(pool.name, cluster, place, provider),
+        ]

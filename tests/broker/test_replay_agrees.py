@@ -1,0 +1,163 @@
+"""A real daemon with real workers tells the same story of the same calls as `osrdyne replay`, event for event.
+
+What a replay takes for given is measured: when each call came, and how long each start took. Each teller's events are
+compared in their order; between two tellers (say, the forwarder and a worker) chance decides.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+from osrdyne.replay import Call, Circumstances, Event, Replay
+from osrdyne.warming import Schedule
+from osrdyne_protocol import headers
+from osrdyne_protocol.settings import Delays
+from tests.engines.broker import Broker
+from tests.engines.foreign_client import ForeignClient
+from tests.engines.pool import STATISTICS_INTERVAL, DaemonProcess, Pool
+from tests.engines.waiting import until
+
+WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+#: Seconds. A start may take longer than all of them; the key then steps down meanwhile, in the replay, too.
+UNBIND, STOP, DEBOUNCE = 2.0, 3.0, 0.2
+ALWAYS = "mon,tue,wed,thu,fri,sat,sun 00:00-24:00"
+#: Who tells what.
+TELLERS = {
+    "orphan-seen": "forwarder",
+    "forwarded": "forwarder",
+    "queue-ready": "queue loop",
+    "unbound": "queue loop",
+    "queue-deleted": "queue loop",
+    "group-started": "worker loop",
+    "group-stopped": "worker loop",
+}
+
+
+@pytest.fixture
+def broker(brokers: Callable[[str], Broker]) -> Broker:
+    """One version is enough: events are not what they differ in."""
+    return brokers("4.3")
+
+
+class Witness:
+    """Takes in every event of a pool, and keeps when each call was made."""
+
+    def __init__(self, pool: Pool, client: ForeignClient) -> None:
+        self._connection = pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost)))
+        self._channel = self._connection.channel()
+        self._queue = self._channel.queue_declare("", exclusive=True).method.queue
+        self._channel.queue_bind(self._queue, pool.names.activity_exchange)
+        self._client = client
+        self.calls: list[Call] = []
+        self.told: list[tuple[str, str, int]] = []
+
+    def call(self, key: str) -> None:
+        """Call a key and wait for the answer."""
+        self.calls.append(Call(time.time_ns() // 1_000_000, key, 1))
+        assert self._client.ask(key, b"hello").status == "ok"
+
+    def wait_for(self, key: str, event: str, number: int = 1) -> None:
+        """Wait until an event of a key was told so many times."""
+
+        def seen() -> bool:
+            self._take_in()
+            return sum(one[:2] == (key, event) for one in self.told) >= number
+
+        until(seen, every=0.01, what=f"{event} of {key}, {number} times")
+
+    def _take_in(self) -> None:
+        while True:
+            found, properties, _ = self._channel.basic_get(self._queue, auto_ack=True)
+            if found is None:
+                return
+            given = properties.headers
+            self.told.append((found.routing_key, given[headers.X_EVENT], given[headers.X_EVENT_TIME]))
+
+    def starts(self, key: str) -> list[int]:
+        """How long each start of a group took, in milliseconds."""
+        began, served = (
+            [one[2] for one in self.told if one[:2] == (key, event)] for event in ("group-started", "started")
+        )
+        return [max(1, after - before) for before, after in zip(began, served, strict=True)]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def witness(
+    make_pool: Callable[..., Pool],
+    make_daemon: Callable[..., DaemonProcess],
+    make_client: Callable[[Pool], ForeignClient],
+) -> Iterator[Witness]:
+    """Sees a pool from before its daemon starts. The key `warm` has a window that is always open."""
+    pool = make_pool(unbind_delay=UNBIND, stop_delay=STOP)
+    witness = Witness(pool, make_client(pool))
+    daemon = make_daemon(pool, worker=WORKER, start=False, intervals={"debounce": DEBOUNCE})
+    daemon.settings["pool"]["overrides"] = {"warm": {"warm": [ALWAYS]}}
+    daemon.start()
+    yield witness
+    witness.close()
+
+
+def stories(told: list[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
+    """Put what was told apart, by key and teller."""
+    result: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for key, event in told:
+        result[key, TELLERS.get(event, "worker")].append(event)
+    return result
+
+
+def replayed(calls: list[Call], starts: list[int], end: str, *, warm: bool = False) -> list[tuple[str, str]]:
+    """What the replay tells of the key of the last call, up to an event."""
+    takes = iter(starts)
+    told: Iterator[Event] = Replay(
+        Circumstances(
+            delays=lambda key: Delays(UNBIND * 1000, STOP * 1000),
+            warm=Schedule({"warm": Delays(UNBIND, STOP, (ALWAYS,))} if warm else {}),
+            debounce=round(DEBOUNCE * 1000),
+            statistics_interval=round(STATISTICS_INTERVAL * 1000),
+            start=lambda: next(takes),
+            identity=lambda: "",
+        )
+    ).run(calls)
+    result: list[tuple[str, str]] = []
+    for one in told:
+        if one.key == calls[-1].key:
+            result.append((one.key, one.event))
+            if one.event == end:
+                break
+    return result
+
+
+def test_a_daemon_and_the_replay_tell_the_same_of_the_same_calls(witness: Witness) -> None:
+    # When a key is called cold, warm, and after it was unbound
+    witness.call("often")
+    witness.call("often")
+    witness.wait_for("often", "unbound")
+    witness.call("often")
+    # And another one once, while a third is called by nobody and kept warm
+    witness.call("once")
+    witness.wait_for("warm", "started")
+    witness.call("warm")
+    witness.wait_for("warm", "finished")
+    for key in ("often", "once"):
+        witness.wait_for(key, "queue-deleted")
+    # Then nobody could have told from the replay's events that there was no pool
+    for key in ("often", "once"):
+        mine = [call for call in witness.calls if call.key == key]
+        real = stories([one[:2] for one in witness.told if one[0] == key])
+        assert real == stories(replayed(mine, witness.starts(key), "queue-deleted"))
+    real = stories([one[:2] for one in witness.told if one[0] == "warm"])
+    called = next(call for call in witness.calls if call.key == "warm")
+    before = Call(called.time_ms - 10_000, "other")
+    assert real == stories(replayed([before, called], [1, 1], "finished", warm=True))
+    # And the third group ran before it was called
+    assert "orphan-seen" not in real["warm", "forwarder"]

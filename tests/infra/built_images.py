@@ -1,0 +1,73 @@
+"""The images of the Dockerfiles, built by a real engine once for each state of what goes into them.
+
+They are kept as archives, which clusters and engines load.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import steps
+from tests.engines import docker, go_builds
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One image: its name, its Dockerfile, and what is copied into it."""
+
+    name: str
+    file: str
+    parts: tuple[str, ...]
+
+
+DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("protocol", "client", "daemon"))
+AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("protocol", "client", "examples"))
+#: Archives of one image that are kept, for other checkouts on this machine.
+KEPT = 3
+
+
+def archives(*recipes: Recipe) -> list[Path]:
+    """Return an archive of each image; what is not there yet is built, which takes a minute or two."""
+    folder = go_builds.cache() / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock, ExitStack() as stack:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        engine: docker.Docker | None = None
+        found = []
+        for recipe in recipes:
+            name = recipe.name.partition("/")[2].partition(":")[0]
+            target = folder / f"{name}-{_digest(recipe)}.tar"
+            if not target.exists():
+                print(f"docker: building {recipe.name}", file=sys.stderr, flush=True)
+                engine = engine or stack.enter_context(docker.engine())
+                _build(engine, recipe, target)
+                for old in sorted(folder.glob(f"{name}-*.tar"), key=lambda one: one.stat().st_mtime)[:-KEPT]:
+                    old.unlink()
+            found.append(target)
+        return found
+
+
+def _build(engine: docker.Docker, recipe: Recipe, target: Path) -> None:
+    engine.build(recipe.name, recipe.file, steps.ROOT)
+    part = target.with_suffix(".part")
+    try:
+        engine("save", "--output", str(part), recipe.name)
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _digest(recipe: Recipe) -> str:
+    summed = hashlib.sha256(Path(docker.python_root()).name.encode())
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *recipe.parts]
+    files = subprocess.run(listed, cwd=steps.ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    for name in sorted({*filter(None, files), recipe.file, ".dockerignore", "requirements.lock"}):
+        if (path := steps.ROOT / name).is_file():
+            summed.update(f"\0{name}\0".encode() + path.read_bytes())
+    return summed.hexdigest()[:12]

@@ -1,0 +1,130 @@
+"""What the program declares on a cluster, without an engine: every resource with its inputs, as Pulumi would get it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pulumi
+import pulumi_rabbitmq as rabbitmq
+import pytest
+
+from osrdyne_infra import cluster, configuration, preflight
+from osrdyne_infra.configuration import BrokerStack, StackSettings
+from osrdyne_infra.pool_objects import PoolObjects
+from osrdyne_infra.pool_on_cluster import PoolOnCluster
+from osrdyne_infra.pool_users import PoolUsers
+from osrdyne_infra.vhost import Vhost
+
+Inputs = dict[str, Any]
+
+WHOLE: Mapping[str, Any] = {
+    "broker": {"management": "http://127.0.0.1:1", "inside_management": "http://broker:15672", "amqp": "amqp://broker"},
+    "vhost": "trains/one",
+    "instance": "Test 1",
+    "pools": [{"name": "core"}, {"name": "other"}],
+    "kubernetes": {"namespace": "rail", "daemon": {"image": "osrdyne.invalid/daemon:test"}},
+    "workers": {"core": {"image": "osrdyne.invalid/core:1"}, "other": {"image": "osrdyne.invalid/other:1"}},
+}
+SECRETS = frozenset({"osrdyne:admin_password", "osrdyne:kubeconfig"})
+
+
+def settings(**changes: Any) -> StackSettings:
+    """The settings of a stack with two pools on a cluster, with these changes; None leaves one out."""
+    given = {**WHOLE, "admin_password": "hidden-word", **changes}
+    given["broker"] = {"admin": "root", **given["broker"]}
+    made = configuration.parse(raw(given), SECRETS)
+    assert isinstance(made, StackSettings)
+    return made
+
+
+def broker_settings(**deployment: Any) -> BrokerStack:
+    """The settings of a stack that deploys a broker."""
+    whole = {"kind": "statefulset", "admin": "root", "image": "rabbitmq:4.3-management", "storage": "1Gi", **deployment}
+    given = {"broker_deployment": whole, "kubernetes": {"namespace": "rail"}, "admin_password": "hidden-word"}
+    made = configuration.parse(raw(given), SECRETS)
+    assert isinstance(made, BrokerStack)
+    return made
+
+
+def raw(values: Mapping[str, Any]) -> dict[str, str]:
+    """Configuration as Pulumi hands it over: texts, and JSON of everything else."""
+    kept = {name: value for name, value in values.items() if value is not None}
+    return {f"osrdyne:{name}": value if isinstance(value, str) else json.dumps(value) for name, value in kept.items()}
+
+
+class Declared(pulumi.runtime.Mocks):
+    """Keeps what is declared on the cluster, by kind and name."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Inputs] = {}
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, Inputs]:
+        kind, outputs = args.typ.rpartition(":")[2], dict(args.inputs)
+        if kind == "Password":
+            outputs["password"] = f"word-of-{args.name}"
+        if args.typ.startswith("kubernetes:"):
+            self.objects[kind, args.inputs["metadata"]["name"]] = args.inputs
+        return f"{args.name}-id", outputs
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[Inputs, list[tuple[str, str]] | None]:
+        return {}, None
+
+    def texts(self, name: str) -> dict[str, str]:
+        """What a Secret holds, in the clear."""
+        # Pulumi marks what is secret by a table around it.
+        data = self.objects["Secret", name]["data"]["value"]
+        return {key: base64.b64decode(text).decode() for key, text in data.items()}
+
+
+@contextmanager
+def own_loops() -> Iterator[None]:
+    """Close every event loop that Pulumi's library makes and leaves open, one in each of its threads."""
+    made: list[asyncio.AbstractEventLoop] = []
+    make = asyncio.new_event_loop
+
+    def noting() -> asyncio.AbstractEventLoop:
+        made.append(make())
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "new_event_loop", noting)
+        asyncio.set_event_loop(noting())
+        yield
+        made[0].run_until_complete(made[0].shutdown_default_executor())
+        for loop in made:
+            loop.close()
+        asyncio.set_event_loop(None)
+
+
+def declared(declare: Callable[[], None]) -> Declared:
+    """Run a part of the program and return what it declares."""
+    found = Declared()
+    with own_loops():
+        pulumi.runtime.set_mocks(found, project="osrdyne", stack="test")
+        run: Any = pulumi.runtime.test
+        run(declare)()
+    return found
+
+
+def pools(given: StackSettings) -> Declared:
+    """What the pools of a stack have, on the broker and on the cluster."""
+
+    def declare() -> None:
+        topologies = preflight.topologies(given)
+        broker = rabbitmq.Provider("broker", endpoint="http://127.0.0.1:1", username="", password="")
+        vhost = Vhost(given, [], broker)
+        assert given.cluster is not None
+        place = cluster.provider(given.cluster)
+        for pool, topology in zip(given.pools, topologies, strict=True):
+            users, objects = PoolUsers(given, topology, vhost, broker), PoolObjects(topology, vhost, set(), broker)
+            PoolOnCluster(given, pool, users, objects, place)
+
+    return declared(declare)
+
+
+__all__ = ["Declared", "broker_settings", "declared", "pools", "settings"]

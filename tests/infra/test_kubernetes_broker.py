@@ -1,0 +1,81 @@
+"""What a stack declares that deploys a broker. The StatefulSet runs in test_deployed_broker.py; no operator runs in any
+test: the object for it is compared with what the RabbitMQ Cluster Operator asks for.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from osrdyne_infra import cluster
+from osrdyne_infra.broker_operator import OperatorBroker
+from osrdyne_infra.broker_statefulset import StatefulSetBroker
+from osrdyne_infra.configuration import BrokerStack
+from osrdyne_infra.namespace import Namespace
+from tests.infra import declaring
+from tests.infra.declaring import Declared, broker_settings
+
+pytestmark = [pytest.mark.xdist_group("declared")]
+
+
+def broker(given: BrokerStack) -> Declared:
+    def declare() -> None:
+        provider = cluster.provider(given.cluster)
+        place = Namespace(given.cluster.namespace, given.cluster.pod_security, 0, provider).place
+        (StatefulSetBroker if given.deployment.kind == "statefulset" else OperatorBroker)(given, place, provider)
+
+    return declaring.declared(declare)
+
+
+def volumes(container: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """What is mounted, by its path."""
+    named = {one["name"]: one for one in spec["volumes"]}
+    return {one["mountPath"]: named.get(one["name"], one) for one in container["volumeMounts"]}
+
+
+def test_a_statefulset_has_a_disk_and_finds_its_administrator_in_a_file_of_a_secret() -> None:
+    found = broker(broker_settings(storage_class="fast"))
+
+    made = found.objects["StatefulSet", "broker"]["spec"]
+    [claim] = made["volumeClaimTemplates"]
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
+    spec = made["template"]["spec"]
+    [container] = spec["containers"]
+    mounted = volumes(container, spec)
+    assert mounted["/etc/rabbitmq/conf.d/30-admin.conf"]["secret"]["secretName"] == "broker-admin"
+    assert found.texts("broker-admin")["default_user.conf"] == "default_user = root\ndefault_pass = hidden-word\n"
+    assert mounted["/var/lib/rabbitmq"]["name"] == claim["metadata"]["name"]
+    assert "env" not in container
+    assert {kind for kind, _ in found.objects if "hidden-word" in json.dumps(found.objects[kind, _])} == set()
+
+
+def test_a_statefulset_is_reached_by_a_service_of_every_port_that_pools_need() -> None:
+    found = broker(broker_settings())
+
+    service = found.objects["Service", "broker"]
+    assert {one["port"] for one in service["spec"]["ports"]} >= {5672, 15672, 5552}
+    made = found.objects["StatefulSet", "broker"]["spec"]
+    assert service["spec"]["selector"].items() <= made["template"]["metadata"]["labels"].items()
+    assert found.objects["Service", made["serviceName"]]["spec"]["clusterIP"] == "None"
+    plugins = found.objects["ConfigMap", "broker"]["data"]["enabled_plugins"]
+    assert plugins == "[rabbitmq_management,rabbitmq_prometheus,rabbitmq_stream].\n"
+
+
+def test_the_operator_gets_a_cluster_with_our_administrator_and_streams() -> None:
+    found = broker(broker_settings(kind="cluster-operator", replicas=3, storage_class="fast"))
+
+    made = found.objects["RabbitmqCluster", "broker"]
+    assert made["apiVersion"] == "rabbitmq.com/v1beta1"
+    assert made["spec"]["replicas"] == 3
+    assert made["spec"]["persistence"] == {"storage": "1Gi", "storageClassName": "fast"}
+    assert made["spec"]["rabbitmq"]["additionalPlugins"] == ["rabbitmq_stream"]
+    secret = made["spec"]["secretBackend"]["externalSecret"]["name"]
+    assert found.texts(secret) == {
+        "username": "root",
+        "password": "hidden-word",
+        "default_user.conf": "default_user = root\ndefault_pass = hidden-word\n",
+    }
+    assert ("StatefulSet", "broker") not in found.objects

@@ -1,0 +1,290 @@
+"""What the replay tells of calls is what a pool tells: by hand for small cases, and in general."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osrdyne.replay import Call, Circumstances, Event, Replay
+from osrdyne.warming import Schedule
+from osrdyne_protocol.settings import Delays
+
+#: Milliseconds.
+UNBIND, STOP, DEBOUNCE, INTERVAL, START, RUN = 600_000, 300_000, 1000, 7500, 2000, 50
+#: A Thursday, as it began.
+THURSDAY = 7 * 86_400_000
+
+
+def circumstances(**changes: object) -> Circumstances:
+    numbers = itertools.count(1)
+    values: dict[str, object] = {
+        "delays": lambda key: Delays(UNBIND, STOP),
+        "debounce": DEBOUNCE,
+        "statistics_interval": INTERVAL,
+        "start": lambda: START,
+        "run": RUN,
+        "identity": lambda: f"id-{next(numbers)}",
+        "daemon_id": "daemon",
+        **changes,
+    }
+    return Circumstances(**values)  # type: ignore[arg-type]
+
+
+def replay(*calls: tuple[int, str] | tuple[int, str, int], **changes: object) -> list[Event]:
+    one = Replay(circumstances(**changes))
+    told = list(one.run(Call(*call) for call in calls))
+    # Nothing is kept of keys that are gone, and the tally is that of what was told.
+    assert one._keys == {}
+    assert one.tally.events == len(told)
+    assert one.tally.cold == sum(event.event == "orphan-seen" for event in told)
+    return told
+
+
+def story(told: Iterable[Event]) -> list[tuple[int, str]]:
+    return [(event.time_ms, event.event) for event in told]
+
+
+def count(told: Iterable[Event], event: str) -> int:
+    return sum(one.event == event for one in told)
+
+
+#: The last sign of life of a call at 0 that starts its group: the burst that begins as its worker starts.
+LAST = START + 6 + DEBOUNCE
+
+
+def test_one_call_is_told_from_its_arrival_to_the_end_of_its_queue() -> None:
+    gone = LAST + UNBIND + STOP
+
+    assert story(replay((0, "42"))) == [
+        (0, "orphan-seen"),
+        (6, "queue-ready"),
+        (6, "group-started"),
+        (8, "forwarded"),
+        (2006, "started"),
+        (2006, "request-received"),
+        (2056, "finished"),
+        (LAST + UNBIND, "unbound"),
+        (gone + INTERVAL, "stopping"),
+        (gone + INTERVAL, "group-stopped"),
+        (gone + 3 * INTERVAL, "queue-deleted"),
+    ]
+
+
+def test_every_event_says_what_its_headers_would() -> None:
+    told = {event.event: event for event in replay((0, "42"))}
+
+    worker = told["started"].worker_id
+    assert told["orphan-seen"] == Event("42", "orphan-seen", "id-1", 0, "daemon", "1")
+    assert told["finished"][3:] == (2056, worker, "1", "ok", 50)
+    assert told["request-received"][3:] == (2006, worker, "1", None, None)
+    assert told["group-stopped"][4:] == ("daemon", None, "idle", None)
+    assert told["stopping"].worker_id == worker != "daemon"
+
+
+def test_a_call_is_warm_until_the_unbind_delay_is_over_and_cold_from_then_on() -> None:
+    unbound = LAST + UNBIND
+
+    assert count(replay((0, "42"), (unbound - 1, "42")), "orphan-seen") == 1
+    assert count(replay((0, "42"), (unbound, "42")), "orphan-seen") == 2
+
+
+def test_an_unbound_key_whose_group_still_runs_is_bound_again_and_served_at_once() -> None:
+    again = LAST + UNBIND + STOP - 1
+
+    told = replay((0, "42"), (again, "42"))
+
+    assert count(told, "group-started") == 1
+    assert story(told)[7:13] == [
+        (LAST + UNBIND, "unbound"),
+        (again, "orphan-seen"),
+        (again + 6, "queue-ready"),
+        (again + 8, "forwarded"),
+        (again + 8, "request-received"),
+        (again + 58, "finished"),
+    ]
+
+
+@pytest.mark.parametrize(("late", "starts"), [(0, 1), (INTERVAL - 1, 1), (INTERVAL, 2), (3 * INTERVAL, 2)])
+def test_a_call_on_the_way_out_keeps_the_group_until_that_is_stopped(late: int, starts: int) -> None:
+    told = replay((0, "42"), (LAST + UNBIND + STOP + late, "42"))
+
+    assert (count(told, "group-started"), count(told, "finished"), count(told, "queue-deleted")) == (
+        starts,
+        2,
+        2 if late == 3 * INTERVAL else 1,
+    )
+
+
+def test_requests_that_wait_for_the_worker_are_served_in_their_order_one_at_a_time() -> None:
+    told = replay((0, "42", 500), (1000, "42", 300), (1500, "42", 10))
+
+    assert [(one.time_ms, one.event, one.request_id) for one in told if one.request_id and one.time_ms > 8] == [
+        (2006, "request-received", "1"),
+        (2506, "finished", "1"),
+        (2506, "request-received", "2"),
+        (2806, "finished", "2"),
+        (2806, "request-received", "3"),
+        (2816, "finished", "3"),
+    ]
+
+
+def test_signs_of_life_keep_a_key_through_a_long_request() -> None:
+    told = replay((0, "42", 3 * UNBIND))
+
+    assert count(told, "alive") == 3 * UNBIND // 10_000 - 1
+    assert count(told, "orphan-seen") == count(told, "unbound") == 1
+
+
+def test_a_silent_long_request_is_unbound_under_way_and_found_before_its_group_is_stopped() -> None:
+    told = replay((0, "42", 3 * UNBIND), alive=10**9)
+
+    begun, done = START + 6, START + 6 + 3 * UNBIND
+    found = LAST + UNBIND + STOP + INTERVAL
+    assert (begun, "request-received") in story(told)
+    assert story(told)[6:9] == [(LAST + UNBIND, "unbound"), (found + 6, "queue-ready"), (found + UNBIND, "unbound")]
+    assert (done, "finished") in story(told)
+    assert count(told, "group-started") == 1
+
+
+def test_keys_do_not_wait_for_one_another() -> None:
+    together = replay((0, "a", 5000), (0, "b"))
+
+    for key in "ab":
+        alone = replay((0, key, 5000 if key == "a" else RUN))
+        assert story(one for one in together if one.key == key) == story(alone)
+
+
+def test_a_window_starts_its_group_before_anybody_asks_and_ends_without_a_delay() -> None:
+    begin, end = THURSDAY + 3_600_000, THURSDAY + 7_200_000
+    warm = Schedule({"42": Delays(UNBIND, STOP, ("thu 01:00-02:00",))})
+
+    told = replay((THURSDAY, "7"), (begin + 5000, "42"), (end, "7"), warm=warm)
+    unasked = replay((THURSDAY, "7"), (end, "7"), warm=warm, delays=lambda key: Delays(10 * UNBIND, STOP))
+
+    assert [one.time_ms for one in unasked if (one.key, one.event) == ("42", "unbound")] == [end]
+    assert story(one for one in told if one.key == "42") == [
+        (begin + 6, "queue-ready"),
+        (begin + 6, "group-started"),
+        (begin + 2006, "started"),
+        (begin + 5000, "request-received"),
+        (begin + 5050, "finished"),
+        (end, "unbound"),
+        (end + STOP + INTERVAL, "stopping"),
+        (end + STOP + INTERVAL, "group-stopped"),
+        (end + STOP + 3 * INTERVAL, "queue-deleted"),
+    ]
+
+
+def test_a_window_that_is_open_at_the_first_call_counts_and_none_begins_after_the_last() -> None:
+    warm = Schedule({"42": Delays(UNBIND, STOP, ("thu,fri 00:00-24:00",))})
+
+    told = replay((THURSDAY + 3_600_000, "7"), warm=warm)
+
+    assert story(one for one in told if one.key == "42")[0] == (THURSDAY + 3_600_006, "queue-ready")
+    assert [one.time_ms for one in told if one.key == "42" and one.event == "unbound"] == [THURSDAY + 86_400_000]
+
+
+def test_a_group_that_is_stopped_before_its_worker_serves_tells_no_start() -> None:
+    warm = Schedule({"42": Delays(UNBIND, STOP, ("thu 01:00-01:01",))})
+
+    told = replay((THURSDAY, "7"), (THURSDAY + 4_000_000, "7"), warm=warm, start=lambda: 10_000_000)
+
+    assert [one.event for one in told if one.key == "42"] == [
+        "queue-ready",
+        "group-started",
+        "unbound",
+        "group-stopped",
+        "queue-deleted",
+    ]
+
+
+#: Times that leave an orphan time to be forwarded before the next call.
+CALLS = st.lists(
+    st.tuples(st.integers(0, 500).map(lambda number: number * 20), st.sampled_from("abc"), st.integers(0, 400)),
+    max_size=25,
+).map(sorted)
+DELAYS = st.tuples(st.integers(20, 2000), st.integers(20, 2000))
+
+
+@given(CALLS, DELAYS, st.integers(0, 3000), st.integers(0, 300))
+def test_every_call_is_answered_once_in_order_by_a_group_that_is_there(
+    calls: list[tuple[int, str, int]], delays: tuple[int, int], start: int, debounce: int
+) -> None:
+    told = replay(
+        *calls,
+        delays=lambda key: Delays(*delays),
+        start=lambda: start,
+        debounce=debounce,
+        statistics_interval=100,
+        alive=70,
+    )
+
+    assert [one.time_ms for one in told] == sorted(one.time_ms for one in told)
+    assert len({one.event_id for one in told}) == len(told)
+    asked: dict[str, list[str]] = defaultdict(list)
+    for number, (_, key, _) in enumerate(calls, 1):
+        asked[key].append(str(number))
+    for key, ids in asked.items():
+        mine = [one for one in told if one.key == key]
+        for event in ("request-received", "finished"):
+            assert [one.request_id for one in mine if one.event == event] == ids
+        assert Counter(one.request_id for one in mine if one.event == "orphan-seen") == Counter(
+            one.request_id for one in mine if one.event == "forwarded"
+        )
+        live_once_at_a_time(mine)
+
+
+def live_once_at_a_time(told: list[Event]) -> None:
+    """Check that groups, workers and queues of one key come and go in turn, and nothing is told by one that is gone."""
+    group = queue = worker = in_hand = None
+    for one in told:
+        if one.event == "group-started":
+            assert group is None
+            assert queue is not None
+            group = one.event_id
+        elif one.event == "group-stopped":
+            assert group is not None
+            assert in_hand is None
+            group = worker = None
+        elif one.event == "started":
+            assert group is not None
+            assert worker is None
+            worker = one.worker_id
+        elif one.event == "request-received":
+            assert (one.worker_id, in_hand) == (worker, None)
+            in_hand = one.request_id
+        elif one.event == "finished":
+            assert (one.worker_id, one.request_id) == (worker, in_hand)
+            in_hand = None
+        elif one.event == "queue-ready":
+            queue = one.event_id
+        elif one.event == "queue-deleted":
+            assert group is None
+            queue = None
+    assert (group, queue) == (None, None)
+
+
+@given(CALLS, st.integers(20, 2000), st.integers(0, 300))
+def test_a_call_is_cold_exactly_when_its_key_was_idle_for_longer_than_its_delay(
+    calls: list[tuple[int, str, int]], unbind: int, debounce: int
+) -> None:
+    told = replay(
+        *calls, delays=lambda key: Delays(unbind, 500), debounce=debounce, statistics_interval=100, start=lambda: 1
+    )
+
+    done = {one.request_id: one.time_ms for one in told if one.event == "finished"}
+    cold = {one.request_id for one in told if one.event == "orphan-seen"}
+    last: dict[str, int] = {}
+    for number, (at, key, _) in enumerate(calls, 1):
+        idle = at - last.get(key, -(10**9))
+        # What is still at work, and the burst that a last sign of life may end, decide what lies between.
+        if 0 <= idle < unbind:
+            assert str(number) not in cold
+        elif idle >= unbind + debounce:
+            assert str(number) in cold
+        last[key] = max(last.get(key, 0), done[str(number)])

@@ -1,0 +1,102 @@
+"""One tier of tests on its way: its pytest, with a folder of its own, and what its output says of how it ended."""
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import contained
+import steps
+
+#: pytest's exit code for "no test was selected".
+NOTHING_SELECTED = 5
+CLOSING_LINE = re.compile(r"^=*\s*(?P<counts>(?:\d+ [a-z]+(?:, )?)+) in (?P<seconds>[\d.]+)s")
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+#: What a tier's output says of a failure in one line: pytest's summary, tools/contained.py.
+TELLING = ("FAILED tests/", "ERROR tests/", contained.LEFT_BEHIND)
+
+
+@dataclass
+class Run:
+    """A tier on its way: its pytest, and what that has printed so far."""
+
+    tier: str
+    process: subprocess.Popen[bytes]
+    folder: Path
+    output: Path
+    started: float
+    shown: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+    code: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """True when a test or pytest itself failed, or something was left behind; an empty selection is no failure."""
+        return self.code not in (0, NOTHING_SELECTED)
+
+    def text(self) -> str:
+        """What pytest has printed since the last call."""
+        with self.output.open("rb") as file:
+            file.seek(self.shown)
+            new = file.read()
+        self.shown += len(new)
+        return new.decode(errors="replace")
+
+    def percent(self) -> str:
+        """How far pytest says that it is."""
+        found = re.findall(r"\[ *(\d+)%\]", self.output.read_text(errors="replace"))
+        return f"{self.tier} {found[-1] if found else 0} %"
+
+
+def start(tier: str, pytest: list[str]) -> Run:
+    """Start one tier, with a folder of its own for temporary files. A short name: sockets are made below it."""
+    folder = Path(tempfile.gettempdir(), f"osr-{secrets.token_hex(4)}")
+    folder.mkdir()
+    # Like /tmp itself: tests start programs as other users, too.
+    folder.chmod(0o1777)
+    output = folder.with_suffix(".log")
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [str(steps.BIN / "python"), str(steps.ROOT / "tools/contained.py"), str(folder), *pytest],
+            cwd=steps.ROOT,
+            env=steps.environment(PYTHONUNBUFFERED="1"),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+    return Run(tier, process, folder, output, time.monotonic())
+
+
+def ended(run: Run) -> bool:
+    """Whether a tier has ended, and if so, how: that is noted once."""
+    before = os.times()
+    if run.process.poll() is None:
+        return False
+    after = os.times()
+    run.cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    run.code, run.seconds = run.process.returncode, time.monotonic() - run.started
+    for line in run.output.read_text(errors="replace").splitlines():
+        run.counts = counts_of(line) or run.counts
+        if COLOUR.sub("", line).startswith(TELLING):
+            run.failures.append(COLOUR.sub("", line))
+    # What tests wrote tells why one failed: it stays then.
+    if not run.failed:
+        shutil.rmtree(run.folder, ignore_errors=True)
+    return True
+
+
+def counts_of(line: str) -> dict[str, int]:
+    """The outcomes that a closing line of pytest names; empty for any other line."""
+    found = CLOSING_LINE.match(COLOUR.sub("", line))
+    if not found:
+        return {}
+    pairs = (part.split(" ", 1) for part in found["counts"].split(", "))
+    return {outcome: int(number) for number, outcome in pairs}
