@@ -6,10 +6,10 @@ SEEDS ?= 1000
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test test-fast test-drivers test-infra check format lock simulate bench faults clean
+.PHONY: help setup demo up down test test-fast test-drivers test-infra test-pipeline pipeline-demo check format lock simulate bench faults clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 setup: ## Make .venv with everything that requirements.lock pins (seconds; nothing when it is up to date)
 	@$(PYTHON) tools/setup.py
@@ -34,6 +34,13 @@ test-drivers: setup ## Run the drivers' tests: processes, real Docker, systemd a
 
 test-infra: setup ## Run the tests of the Pulumi program, with a real Pulumi on real brokers
 	@$(BIN)/python tools/run_tests.py infra
+
+test-pipeline: setup ## Run the tests of the pipeline, on a real Spark (installs a Java and a browser where there is none)
+	@$(BIN)/python tools/run_tests.py pipeline
+
+pipeline-demo: setup ## The year's flights as events, tables, better delays and a report, in a few minutes
+	@$(BIN)/python tools/java.py > /dev/null
+	@$(BIN)/python -m examples.airports.pipeline_demo $(DEMO)
 
 check: setup ## Check format, lint, types, import order, Ansible and YAML
 	@$(BIN)/python tools/check.py

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import calls, cold_start, orphans, recovery, report, stack_up, steady
+from benchmarks import calls, cold_start, orphans, pipeline_source, pipeline_tables, recovery, report, stack_up, steady
 from benchmarks.ratios import Row
 from benchmarks.rig import Rig
 from tests.engines.broker import SUITES, Broker
@@ -27,6 +27,8 @@ MEASUREMENTS: dict[str, Callable[[Rig], list[Row]]] = {
     "steady": steady.measure,
     "recovery": recovery.measure,
     "stack-up": stack_up.measure,
+    "pipeline-source": pipeline_source.measure,
+    "pipeline-tables": pipeline_tables.measure,
 }
 VERSION = max(SUITES)
 
@@ -40,7 +42,7 @@ def main() -> int:
     if arguments.list:
         for name, measure in MEASUREMENTS.items():
             summary = (sys.modules[measure.__module__].__doc__ or "").splitlines()[0]
-            print(f"{name:<12}{summary}")
+            print(f"{name:<17}{summary}")
         return 0
     rows, failed = _run(arguments.measurement or list(MEASUREMENTS), quick=arguments.quick)
     if arguments.json:

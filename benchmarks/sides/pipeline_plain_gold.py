@@ -1,0 +1,172 @@
+"""The pipeline's gold tables by one thread of plain Python; see pipeline_plain."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from itertools import pairwise
+from operator import attrgetter
+
+from benchmarks.sides.pipeline_plain import DAY_MS, Event, Life, Request, Row, day_of
+from osrdyne_protocol import events as names
+
+_HOUR_MS = 3_600_000
+_PARTS = ("orphan_ms", "start_ms", "queue_ms", "run_ms", "total_ms")
+
+
+def _percentile(values: Iterable[int], share: float) -> int | None:
+    ordered = sorted(values)
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None
+
+
+def demand_of(requests: Iterable[Request]) -> list[Row]:
+    hours: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for one in requests:
+        row = hours[one.key, one.seen_ms // _HOUR_MS * _HOUR_MS]
+        row[0] += 1
+        row[1] += one.cold
+        row[2] += one.run_ms or 0
+    return [(key, hour, *row, day_of(hour)) for (key, hour), row in hours.items()]
+
+
+def cold_starts_of(requests: Iterable[Request], lives: Iterable[Life]) -> list[Row]:
+    counts: dict[tuple[str, date], list[int]] = defaultdict(lambda: [0, 0, 0])
+    waits: dict[tuple[str, date], list[int]] = defaultdict(list)
+    for one in requests:
+        counts[one.key, one.day][0] += 1
+        counts[one.key, one.day][1] += one.cold
+        until = one.done_ms if one.received_ms is None else one.received_ms
+        if one.cold and until is not None:
+            waits[one.key, one.day].append(until - one.seen_ms)
+    for life in lives:
+        counts[life.key, life.day][2] += 1
+    return [
+        (key, *row, sum(wait), max(wait, default=None), _percentile(wait, 0.5), _percentile(wait, 0.95), day)
+        for (key, day), row in counts.items()
+        for wait in (waits.get((key, day), []),)
+    ]
+
+
+def latency_of(requests: Iterable[Request]) -> list[Row]:
+    groups: dict[tuple[str, bool, date], list[Request]] = defaultdict(list)
+    for one in requests:
+        if one.done_ms is not None:
+            groups[one.key, one.cold, one.day].append(one)
+    rows = []
+    for (key, cold, day), found in groups.items():
+        sums = (sum(map(attrgetter(part), found)) for part in _PARTS)
+        totals = sorted(one.total_ms or 0 for one in found)
+        percentiles = (_percentile(totals, share) for share in (0.5, 0.95, 0.99))
+        rows.append((key, cold, len(found), *sums, *percentiles, day))
+    return rows
+
+
+def worker_hours_of(lives: Iterable[Life]) -> list[Row]:
+    days: dict[tuple[str, date], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for life in lives:
+        for day, up, busy in life.days:
+            row = days[life.key, day]
+            row[0] += up
+            row[1] += busy
+            row[2] += 1
+    return [(key, up, busy, up - busy, lives, day) for (key, day), (up, busy, lives) in days.items()]
+
+
+def failures_of(requests: Iterable[Request], events: Iterable[Event]) -> list[Row]:
+    anew: dict[str, list[int]] = defaultdict(list)
+    stuck: dict[str, list[int]] = defaultdict(list)
+    for event in events:
+        if event.event in (names.STARTED, names.GROUP_STARTED):
+            anew[event.key].append(event.time_ms)
+        elif event.event == names.GROUP_STOPPED and (event.outcome or "").startswith("stuck"):
+            stuck[event.key].append(event.time_ms)
+    causes: dict[tuple[str, str, str], list[Request]] = defaultdict(list)
+    for one in requests:
+        if one.done_ms is not None and one.outcome is not None and one.outcome != "ok":
+            length = "short" if len(one.key) <= 16 else "middling" if len(one.key) <= 64 else "long"
+            shape = f"{_fingerprint(one.key)} / {_fingerprint(one.request_id)} / {length} key"
+            causes[_fingerprint(one.outcome), _exit(one, anew[one.key], stuck[one.key]), shape].append(one)
+    return [_cause(cause, found) for cause, found in causes.items()]
+
+
+def _cause(cause: tuple[str, str, str], found: Sequence[Request]) -> Row:
+    identity = hashlib.sha256("\n".join(cause).encode()).hexdigest()[:12]
+    done = [one.done_ms or 0 for one in found]
+    _, key, request_id = min((one.seen_ms, one.key, one.request_id) for one in found)
+    return (identity, *cause, len(found), len({one.key for one in found}), min(done), max(done), key, request_id)
+
+
+def _exit(one: Request, anew: list[int], stuck: list[int]) -> str:
+    until = (one.done_ms or 0) + 60_000
+    if one.ended_by == names.FINISHED:
+        return "answered"
+    if one.received_ms is None:
+        return "none"
+    if one.deliveries == one.returns:
+        return "gave back"
+    if any(one.received_ms < time_ms <= until for time_ms in stuck):
+        return "hung"
+    return "crashed" if any(one.received_ms < time_ms <= until for time_ms in anew) else "silent"
+
+
+def _fingerprint(text: str) -> str:
+    hexadecimal = r"(?i)(?<![a-z0-9])(?=[a-f]*[0-9])[0-9a-f]{8,}(?![a-z0-9])"
+    return re.sub("[0-9]+", "N", re.sub(hexadecimal, "H", text))[:80]
+
+
+def key_classes_of(requests: Iterable[Request]) -> list[Row]:
+    by_key: dict[str, list[Request]] = defaultdict(list)
+    for one in requests:
+        by_key[one.key].append(one)
+    total = sum(map(len, by_key.values()))
+    rows: list[Row] = []
+    before = 0
+    for rank, (key, found) in enumerate(sorted(by_key.items(), key=lambda item: (-len(item[1]), item[0])), start=1):
+        times = sorted(one.seen_ms for one in found)
+        gap = _percentile((later - time for time, later in pairwise(times)), 0.5)
+        rare = len(found) < 10 or (gap is not None and gap >= DAY_MS)
+        name = "rare" if rare else "heavy" if before < total * 0.5 else "steady"
+        before += len(found)
+        cold = sum(one.cold for one in found)
+        run_ms = sum(one.run_ms or 0 for one in found)
+        days = len({one.day for one in found})
+        rows.append((key, name, len(found), cold, days, run_ms, len(found) / total, gap, rank))
+    return rows
+
+
+def forecast_of(demand: Sequence[Row], classes: Iterable[Row]) -> list[Row]:
+    if not demand:
+        return []
+    class_of = {row[0]: row[1] for row in classes}
+    first, last = min(row[-1] for row in demand), max(row[-1] for row in demand)
+    following = last + timedelta(days=1)
+    all_days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+    if len(all_days) >= 14:
+        all_days = [day for day in all_days if (following - day).days % 7 == 0]
+    sums: dict[tuple[str, date, int], list[int]] = defaultdict(lambda: [0, 0])
+    for key, hour, requests, _, run_ms, day in demand:
+        found = sums[class_of[key], day, hour // _HOUR_MS % 24]
+        found[0] += requests
+        found[1] += run_ms
+    rows: list[Row] = []
+    for name in sorted(set(class_of.values())):
+        for hour in range(24):
+            on = [sums.get((name, day, hour), [0, 0]) for day in all_days]
+            counts, busy = [float(one[0]) for one in on], [one[1] / _HOUR_MS for one in on]
+            unsure = 1 + 1 / len(on)
+            mean, workers = sum(counts) / len(on), sum(busy) / len(on)
+            high = mean + 1.645 * math.sqrt(max(_variance(counts), mean) * unsure)
+            workers_high = workers + 1.645 * math.sqrt(_variance(busy) * unsure + workers)
+            rows.append((name, following, hour, mean, high, workers, workers_high, len(on)))
+    return rows
+
+
+def _variance(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    mean = sum(values) / len(values)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)

@@ -1,0 +1,138 @@
+"""Batches that ingest has committed: `bronze/batch=NAME`, and beside it `rejects/batch=NAME` where there are any.
+
+Rows are written once, good and bad together, by day: what has no day is a reject. The folder then takes its place in
+`bronze` by a rename, with a note of what it holds; the rejects are in theirs before. So a batch is there whole or not
+at all, and doing it again gives the same name. The files of bronze also hold the columns `reason` and `raw`, empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+
+from osrdyne_pipeline.judging import rejected
+from osrdyne_pipeline.lake import Lake, write_rows
+from osrdyne_pipeline.source.stream import Message
+from osrdyne_protocol import headers as names
+
+#: A batch's note of itself.
+NOTE = "_batch.json"
+#: Days that a task writes at once; with more, Spark sorts the rest of its rows first.
+OPEN_DAYS = 32
+#: Where batches are written, each process in a folder of its own: a killed one's Spark may still write for a moment.
+STAGING = "_staging"
+_RUN = secrets.token_hex(4)
+#: Where Spark puts rows without a day.
+NO_DAY = "day=__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """By which a stream is known again: what was at the last offset that was read."""
+
+    offset: int
+    digest: str
+
+    @classmethod
+    def of(cls, message: Message) -> Mark:
+        """Return the mark of a message: its key, event id and time."""
+        told = [message.routing_key, message.headers.get(names.X_EVENT_ID), message.headers.get(names.X_EVENT_TIME)]
+        return cls(message.offset, hashlib.sha256(repr([str(one) for one in told]).encode()).hexdigest()[:32])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """What a batch holds: offsets of a stream from `start` to before `end`, or files by their digests."""
+
+    name: str
+    stream: str = ""
+    #: Counts from 1 how often the stream was made anew.
+    generation: int = 1
+    start: int = 0
+    end: int = 0
+    mark: Mark | None = None
+    files: tuple[str, ...] = ()
+    events: int = 0
+    rejects: int = 0
+
+    def marked(self, mark: Mark | None) -> Batch:
+        return replace(self, mark=mark)
+
+    def counted(self, events: int, rejects: int) -> Batch:
+        return replace(self, events=events, rejects=rejects)
+
+
+def committed(lake: Lake) -> list[Batch]:
+    """Return the notes of all committed batches, in the order of their names."""
+    notes = sorted(lake.path("bronze").glob(f"batch=*/{NOTE}"))
+    return [_batch(json.loads(note.read_text(encoding="utf-8"))) for note in notes]
+
+
+def _batch(note: dict[str, object]) -> Batch:
+    mark, files = note.pop("mark"), note.pop("files")
+    assert isinstance(files, list)
+    return Batch(**note, mark=Mark(**mark) if isinstance(mark, dict) else None, files=tuple(files))  # type: ignore[arg-type]
+
+
+def clean(lake: Lake) -> None:
+    """Remove what an earlier run left without committing it."""
+    shutil.rmtree(lake.home / STAGING, ignore_errors=True)
+    for rejects in lake.path("rejects").glob("batch=*"):
+        if not (lake.path("bronze") / rejects.name).exists():
+            shutil.rmtree(rejects)
+
+
+def write(lake: Lake, judged: DataFrame, batch: Batch) -> dict[str, int]:
+    """Write judged rows aside, and the rejects to their place; return how many there are of each reason."""
+    for name in ("bronze", "rejects"):
+        if not lake.exists(name):
+            with lake.version(name):
+                pass
+    aside = _staging(lake) / batch.name
+    spark = judged.sparkSession
+    spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(OPEN_DAYS))
+    judged.write.partitionBy("day").parquet(str(aside))
+    if not (aside / NO_DAY).is_dir():
+        return {}
+    bad = rejected(spark.read.schema(judged.schema).parquet(str(aside / NO_DAY))).cache()
+    try:
+        write_rows("rejects", bad, _staging(lake) / f"{batch.name}.rejects")
+        found = bad.groupBy("reason").agg(F.count(F.lit(1)).alias("rows")).collect()
+    finally:
+        bad.unpersist()
+    shutil.rmtree(aside / NO_DAY)
+    return {row["reason"]: row["rows"] for row in found}
+
+
+def commit(lake: Lake, batch: Batch) -> Batch:
+    """Let a written batch take its place."""
+    aside, bad = _staging(lake) / batch.name, _staging(lake) / f"{batch.name}.rejects"
+    place = f"batch={batch.name}"
+    (aside / NOTE).write_text(json.dumps(asdict(batch)), encoding="utf-8")
+    if bad.is_dir():
+        bad.rename(lake.path("rejects") / place)
+    aside.rename(lake.path("bronze") / place)
+    return batch
+
+
+def digest(file: Path) -> str:
+    """Return the digest of a file's content."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "blake2b").hexdigest()[:32]
+
+
+def name_of(digests: Iterable[str] | Sequence[str]) -> str:
+    """Return a name for files by their digests, the same in any order."""
+    return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()[:24]
+
+
+def _staging(lake: Lake) -> Path:
+    return lake.home / STAGING / _RUN

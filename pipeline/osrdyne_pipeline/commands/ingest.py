@@ -1,0 +1,105 @@
+"""`osrdyne-pipeline ingest`: bring a pool's events into the lake, from its stream or from files."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from osrdyne_pipeline import ingest
+from osrdyne_pipeline.commands import options
+from osrdyne_pipeline.commands.output import complain, failing_clearly, print_json
+from osrdyne_pipeline.commands.starting import spark
+from osrdyne_pipeline.ingest import Ingested, Rules
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.session import DEFAULT_MEMORY
+from osrdyne_pipeline.source.options import ERROR, RECORD
+
+
+def _on_gap(word: str) -> str:
+    if word not in (ERROR, RECORD):
+        raise typer.BadParameter(f"{word!r} is neither {ERROR} nor {RECORD}")
+    return word
+
+
+@failing_clearly
+def command(
+    pool: options.Pool,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Files or folders (Parquet, JSON lines) instead of the stream."),
+    ] = None,
+    lake: options.Lake = options.DEFAULT_LAKE,
+    uri_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with the address of the broker, as a user who may read the stream; or OSRDYNE_EVENTS_URI.",
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with new events until Ctrl-C or SIGTERM.")] = False,
+    on_gap: Annotated[
+        str,
+        typer.Option(
+            callback=_on_gap,
+            metavar="error|record",
+            help="What to do where retention removed events before they were read: stop, or note it in the rejects.",
+        ),
+    ] = ERROR,
+    new_stream: Annotated[
+        bool, typer.Option("--new-stream", help="The stream was made anew: read it from its first event.")
+    ] = False,
+    master: options.Master = None,
+    memory: options.Memory = DEFAULT_MEMORY,
+    json: options.Json = False,
+) -> None:
+    """Bring events into bronze, each once: a run goes on where the last one stopped, however that ended.
+
+    What is no event goes to the rejects with its reason, and stops nothing.
+    """
+    if files and (uri_file is not None or follow):
+        raise typer.BadParameter("files are read as they are: --uri-file and --follow are for the stream")
+    place = Lake(lake, pool)
+    rules = Rules(on_gap=on_gap, new_stream=new_stream)
+    begun = time.monotonic()
+    with spark("ingest", master=master, memory=memory) as session:
+        if files:
+            done = ingest.ingest_files(session, place, files, rules=rules, progress=_say)
+        else:
+            # The file is read by executors, too, which have folders of their own.
+            address = None if uri_file is None else str(uri_file.absolute())
+            done = ingest.ingest_stream(
+                session, place, uri_file=address, rules=rules, follow=follow, stop=_stopping(follow), progress=_say
+            )
+    _told(done, pool, place, time.monotonic() - begun, json=json)
+
+
+def _stopping(follow: bool) -> Event:
+    """Return what is set when somebody wants the end; what is begun is finished first."""
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM) if follow else ():
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _say(so_far: Ingested) -> None:
+    part = f"{100 * so_far.done / so_far.total:.0f} %" if so_far.total else "-"
+    typer.echo(f"  {part:>5}  {so_far.events:,} events, {so_far.rejects:,} rejects", err=True)
+
+
+def _told(done: Ingested, pool: str, place: Lake, seconds: float, *, json: bool) -> None:
+    if json:
+        counts = {"events": done.events, "rejects": done.rejects, "reasons": done.reasons, "batches": done.batches}
+        more = {"known_files": done.known_files, "seconds": round(seconds, 1)}
+        print_json({"pool": pool, "lake": str(place.home), **counts, **more})
+        return
+    known = f", {done.known_files:,} files were known" if done.known_files else ""
+    typer.echo(
+        f"{done.events:,} new events of {pool} in {place.home}, {done.rejects:,} rejects{known}, {seconds:.1f} s"
+    )
+    for reason, number in sorted(done.reasons.items(), key=lambda pair: -pair[1]):
+        complain(f"rejected, {reason}: {number:,}")

@@ -1,0 +1,62 @@
+"""The options that every command has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osrdyne_protocol.errors import ProtocolError
+from osrdyne_protocol.names import check_pool_name
+
+_MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+
+
+def _pool(name: str) -> str:
+    try:
+        return check_pool_name(name)
+    except ProtocolError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _memory(text: str) -> str:
+    if not _MEMORY.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is no size such as 512m or 4g")
+    return text
+
+
+Pool = Annotated[
+    str, typer.Option(envvar="OSRDYNE_PIPELINE_POOL", callback=_pool, help="Name of the pool.", metavar="NAME")
+]
+Lake = Annotated[
+    Path,
+    typer.Option(
+        envvar="OSRDYNE_PIPELINE_LAKE",
+        help="Folder of the tables; a cluster needs one that all its machines share.",
+        metavar="FOLDER",
+        file_okay=False,
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        envvar="OSRDYNE_PIPELINE_MASTER",
+        help="Spark master, such as spark://host:7077; without, local[*], or what spark-submit says.",
+        metavar="ADDRESS",
+    ),
+]
+Memory = Annotated[
+    str,
+    typer.Option(
+        envvar="OSRDYNE_PIPELINE_MEMORY",
+        callback=_memory,
+        help="Memory of the Java that does the work here; more data needs more time, not more of it.",
+        metavar="SIZE",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")]
+
+#: Where tables are unless somebody says otherwise.
+DEFAULT_LAKE = Path("lake")

@@ -1,0 +1,81 @@
+"""`osrdyne-pipeline recommend`: which delays would be better, with evidence, as a change that a person reviews."""
+
+from __future__ import annotations
+
+import json as json_text
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osrdyne_pipeline.commands import options
+from osrdyne_pipeline.commands.output import Steps, failing_clearly, print_json
+from osrdyne_pipeline.commands.starting import spark
+from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.recommendation import advice, change, text
+from osrdyne_pipeline.session import DEFAULT_MEMORY
+
+#: In the folder of the pool: what was recommended last, for the report.
+FILE = "recommendation.json"
+
+
+def _goal(word: str) -> str:
+    if word not in advice.GOALS:
+        raise typer.BadParameter(f"{word!r} is neither {' nor '.join(advice.GOALS)}")
+    return word
+
+
+@failing_clearly
+def command(
+    pool: options.Pool,
+    lake: options.Lake = options.DEFAULT_LAKE,
+    stack: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Pulumi.STACK.yaml to change; shown as a diff."),
+    ] = None,
+    ansible: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Ansible variables to change; shown as a diff."),
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write the changes into those files, too.")] = False,
+    unbind_delay: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Today's delay until unbound.")] = 600.0,
+    stop_delay: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Today's delay until stopped.")] = 600.0,
+    goal: Annotated[
+        str,
+        typer.Option(
+            callback=_goal,
+            metavar="cold|hours",
+            help="cold: fewest cold starts at today's worker-hours; hours: the other way round.",
+        ),
+    ] = "cold",
+    windows: Annotated[bool, typer.Option(help="Whether to recommend warm windows, or delays only.")] = True,
+    master: options.Master = None,
+    memory: options.Memory = DEFAULT_MEMORY,
+    json: options.Json = False,
+) -> None:
+    """Find better delays, and say how they do on days that they were not made from.
+
+    Nothing is recommended where the history does not support it. Files are changed with --write only.
+    """
+    place = Lake(lake, pool)
+    if not place.exists("silver/requests"):
+        raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne-pipeline tables makes them")
+    ask = advice.Ask(unbind=unbind_delay, stop=stop_delay, goal=goal, windows=windows)
+    with spark("recommend", master=master, memory=memory) as session, Steps() as steps:
+        steps("replaying the calls")
+        requests, classes = (place.read(session, name) for name in ("silver/requests", "gold/key_classes"))
+        found = advice.recommend(requests, classes, ask, pool)
+    document = found.to_json()
+    (place.home / FILE).write_text(json_text.dumps(document), encoding="utf-8")
+    makers = ((stack, change.pulumi), (ansible, change.ansible))
+    changes = [make(found, file) for file, make in makers if file is not None] if found.recommended else []
+    for one in changes if write else ():
+        one.write()
+    if json:
+        files = [{"file": str(one.path), "diff": one.diff(), "written": write} for one in changes]
+        print_json({**document, "changes": files})
+        return
+    typer.echo(text.render(found))
+    for one in changes:
+        typer.echo(f"written: {one.path}" if write else one.diff())

@@ -1,0 +1,83 @@
+"""`osrdyne-pipeline report`: the tables of a pool as one HTML page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as json_text
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osrdyne_pipeline.commands import options
+from osrdyne_pipeline.commands.output import Steps, failing_clearly, print_json
+from osrdyne_pipeline.commands.recommend import FILE
+from osrdyne_pipeline.commands.starting import spark
+from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.report.content import Content
+from osrdyne_pipeline.report.evidence import evidence
+from osrdyne_pipeline.report.facts import gather
+from osrdyne_pipeline.report.page import page
+from osrdyne_pipeline.session import DEFAULT_MEMORY
+
+
+@failing_clearly
+def command(
+    pool: options.Pool,
+    lake: options.Lake = options.DEFAULT_LAKE,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write; without, report.html of the pool in the lake.", dir_okay=False)
+    ] = None,
+    master: options.Master = None,
+    memory: options.Memory = DEFAULT_MEMORY,
+    json: options.Json = False,
+) -> None:
+    """Write one HTML page: demand, cold starts, latency, worker-hours, failures, forecast, and what to do next.
+
+    The page needs no other file and no network. With a recommendation in the lake (`osrdyne-pipeline recommend`) it
+    shows what that would change.
+    """
+    place = Lake(lake, pool)
+    if not place.exists("gold/demand"):
+        raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne-pipeline tables makes them")
+    with spark("report", master=master, memory=memory) as session, Steps() as steps:
+        now = time.time_ns() // 1_000_000
+        found = gather(pool, lambda name: place.read(session, name), now_ms=now, progress=steps)
+    file = output or place.home / "report.html"
+    text = page(with_recommendation(found, place.home / FILE))
+    _replace(file, text)
+    if json:
+        totals = dataclasses.asdict(found.totals)
+        print_json({"pool": pool, "report": str(file.absolute()), "bytes": len(text.encode()), **totals})
+        return
+    typer.echo(f"report of {pool}: {file.absolute()}")
+
+
+def with_recommendation(found: Content, file: Path) -> Content:
+    """Return the content with what a recommendation says; as it was where there is none. Raises `LakeError`."""
+    try:
+        document = json_text.loads(file.read_text(encoding="utf-8"))
+        said = evidence(document)
+        reasons = "; ".join(document["reasons"])
+    except FileNotFoundError:
+        return found
+    except (ValueError, KeyError, TypeError) as error:
+        raise LakeError(f"{file} is no recommendation ({error!r}): osrdyne-pipeline recommend writes it anew") from None
+    return dataclasses.replace(
+        found, evidence=said, no_evidence=f"Nothing is recommended: {reasons}." if reasons else found.no_evidence
+    )
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file in one step: whoever reads it has the old text or the new one."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, file)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,260 @@
+"""From a source into the lake: bronze and rejects, batch by batch, each once however often a job is killed.
+
+A batch is written aside and then takes its place in `bronze` by a rename, under a name that says what it holds: a
+stream's offsets from and to, or a digest of files. That rename is what commits it, and the names in `bronze` are the
+only record of what was read: a job that starts again removes what was not committed, and goes on behind the last.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+
+from osrdyne_pipeline import batches
+from osrdyne_pipeline.batches import Batch, Mark
+from osrdyne_pipeline.errors import EventsLost, SourceError, StreamChanged
+from osrdyne_pipeline.judging import ALLOWANCE_MS, judge
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.source import address, datasource, files, stream
+from osrdyne_pipeline.source.options import ERROR
+from osrdyne_protocol.names import PoolNames
+
+#: Events of a stream that are committed at once: what a killed job does again at most.
+BATCH_EVENTS = 1_000_000
+#: Bytes of files that are committed at once, a file at least.
+BATCH_BYTES = 512_000_000
+#: Seconds between two looks for new events when following.
+EVERY = 10.0
+
+
+@dataclass
+class Ingested:
+    """What a run has done so far; given to `progress` after each batch."""
+
+    batches: int = 0
+    events: int = 0
+    rejects: int = 0
+    #: Reason -> how many.
+    reasons: dict[str, int] = field(default_factory=dict)
+    #: Files that had been read before.
+    known_files: int = 0
+    #: What was read and what there was when the run looked last: offsets of a stream, or bytes of files.
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How events are taken in."""
+
+    #: `error` or `record`: what to do where retention removed events before they were read.
+    on_gap: str = ERROR
+    #: Milliseconds by which an event may be later than this machine's clock.
+    allowance_ms: int = ALLOWANCE_MS
+    #: Most events of a stream in a batch.
+    batch_events: int = BATCH_EVENTS
+    #: The stream was made anew: read it from its first event, beside what was read of the old one.
+    new_stream: bool = False
+
+
+def _nothing(_so_far: Ingested) -> None:
+    """Progress that nobody looks at."""
+
+
+def ingest_stream(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    uri_file: str | None = None,
+    rules: Rules | None = None,
+    follow: bool = False,
+    stop: Event | None = None,
+    every: float = EVERY,
+    progress: Callable[[Ingested], None] = _nothing,
+) -> Ingested:
+    """Read the pool's stream from where the last run stopped to its end; when following, until `stop` is set.
+
+    `uri_file` holds the broker's address; without it the environment does. Raises `LakeBusy`, `SourceError`,
+    `EventsLost` and `StreamChanged`, whose texts say what to do.
+    """
+    rules = rules or Rules()
+    stop = stop or Event()
+    so_far = Ingested()
+    with lake.only_writer("ingest"):
+        batches.clean(lake)
+        job = _StreamJob(spark, lake, uri_file, rules)
+        while True:
+            for batch, reasons in job.batches(so_far):
+                _count(so_far, batch, reasons)
+                progress(so_far)
+                if stop.is_set():
+                    break
+            if not follow or stop.wait(every):
+                return so_far
+
+
+class _StreamJob:
+    """One run over one stream."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, uri_file: str | None, rules: Rules) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._uri_file = uri_file
+        self._rules = rules
+        self._stream = PoolNames(lake.pool).events_stream
+        datasource.register(spark)
+        read = [one for one in batches.committed(lake) if one.stream == self._stream]
+        last = max(read, key=lambda one: (one.generation, one.end), default=None)
+        self._generation = last.generation if last else 1
+        self._next = last.end if last else None
+        marks = [one.mark for one in read if one.generation == self._generation and one.mark is not None]
+        self._mark = max(marks, key=lambda mark: mark.offset, default=None)
+        if rules.new_stream and last is not None:
+            self._generation, self._next, self._mark = last.generation + 1, None, None
+
+    def batches(self, so_far: Ingested) -> Any:
+        """Commit what there is now, batch by batch."""
+        held = self._held()
+        if held is None:
+            return
+        start = held.first if self._next is None else self._next
+        so_far.total = so_far.done + held.end - start
+        while start < held.end:
+            end = min(held.end, max(start, held.first) + self._rules.batch_events)
+            yield self._commit(start, end)
+            so_far.done += end - start
+            start = self._next = end
+
+    def _held(self) -> stream.Bounds | None:
+        """What the stream holds. Raises where it is not the one that was read, or has lost what was not."""
+        uri = address.read(self._uri_file)
+        held = stream.bounds(uri, self._stream)
+        if held is None or self._next is None:
+            return held
+        if held.end < self._next:
+            raise StreamChanged(self._changed(f"it ends at offset {held.end}, and {self._next} were read"))
+        if self._mark is not None and held.first <= self._mark.offset:
+            found = stream.message_at(uri, self._stream, self._mark.offset)
+            if found is None or Mark.of(found) != self._mark:
+                raise StreamChanged(
+                    self._changed(f"at offset {self._mark.offset} is another event than was read there")
+                )
+        if held.first > self._next and self._rules.on_gap == ERROR:
+            raise EventsLost(
+                f"retention removed the events {self._next} to {held.first - 1} of {self._stream} before they were "
+                "read; to go on without them, with a note in the rejects: on-gap record. To lose none, ingest more "
+                "often or let the pool keep events for longer (events_max_age, events_max_bytes)"
+            )
+        return held
+
+    def _changed(self, why: str) -> str:
+        return (
+            f"the stream {self._stream} was made anew since it was read ({why}): to take it in beside what was "
+            "read of the old one, say so (new stream); else use a lake of its own"
+        )
+
+    def _commit(self, start: int, end: int) -> tuple[Batch, dict[str, int]]:
+        source = self._stream if self._generation == 1 else f"{self._stream}#{self._generation}"
+        reader = self._spark.read.format(datasource.NAME).option("stream", self._stream).option("sourceName", source)
+        if self._uri_file is not None:
+            reader = reader.option("uri_file", self._uri_file)
+        reader = reader.option("startingOffset", str(start)).option("endingOffset", str(end))
+        raw = reader.option("onGap", self._rules.on_gap).load()
+        batch = Batch(
+            name=f"{self._stream}-{self._generation:04d}-{start:020d}-{end:020d}",
+            stream=self._stream,
+            generation=self._generation,
+            start=start,
+            end=end,
+        )
+        uri = address.read(self._uri_file)
+        # The last message that there is of the batch: offsets are left out for the broker's own notes.
+        last = stream.message_at(uri, self._stream, end - 1)
+        mark = Mark.of(last) if last is not None and last.offset == end - 1 else None
+        return _write(self._lake, raw, batch.marked(mark), self._rules)
+
+
+def ingest_files(
+    spark: SparkSession,
+    lake: Lake,
+    paths: Sequence[str | Path],
+    *,
+    rules: Rules | None = None,
+    progress: Callable[[Ingested], None] = _nothing,
+) -> Ingested:
+    """Read files, and those in folders, that were not read before: a file is known by its content.
+
+    Raises `LakeBusy`, and `SourceError` where a path is absent.
+    """
+    rules = rules or Rules()
+    so_far = Ingested()
+    with lake.only_writer("ingest"):
+        batches.clean(lake)
+        datasource.register(spark)
+        known = {digest for one in batches.committed(lake) for digest in one.files}
+        new: list[tuple[Path, str]] = []
+        for file in files.find([str(path) for path in paths]):
+            digest = batches.digest(file)
+            if digest in known:
+                so_far.known_files += 1
+            else:
+                known.add(digest)
+                new.append((file, digest))
+        so_far.total = sum(file.stat().st_size for file, _ in new)
+        for group in _groups(new):
+            digests = tuple(digest for _, digest in group)
+            batch = Batch(name=f"files-{batches.name_of(digests)}", files=digests)
+            raw = spark.read.format(datasource.NAME).load("\n".join(str(file) for file, _ in group))
+            _count(so_far, *_write(lake, raw, batch, rules))
+            so_far.done += sum(file.stat().st_size for file, _ in group)
+            progress(so_far)
+    return so_far
+
+
+def _groups(new: Sequence[tuple[Path, str]]) -> list[list[tuple[Path, str]]]:
+    """Files that are committed together: as many as hold so many bytes."""
+    groups: list[list[tuple[Path, str]]] = []
+    size = BATCH_BYTES
+    for file, digest in new:
+        if size >= BATCH_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append((file, digest))
+        size += file.stat().st_size
+    return groups
+
+
+def _write(lake: Lake, raw: DataFrame, batch: Batch, rules: Rules) -> tuple[Batch, dict[str, int]]:
+    """Judge the rows, write them and commit them, in one pass over the source."""
+    counts = Observation()
+    judged = judge(raw, now_ms=time.time_ns() // 1_000_000, allowance_ms=rules.allowance_ms)
+    judged = judged.observe(counts, F.count(F.lit(1)).alias("rows"), F.count(F.col("reason")).alias("rejects"))
+    try:
+        reasons = batches.write(lake, judged, batch)
+    except PySparkException as error:
+        raise SourceError(_cause(error)) from error
+    rows, rejects = int(counts.get["rows"]), int(counts.get["rejects"])
+    return batches.commit(lake, batch.counted(rows - rejects, rejects)), reasons
+
+
+def _count(so_far: Ingested, batch: Batch, reasons: dict[str, int]) -> None:
+    so_far.batches += 1
+    so_far.events += batch.events
+    so_far.rejects += batch.rejects
+    for reason, count in reasons.items():
+        so_far.reasons[reason] = so_far.reasons.get(reason, 0) + count
+
+
+def _cause(error: PySparkException) -> str:
+    """The last line of what a worker raised: the rest is Spark's and Python's way there."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("osrdyne_pipeline.errors.")]
+    return ours[-1].split(": ", 1)[-1] if ours else " ".join(lines[:3])

@@ -1,0 +1,159 @@
+"""Where tables are, and how they are read and replaced: `LAKE/POOL/NAME`, a folder of Parquet files each.
+
+A table is enforced when it is written: the columns of its schema, by name and type, and a value wherever one is
+required. It is written beside what is there, and then takes its place in one step: a reader sees the old table or the
+new one, whole. For that a table's name is a symbolic link to a version of it in `LAKE/POOL/versions`; the version
+before stays until the next one is there, for readers that have begun. A lake is a folder of a file system that all who
+read and write it share: not an object store, where nothing can take a place in one step.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
+from pyspark.sql.types import StructField, StructType
+
+from osrdyne_pipeline.errors import LakeBusy, LakeError
+from osrdyne_pipeline.schemas import TABLES
+from osrdyne_protocol.names import check_pool_name
+
+#: Tables of which a day is a folder `day=YYYY-MM-DD`, so that a question about some days reads no other.
+BY_DAY = frozenset({"bronze", "silver/events", "silver/requests", "silver/lives"})
+
+#: Tables to which ingest adds, a folder `batch=NAME` each time.
+IN_BATCHES = frozenset({"bronze", "rejects"})
+
+
+class Lake:
+    """The tables of one pool. Makes no folder until something is written.
+
+    Raises `InvalidPoolName` for what is no pool name.
+    """
+
+    def __init__(self, root: Path | str, pool: str) -> None:
+        self.pool = check_pool_name(pool)
+        self.home = Path(root).absolute() / pool
+
+    def path(self, name: str) -> Path:
+        """Return where the table `name` is or will be. Raises `LakeError` for a name that no table has."""
+        if name not in TABLES:
+            raise LakeError(f"there is no table {name!r}: one of {', '.join(sorted(TABLES))}")
+        return self.home / name
+
+    def exists(self, name: str) -> bool:
+        """Say whether the table was written; it may hold no row all the same."""
+        return self.path(name).is_dir()
+
+    def read(self, spark: SparkSession, name: str) -> DataFrame:
+        """Return the table; one without rows where it was not written yet."""
+        path = self.path(name)
+        schema = _optional(TABLES[name])
+        if not path.is_dir():
+            return spark.createDataFrame([], schema)
+        # The version itself: what its name stands for may change before Spark opens the files.
+        return spark.read.schema(schema).parquet(str(path.resolve())).select(*schema.names)
+
+    def write(self, name: str, rows: DataFrame) -> None:
+        """Replace the whole table by `rows`, which may come from the table itself.
+
+        Raises `LakeError` where columns differ from the table's schema; Spark's error names the column where a
+        required value is missing.
+        """
+        with self.version(name) as aside:
+            write_rows(name, rows, aside / "batch=written" if name in IN_BATCHES else aside)
+
+    @contextmanager
+    def version(self, name: str) -> Iterator[Path]:
+        """Give an empty folder to be filled, which then becomes the table; removed where that fails."""
+        path = self.path(name)
+        versions = self.home / "versions"
+        aside = versions / f"{name.replace('/', '.')}-{time.time_ns():020d}-{secrets.token_hex(4)}"
+        aside.mkdir(parents=True)
+        try:
+            yield aside
+            self._point(path, aside)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+
+    def _point(self, path: Path, aside: Path) -> None:
+        """Let the table's name stand for another version, and remove those before the last."""
+        before = path.resolve() if path.is_symlink() else None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        link = aside.with_name(aside.name + ".link")
+        link.symlink_to(os.path.relpath(aside, path.parent))
+        # A rename replaces what bears the name in one step.
+        link.replace(path)
+        prefix = aside.name.rsplit("-", 2)[0] + "-"
+        for old in aside.parent.iterdir():
+            if old.name.startswith(prefix) and old != before and old.name < aside.name:
+                shutil.rmtree(old, ignore_errors=True)
+
+    @contextmanager
+    def only_writer(self, what: str) -> Iterator[None]:
+        """Hold the lake's lock `what` meanwhile; it ends with the process, however that ends.
+
+        Raises `LakeBusy` where another process holds it.
+        """
+        self.home.mkdir(parents=True, exist_ok=True)
+        path = self.home / f"_{what}.lock"
+        with path.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise LakeBusy(
+                    f"another {what} (process {file.read().strip() or 'unknown'}) writes to {self.home}: wait for it, "
+                    "or end it; its work is not lost"
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+
+def write_rows(name: str, rows: DataFrame, folder: Path) -> None:
+    """Write rows of the table `name` as Parquet files into a folder, by day where the table is kept so."""
+    rows = enforced(name, rows)
+    writer = rows.hint("rebalance", "day").write.partitionBy("day") if name in BY_DAY else rows.write
+    writer.mode("append").parquet(str(folder))
+
+
+def enforced(name: str, rows: DataFrame) -> DataFrame:
+    """Return `rows` in the order of the table's columns; a required column without a value fails the job.
+
+    Raises `LakeError` where columns are missing, of another type, or not the table's.
+    """
+    schema = TABLES[name]
+    have = {field.name: field.dataType for field in rows.schema.fields}
+    want = {field.name: field.dataType for field in schema.fields}
+    wrong = [f"no column {column}" for column in want if column not in have]
+    wrong += [f"{column} is not a column of it" for column in have if column not in want]
+    wrong += [
+        f"{column} is {have[column].simpleString()}, not {type_.simpleString()}"
+        for column, type_ in want.items()
+        if column in have and have[column] != type_
+    ]
+    if wrong:
+        raise LakeError(f"these rows do not fit the table {name}: {'; '.join(wrong)}")
+    return rows.select(*(_required(name, field) if not field.nullable else F.col(field.name) for field in schema))
+
+
+def _required(name: str, field: StructField) -> Column:
+    message = F.lit(f"table {name}: a row without {field.name}, which is required")
+    value = F.col(field.name)
+    return F.when(value.isNull(), F.raise_error(message).cast(field.dataType)).otherwise(value).alias(field.name)
+
+
+def _optional(schema: StructType) -> StructType:
+    """The schema as files have it: Parquet does not keep that a value is required."""
+    return StructType([StructField(field.name, field.dataType, True) for field in schema.fields])

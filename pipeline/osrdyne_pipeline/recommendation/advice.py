@@ -1,0 +1,196 @@
+"""The keep-alive recommendation: what the history supports, and why it supports no more.
+
+Reads silver requests and the classes of keys; writes nothing. Memory is bounded by `calls.MOST_STRETCHES`, by the
+number of keys, and by `Ask.most_overrides`, not by the number of requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql import DataFrame
+
+from osrdyne_pipeline.recommendation import evidence
+from osrdyne_pipeline.recommendation.calls import DAY, WEEK, Calls, collect
+from osrdyne_pipeline.recommendation.evidence import Judged, Split, date
+from osrdyne_pipeline.recommendation.fitting import DELAYS, STOP_SECONDS, Fitted, Plan, Search
+from osrdyne_pipeline.recommendation.outcome import ClassAdvice, Evidence, Recommendation, Setting
+from osrdyne_pipeline.recommendation.policies import Policy, fixed
+from osrdyne_pipeline.recommendation.replay import replay
+from osrdyne_pipeline.recommendation.warm import windows
+
+#: Fewer idle gaps than this in the whole history say nothing.
+LEAST_GAPS = 200
+#: Fewer held-out weeks than this have no interval.
+LEAST_HELD = 2
+#: A change may cost this much more worker time than today, when the goal is fewer cold starts.
+MORE_HOURS = 1.05
+#: ... and this much more cold starts, when the goal is fewer hours.
+MORE_COLD = 1.05
+GOALS = ("cold", "hours")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a person chooses. Delays are today's, in seconds."""
+
+    unbind: float = 600.0
+    stop: float = 600.0
+    #: `cold`: the fewest cold starts at today's worker-hours. `hours`: the fewest hours at today's cold starts.
+    goal: str = "cold"
+    #: False: delays only.
+    windows: bool = True
+    most_overrides: int = 200
+    #: Each fold learns from so many weeks and is judged on the next ones.
+    train_weeks: int = 4
+    held_weeks: int = 1
+    folds: int = 8
+    seed: int = 7
+
+
+def recommend(requests: DataFrame, classes: DataFrame, ask: Ask, pool: str) -> Recommendation:
+    """Return the recommendation from REQUESTS and KEY_CLASSES. Raises ValueError for a goal that is none."""
+    if ask.goal not in GOALS:
+        raise ValueError(f"{ask.goal!r} is no goal; give {' or '.join(GOALS)}")
+    by_key = {row["key"]: row["class"] for row in classes.select("key", "class").toLocalIterator()}
+    return advise(collect(requests), by_key, ask, pool)
+
+
+def advise(calls: Calls, classes: dict[str, str], ask: Ask, pool: str) -> Recommendation:
+    """The same from calls, and from the class of each key."""
+    parts = evidence.split(calls, ask.train_weeks, ask.held_weeks, ask.folds)
+    reasons = _too_little(calls, parts)
+    if reasons or parts is None:
+        return _answer(calls, ask, pool, reasons)
+    today = fixed(len(calls.keys), ask.unbind, ask.stop)
+    plan = Plan(ask.windows, ask.most_overrides, ask.unbind + ask.stop)
+    judged = evidence.judge(calls, parts, plan, today, ask.seed)
+    reasons = _no_better(judged.evidence, ask.goal)
+    advice = _classes(calls, classes, judged, parts)
+    if reasons:
+        return _answer(calls, ask, pool, reasons, judged=judged, classes=advice)
+    since = calls.until - parts.train * WEEK
+    search = Search(calls, since, calls.until, plan)
+    before = replay(calls.part(since, calls.until), today, since, calls.until)
+    fitted = search.fit(before, ask.goal)
+    settings = _settings(calls, fitted, today, since)
+    return _answer(calls, ask, pool, (), judged=judged, classes=advice, delay=fitted.delay, settings=settings)
+
+
+def _too_little(calls: Calls, parts: Split | None) -> tuple[str, ...]:
+    found = []
+    days = int((calls.until - calls.since) // DAY)
+    if parts is None:
+        found.append(
+            f"there are {days} whole days of history; {evidence.LEAST_WEEKS * 7} are needed, to learn from the first "
+            "half and judge on the second"
+        )
+    gaps = int(np.count_nonzero(np.isfinite(calls.before)))
+    if gaps < LEAST_GAPS:
+        found.append(f"there are {gaps} idle gaps in it; {LEAST_GAPS} are needed to tell a delay from chance")
+    return tuple(found)
+
+
+def _no_better(found: Evidence, goal: str) -> tuple[str, ...]:
+    """Why the replay on held-out weeks does not support a change."""
+    reasons = []
+    goal_ratio, goal_name = (found.cold, "cold starts") if goal == "cold" else (found.hours, "worker-hours")
+    cost, cost_name, most = (
+        (found.hours, "worker-hours", MORE_HOURS) if goal == "cold" else (found.cold, "cold starts", MORE_COLD)
+    )
+    if found.weeks < LEAST_HELD:
+        reasons.append(
+            f"{found.weeks} held-out week has no spread; {LEAST_HELD} are needed to tell a change from chance"
+        )
+    if goal_ratio.high >= 1:
+        reasons.append(
+            f"on {found.weeks} held-out weeks {goal_name} are {goal_ratio.value:.2f} of today's, with 95 % confidence "
+            f"{goal_ratio.low:.2f} to {goal_ratio.high:.2f}: that may be chance"
+        )
+    if cost.value > most:
+        reasons.append(f"on {found.weeks} held-out weeks it takes {cost.value:.2f} times today's {cost_name}")
+    return tuple(reasons)
+
+
+def _settings(calls: Calls, fitted: Fitted, today: Policy, since: float) -> tuple[Setting, ...]:
+    """Settings of single keys, those that gain most first; numbers are of the weeks that they were found on."""
+    part = calls.part(since, calls.until)
+    before = replay(part, today, since, calls.until)
+    after = replay(part, fitted.policy, since, calls.until)
+    return tuple(
+        Setting(
+            calls.keys[number],
+            float(fitted.policy.unbind[number]),
+            float(fitted.policy.stop[number]),
+            windows(fitted.policy.warm[number]) if number in fitted.policy.warm else (),
+            int(before.requests[number]),
+            int(before.cold[number]),
+            int(after.cold[number]),
+            float(before.hours[number]),
+            float(after.hours[number]),
+        )
+        for number in fitted.overrides.tolist()
+    )
+
+
+def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split) -> tuple[ClassAdvice, ...]:
+    """One delay a class: the one that is best at the price of a cold start that ours pays, found before the held-out
+    weeks and counted on them.
+    """
+    names = np.array([classes.get(key, "rare") for key in calls.keys])
+    begin, held, _ = parts.fold(0)
+    search_hours, search_cold = evidence.by_delay(calls, begin, held)
+    hours, cold = evidence.by_delay(calls, held, parts.until)
+    found = []
+    for name in sorted(set(names.tolist())):
+        mine = names == name
+        cost = search_cold[:, mine].sum(1) + judged.price * search_hours[:, mine].sum(1)
+        best = int(cost.argmin())
+        found.append(
+            ClassAdvice(
+                name,
+                int(np.count_nonzero(judged.today.requests[mine])),
+                int(judged.today.requests[mine].sum()),
+                float(DELAYS[best]),
+                int(judged.today.cold[mine].sum()),
+                int(cold[best, mine].sum()),
+                float(judged.today.hours[mine].sum()),
+                float(hours[best, mine].sum()),
+            )
+        )
+    return tuple(found)
+
+
+def _answer(
+    calls: Calls,
+    ask: Ask,
+    pool: str,
+    reasons: tuple[str, ...],
+    *,
+    judged: Judged | None = None,
+    classes: tuple[ClassAdvice, ...] = (),
+    delay: float | None = None,
+    settings: tuple[Setting, ...] = (),
+) -> Recommendation:
+    return Recommendation(
+        pool=pool,
+        recommended=not reasons,
+        reasons=reasons,
+        goal=ask.goal,
+        since=date(calls.since),
+        until=date(max(calls.since, calls.until - 1)),
+        days=int((calls.until - calls.since) // DAY),
+        keys=len(calls.keys),
+        requests=int(calls.requests.sum()),
+        shortened=calls.shortened,
+        unbind_before=ask.unbind,
+        stop_before=ask.stop,
+        unbind_delay=ask.unbind if delay is None else delay - STOP_SECONDS,
+        stop_delay=ask.stop if delay is None else STOP_SECONDS,
+        overrides=settings,
+        classes=classes,
+        fixed_curve=judged.fixed_curve if judged else (),
+        our_curve=judged.our_curve if judged else (),
+        evidence=judged.evidence if judged else None,
+    )

@@ -1,0 +1,135 @@
+"""What a recommendation says, as plain values: for the text, the report, and the change. Delays are seconds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from osrdyne_pipeline.recommendation.warm import Window
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one policy would have done on held-out weeks."""
+
+    name: str
+    label: str
+    requests: int
+    #: Requests that found no bound queue, and of these those whose group had been stopped.
+    cold: int
+    starts: int
+    worker_hours: float
+    #: 75th percentile over keys of the share of a key's requests that were cold, and that started a group.
+    rate_p75: float
+    starts_rate_p75: float
+    keys: int
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Ours in parts of today's, with the 95 % interval of a bootstrap over held-out weeks."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that was asked of a recommendation, and what was found."""
+
+    text: str
+    wanted: float
+    found: float
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The replay on held-out weeks: each fold learns from the weeks before its own."""
+
+    since: str
+    until: str
+    train_weeks: int
+    weeks: int
+    folds: int
+    results: tuple[Result, ...]
+    cold: Ratio
+    rate: Ratio
+    hours: Ratio
+    targets: tuple[Target, ...]
+
+    def result(self, name: str) -> Result:
+        return next(one for one in self.results if one.name == name)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key's own delays; what they change is counted over the last `train_weeks`."""
+
+    key: str
+    unbind_delay: float
+    stop_delay: float
+    warm: tuple[Window, ...]
+    requests: int
+    cold_before: int
+    cold_after: int
+    hours_before: float
+    hours_after: float
+
+
+@dataclass(frozen=True)
+class ClassAdvice:
+    """What would be best for a class of keys, if all of them had one delay: found before the held-out weeks, counted
+    on them.
+    """
+
+    name: str
+    keys: int
+    requests: int
+    #: How long a group is kept: unbind and stop delay together.
+    delay: float
+    cold_before: int
+    cold_after: int
+    hours_before: float
+    hours_after: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """Of a trade-off curve, counted on the held-out weeks."""
+
+    #: One delay for all keys; None where each has its own.
+    delay: float | None
+    cold: float
+    worker_hours: float
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """All of it. Where `reasons` says why there is none, delays are today's and there are no overrides."""
+
+    pool: str
+    recommended: bool
+    reasons: tuple[str, ...]
+    goal: str
+    since: str
+    until: str
+    days: int
+    keys: int
+    requests: int
+    #: Whether older weeks were left out to stay within memory.
+    shortened: bool
+    unbind_before: float
+    stop_before: float
+    unbind_delay: float
+    stop_delay: float
+    overrides: tuple[Setting, ...]
+    classes: tuple[ClassAdvice, ...]
+    fixed_curve: tuple[Point, ...]
+    our_curve: tuple[Point, ...]
+    evidence: Evidence | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `json` can write."""
+        return asdict(self)

@@ -1,0 +1,76 @@
+"""Policies that are compared: for each key, from when to when after its last activity its group is kept.
+
+A request is cold when it finds no bound queue (the design's definition): at or past the unbind delay, and in no warm
+window. It starts its group when that has been stopped too: a stop delay later. Between the two it takes the way of an
+orphan, but waits for no start. Worker time is kept time: unbind and stop delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from osrdyne_pipeline.recommendation.calls import Calls, Floats
+from osrdyne_pipeline.recommendation.warm import Cells
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Delays of every key in seconds, by number of the key."""
+
+    unbind: Floats
+    stop: Floats
+    #: From the last activity until the group is started again, unless 0: then it is kept on.
+    pause: Floats
+    #: Number of the key -> the cells in which its group is kept warm.
+    warm: Mapping[int, Cells] = field(default_factory=dict)
+
+
+def fixed(keys: int, unbind: float, stop: float) -> Policy:
+    """The same delays for all keys."""
+    return Policy(np.full(keys, unbind), np.full(keys, stop), np.zeros(keys))
+
+
+#: Of the hybrid histogram policy (Shahrad et al., "Serverless in the Wild", ATC 2020): minutes that it covers, the
+#: percentiles at which the group is started again and let go, the margin on both, and the least coefficient of
+#: variation of the bins at which a histogram says anything.
+RANGE_MINUTES = 240
+HEAD, TAIL = 0.05, 0.99
+MARGIN = 0.10
+REPRESENTATIVE = 2.0
+
+
+def histogram(calls: Calls, since: float, until: float) -> Policy:
+    """The hybrid histogram policy, from the idle times of [since, until), without its forecast by ARIMA.
+
+    Where most idle times are out of bounds, or the bins are too even to say anything, it keeps a group for its whole
+    range, which is the paper's fallback. The stop delay is part of what is kept.
+    """
+    keys = len(calls.keys)
+    pause, keep = np.zeros(keys), np.full(keys, RANGE_MINUTES * 60.0)
+    idle = calls.begin - calls.before
+    seen = (calls.begin >= since) & (calls.begin < until) & np.isfinite(idle)
+    minutes = np.minimum(idle[seen] // 60, RANGE_MINUTES).astype(np.int64)
+    bins = np.zeros((keys, RANGE_MINUTES + 1))
+    np.add.at(bins, (calls.key[seen], minutes), 1.0)
+    bins[:, 0] += np.bincount(
+        calls.key[(calls.begin >= since) & (calls.begin < until)], _repeats(calls, since, until), keys
+    )
+    inside = bins[:, :RANGE_MINUTES]
+    count = inside.sum(axis=1)
+    mean = inside.mean(axis=1)
+    variation = np.divide(inside.std(axis=1), mean, out=np.zeros(keys), where=mean > 0)
+    says = (variation >= REPRESENTATIVE) & (count >= bins[:, RANGE_MINUTES])
+    share = np.cumsum(inside, axis=1) / np.maximum(count, 1)[:, None]
+    head, tail = (share >= HEAD).argmax(axis=1), (share >= TAIL).argmax(axis=1) + 1
+    pause[says] = np.floor(head[says] * (1 - MARGIN)) * 60.0
+    keep[says] = np.minimum(np.ceil(tail[says] * (1 + MARGIN)), RANGE_MINUTES) * 60.0
+    return Policy(keep, np.zeros(keys), pause)
+
+
+def _repeats(calls: Calls, since: float, until: float) -> Floats:
+    """Requests within stretches: idle for less than a minute."""
+    seen = (calls.begin >= since) & (calls.begin < until)
+    return (calls.requests[seen] - 1).astype(np.float64)

@@ -1,0 +1,116 @@
+"""What a policy would have done with the calls of some days: exactly, for all keys at once.
+
+Calls are taken as they were: a policy does not change when a request comes or how long it runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from osrdyne_pipeline.recommendation.calls import Calls, Floats, Integers
+from osrdyne_pipeline.recommendation.policies import Policy
+from osrdyne_pipeline.recommendation.warm import CELL_SECONDS, CELLS, Cells, cells_between, cells_of
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """By number of the key, over the days replayed. Hours are those of groups, running or idle."""
+
+    requests: Integers
+    #: Requests that found no bound queue.
+    cold: Integers
+    #: Requests whose group had been stopped.
+    starts: Integers
+    hours: Floats
+
+    def rates(self) -> Floats:
+        """Cold-start rate of each key that was asked for."""
+        asked = self.requests > 0
+        return np.asarray(self.cold[asked] / self.requests[asked])
+
+    def percentile(self, share: float) -> float:
+        """Return the percentile over keys of these rates; 0 where nobody asked."""
+        rates = self.rates()
+        return float(np.quantile(rates, share)) if len(rates) else 0.0
+
+
+def replay(calls: Calls, policy: Policy, since: float, until: float) -> Outcome:
+    """Replay [since, until); what was before counts as the state at the beginning."""
+    keys = len(calls.keys)
+    now = (calls.begin >= since) & (calls.begin < until)
+    cold, starts = _cold(calls, policy, now)
+    hours = _hours(calls, policy, since, until)
+    return Outcome(
+        np.bincount(calls.key[now], calls.requests[now], keys).astype(np.int64),
+        np.bincount(calls.key[now], cold, keys).astype(np.int64),
+        np.bincount(calls.key[now], starts, keys).astype(np.int64),
+        hours,
+    )
+
+
+def _cold(calls: Calls, policy: Policy, now: Cells) -> tuple[Cells, Cells]:
+    key, begin = calls.key[now], calls.begin[now]
+    idle = begin - calls.before[now]
+    early = idle < policy.pause[key]
+    cold = (idle >= policy.unbind[key]) | early
+    stopped = (idle >= policy.unbind[key] + policy.stop[key]) | early
+    for number, cells in policy.warm.items():
+        mine = np.flatnonzero(key == number)
+        bound = cells[cells_of(begin[mine])]
+        cold[mine] &= ~bound
+        # A window's group outlasts it by the stop delay, which is shorter than the pause between two windows.
+        stopped[mine] &= ~(bound | cells[cells_of(begin[mine] - policy.stop[number])])
+    return cold, stopped
+
+
+def _hours(calls: Calls, policy: Policy, since: float, until: float) -> Floats:
+    keys = len(calls.keys)
+    keep = policy.unbind + policy.stop
+    again = np.minimum(calls.end + policy.pause[calls.key], calls.after)
+    gone = np.minimum(calls.end + keep[calls.key], calls.after)
+    begin, end = np.clip(calls.begin, since, until), np.clip(calls.end, since, until)
+    again, gone = np.clip(again, since, until), np.clip(gone, since, until)
+    seconds = np.bincount(calls.key, (end - begin) + np.maximum(gone - again, 0.0), keys)
+    for number, cells in policy.warm.items():
+        low, high = np.searchsorted(calls.key, [number, number + 1])
+        warm = warm_stretches(cells, since - policy.stop[number], until)
+        warm = np.clip(warm + np.array([0.0, policy.stop[number]]), since, until)
+        up = np.concatenate(
+            [np.stack([begin[low:high], end[low:high]], 1), np.stack([again[low:high], gone[low:high]], 1), warm]
+        )
+        seconds[number] = np.diff(union(up), axis=1).sum()
+    return seconds / 3600.0
+
+
+def warm_stretches(cells: Cells, since: float, until: float) -> Floats:
+    """Return when groups are kept warm, as rows of begin and end; windows that touch are one row."""
+    starts, cell = cells_between(since, until)
+    on = starts[cells[cell]]
+    return union(np.clip(np.stack([on, on + CELL_SECONDS], 1), since, until))
+
+
+def union(intervals: Floats) -> Floats:
+    """Return intervals that do not overlap and cover the same."""
+    intervals = intervals[intervals[:, 1] > intervals[:, 0]]
+    if not len(intervals):
+        return np.empty((0, 2))
+    intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(intervals[:, 1])
+    fresh = np.flatnonzero(np.concatenate([[True], intervals[1:, 0] > reach[:-1]]))
+    return np.stack([intervals[fresh, 0], reach[np.concatenate([fresh[1:] - 1, [len(reach) - 1]])]], 1)
+
+
+def coverage(intervals: Floats, since: float, until: float) -> Floats:
+    """Return how many seconds of each cell of the week intervals cover that do not overlap."""
+    starts, cell = cells_between(since, until)
+    edges = np.append(starts, until)
+    covered = np.zeros(len(edges))
+    if len(intervals):
+        lengths = np.concatenate([[0.0], np.cumsum(intervals[:, 1] - intervals[:, 0])])
+        at = np.searchsorted(intervals[:, 0], edges, side="right")
+        last = np.maximum(at - 1, 0)
+        inside = np.minimum(edges, intervals[last, 1]) - intervals[last, 0]
+        covered = np.where(at > 0, lengths[last] + inside, 0.0)
+    return np.bincount(cell, np.diff(covered), CELLS).astype(np.float64)

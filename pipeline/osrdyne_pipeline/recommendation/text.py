@@ -1,0 +1,81 @@
+"""The recommendation as text for a terminal: what would change, why to believe it, and what it does not reach."""
+
+from __future__ import annotations
+
+from osrdyne_pipeline.recommendation.outcome import Evidence, Ratio, Recommendation, Setting
+
+#: Keys shown; the rest is in the change itself.
+SHOWN = 10
+
+
+def render(recommendation: Recommendation) -> str:
+    """Return the text, several lines, without a newline at the end."""
+    asked = f"{recommendation.requests} requests of {recommendation.keys} keys"
+    days = f"{recommendation.days} days ({recommendation.since} to {recommendation.until})"
+    lines = [f"pool {recommendation.pool}: {asked}, {days}"]
+    if recommendation.shortened:
+        lines.append("older weeks were left out, to stay within memory")
+    if recommendation.evidence is not None:
+        lines += ["", *_evidence(recommendation.evidence)]
+    if recommendation.classes:
+        lines += ["", "one delay for each class of keys, on the same weeks:"]
+        lines += [
+            f"  {one.name}: keep {duration(one.delay)}; {one.keys} keys, cold starts {one.cold_before} -> "
+            f"{one.cold_after}, worker-hours {one.hours_before:.0f} -> {one.hours_after:.0f}"
+            for one in recommendation.classes
+        ]
+    return "\n".join([*lines, "", *_advice(recommendation)])
+
+
+def _evidence(found: Evidence) -> list[str]:
+    width = max(len(one.label) for one in found.results)
+    head = f"{'':{width}}  {'cold':>8} {'starts':>8} {'hours':>9} {'p75 cold':>9} {'p75 start':>9}"
+    rows = [
+        f"{one.label:{width}}  {one.cold:>8} {one.starts:>8} {one.worker_hours:>9.0f} "
+        f"{one.rate_p75:>9.1%} {one.starts_rate_p75:>9.1%}"
+        for one in found.results
+    ]
+    weeks = f"{found.weeks} weeks not learnt from ({found.since} to {found.until})"
+    parts = f"cold starts {_ratio(found.cold)}, 75th percentile {_ratio(found.rate)}"
+    return [
+        f"replayed on {weeks}, each time found on the {found.train_weeks} weeks before:",
+        head,
+        *rows,
+        f"ours in parts of today's: {parts}, worker-hours {_ratio(found.hours)}",
+        *(
+            f"{'reached' if one.reached else 'NOT reached'}: {one.text}: {one.found:.3f}, wanted {one.wanted:g} or less"
+            for one in found.targets
+        ),
+    ]
+
+
+def _ratio(one: Ratio) -> str:
+    return f"{one.value:.2f} ({one.low:.2f} to {one.high:.2f})"
+
+
+def _advice(recommendation: Recommendation) -> list[str]:
+    if not recommendation.recommended:
+        return ["no recommendation:", *(f"  {one}" for one in recommendation.reasons)]
+    unbind = f"{duration(recommendation.unbind_before)} -> {duration(recommendation.unbind_delay)}"
+    stop = f"{duration(recommendation.stop_before)} -> {duration(recommendation.stop_delay)}"
+    own = f"own settings for {len(recommendation.overrides)} keys"
+    lines = [f"recommended: unbind delay {unbind}, stop delay {stop}, {own}:"]
+    lines += [_setting(one) for one in recommendation.overrides[:SHOWN]]
+    if len(recommendation.overrides) > SHOWN:
+        lines.append(f"  and {len(recommendation.overrides) - SHOWN} more")
+    return lines
+
+
+def _setting(one: Setting) -> str:
+    warm = f", {len(one.warm)} warm windows" if one.warm else ""
+    return (
+        f"  {one.key!r}: keep {duration(one.unbind_delay + one.stop_delay)}{warm}; {one.requests} requests, "
+        f"cold {one.cold_before} -> {one.cold_after}, hours {one.hours_before:.0f} -> {one.hours_after:.0f}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as a person says it."""
+    if seconds >= 2 * 3600:
+        return f"{seconds / 3600:g} h"
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"

@@ -1,0 +1,94 @@
+"""The cells of a week in which a group is kept warm, and the windows that people read. Times are in UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from osrdyne_pipeline.recommendation.calls import DAY, Floats, Integers
+from osrdyne_protocol.settings import MOST_WINDOWS
+from osrdyne_protocol.windows import DAYS
+
+#: Minutes of a cell: windows begin and end at multiples of it.
+CELL_MINUTES = 15
+CELL_SECONDS = CELL_MINUTES * 60
+CELLS_A_DAY = 24 * 60 // CELL_MINUTES
+CELLS = 7 * CELLS_A_DAY
+
+#: A week's cells, Monday first: true where the group is kept warm.
+Cells = npt.NDArray[np.bool_]
+
+_DAY_OF = np.arange(CELLS) // CELLS_A_DAY
+#: Number of each cell's group: cells of one group are warm together, for there is not history enough for each day.
+GROUP = np.maximum(_DAY_OF - 4, 0) * CELLS_A_DAY + np.arange(CELLS) % CELLS_A_DAY
+GROUPS = 3 * CELLS_A_DAY
+#: Windows of a day: three groups of days have no more than settings take.
+MOST_RUNS = MOST_WINDOWS // 3
+#: The epoch's day was a Thursday; Monday is 0.
+_THURSDAY = 3
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of some days of each week. Minutes after midnight, `end` is at most 24 hours."""
+
+    days: tuple[str, ...]
+    begin: int
+    end: int
+
+    def text(self) -> str:
+        """Return it as the settings have it; see `osrdyne_protocol.windows`."""
+        return f"{','.join(self.days)} {_clock(self.begin)}-{_clock(self.end)}"
+
+
+def cells_of(seconds: Floats) -> Integers:
+    """Return the cell of the week of each time."""
+    day = np.floor(seconds / DAY)
+    of_day = np.floor((seconds - day * DAY) / CELL_SECONDS)
+    return np.asarray((day + _THURSDAY) % 7 * CELLS_A_DAY + of_day, np.int64)
+
+
+def cells_between(since: float, until: float) -> tuple[Floats, Integers]:
+    """Return the begin and the number of each cell of these days, the first of which may have begun before."""
+    starts = np.arange(since // CELL_SECONDS, np.ceil(until / CELL_SECONDS)) * CELL_SECONDS
+    return starts, cells_of(starts)
+
+
+def few_runs(cells: Cells) -> Cells:
+    """Return a day's cells with the shortest pauses filled, so that there are at most MOST_RUNS windows."""
+    filled = cells.copy()
+    runs = _runs(cells)
+    pauses = sorted((after[0] - before[1], before[1], after[0]) for before, after in pairwise(runs))
+    for _, begin, end in pauses[: max(0, len(runs) - MOST_RUNS)]:
+        filled[begin:end] = True
+    return filled
+
+
+def windows(cells: Cells) -> tuple[Window, ...]:
+    """Return the windows of the cells; days with the same hours share them."""
+    by_run: dict[tuple[int, int], list[str]] = {}
+    for number, name in enumerate(DAYS):
+        day = cells[number * CELLS_A_DAY : (number + 1) * CELLS_A_DAY]
+        for run in _runs(day):
+            by_run.setdefault(run, []).append(name)
+    return tuple(
+        Window(tuple(days), begin * CELL_MINUTES, end * CELL_MINUTES)
+        for (begin, end), days in sorted(by_run.items(), key=lambda one: (DAYS.index(one[1][0]), one[0]))
+    )
+
+
+def _runs(day: Cells) -> list[tuple[int, int]]:
+    runs, at = [], 0
+    for on, cells in groupby(day.tolist()):
+        length = len(list(cells))
+        if on:
+            runs.append((at, at + length))
+        at += length
+    return runs
+
+
+def _clock(minutes: int) -> str:
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"

@@ -1,0 +1,137 @@
+"""What to do next: from what a report holds to a few sentences, the most useful first. Each names its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from osrdyne_pipeline.report import numbers
+from osrdyne_pipeline.report.content import Content, Evidence, Forecast
+
+#: Of worker time: above this, idle workers are worth a word.
+MUCH_IDLE = 0.6
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do, why, and the command for it where there is one."""
+
+    what: str
+    why: str
+    command: str | None = None
+
+
+def next_steps(content: Content) -> list[Step]:
+    """Return what to do, at least one sentence."""
+    if not content.totals.requests:
+        return [
+            Step(
+                "Collect events",
+                "There is no request in the tables yet, so that there is nothing to say.",
+                f"osrdyne-pipeline ingest --pool {content.pool} --uri-file FILE",
+            )
+        ]
+    found = [
+        _delays(content),
+        _failures(content),
+        _slowest(content),
+        _capacity(content.forecast) if content.forecast else None,
+        _unknown(content),
+        _rejects(content),
+    ]
+    return [step for step in found if step is not None]
+
+
+def _delays(content: Content) -> Step:
+    evidence = content.evidence
+    if evidence is None:
+        return Step("Keep today's delays", content.no_evidence)
+    if evidence.reasons:
+        return Step("Keep today's delays", f"{_sentence('; '.join(evidence.reasons))} {_idle(content)}".strip())
+    own = f", with settings of their own for {evidence.changed:,} keys" if evidence.changed else ""
+    return Step(
+        f"Review and apply other delays{own}",
+        f"On held-out days, {evidence.first_day} to {evidence.last_day}: {_effect(evidence)}.",
+        f"osrdyne-pipeline recommend --pool {content.pool} --stack Pulumi.STACK.yaml",
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _effect(evidence: Evidence) -> str:
+    today, ours = evidence.today, evidence.ours
+    return (
+        f"{today.cold:,} cold starts become {ours.cold:,}, "
+        f"and {numbers.hours(today.up_ms)} of workers {numbers.hours(ours.up_ms)}"
+    )
+
+
+def _idle(content: Content) -> str:
+    totals = content.totals
+    idle = totals.up_ms - totals.busy_ms
+    if not totals.up_ms or idle < MUCH_IDLE * totals.up_ms:
+        return ""
+    return f"Workers were idle {numbers.share(idle, totals.up_ms)} of their time."
+
+
+def _failures(content: Content) -> Step | None:
+    if not content.causes:
+        return None
+    worst, failed = content.causes[0], sum(one.requests for one in content.causes) + content.more_causes[1]
+    keys = "one key" if worst.keys == 1 else f"{worst.keys:,} keys"
+    return Step(
+        f"Look at failures: {worst.reason}",
+        f"{worst.requests:,} of {failed:,} failed requests have this cause, of {keys}, last at "
+        f"{numbers.moment(worst.last_ms)}.",
+        "osrdyne poison list" if worst.reason == "delivery_limit" else None,
+    )
+
+
+def _slowest(content: Content) -> Step | None:
+    if not content.slowest:
+        return None
+    key, cold, waited = content.slowest[0]
+    return Step(
+        f"Make starts of {key} faster, or rarer",
+        f"Its callers waited most for workers: {numbers.duration(waited)} in {cold:,} cold starts, "
+        f"{numbers.share(waited, content.totals.waited_ms)} of all such waiting.",
+    )
+
+
+def _capacity(forecast: Forecast) -> Step:
+    by_hour: dict[int, tuple[float, float]] = {}
+    for one in forecast.hours:
+        workers, high = by_hour.get(one.hour, (0.0, 0.0))
+        by_hour[one.hour] = (workers + one.workers, high + one.workers_high)
+    hour, (workers, high) = max(by_hour.items(), key=lambda pair: (pair[1][1], -pair[0]))
+    return Step(
+        f"Have room for {_up(high)} busy workers on {forecast.day}",
+        f"The busiest hour is expected from {hour:02}:00 UTC, with {numbers.count(workers)} workers busy at once.",
+    )
+
+
+def _up(number: float) -> str:
+    return f"{-int(-number // 1):,}"
+
+
+def _unknown(content: Content) -> Step | None:
+    unknown, requests = content.totals.unknown, content.totals.requests
+    if unknown * 100 < requests:
+        return None
+    return Step(
+        "Let workers tell how requests end",
+        f"No event tells the end of {unknown:,} requests, {numbers.share(unknown, requests)} of all: their workers "
+        "send no finished event, the requests still run, or events were lost.",
+    )
+
+
+def _rejects(content: Content) -> Step | None:
+    if not content.rejects:
+        return None
+    total = sum(number for _, number in content.rejects)
+    reason, number = content.rejects[0]
+    return Step(
+        "Find out who sends what is no event",
+        f"{total:,} messages were put aside, {number:,} of them because: {reason}. They are in the table rejects.",
+    )

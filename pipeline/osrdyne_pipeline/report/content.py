@@ -1,0 +1,183 @@
+"""What a report says, as plain values: bounded, whatever the pool's size. Times and durations in milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The pool as a whole, over all days that the tables hold."""
+
+    events: int = 0
+    requests: int = 0
+    keys: int = 0
+    #: Requests that found no bound queue, and how long they waited for a worker, together and at worst.
+    cold: int = 0
+    waited_ms: int = 0
+    worst_ms: int = 0
+    #: Requests with an error for an answer, and those whose end no event tells.
+    failed: int = 0
+    unknown: int = 0
+    up_ms: int = 0
+    busy_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Values over time, one a stretch of `days` days (an hour where that is 0), as the mean of a day where longer."""
+
+    days: int
+    labels: list[str]
+    first: list[float]
+    second: list[float]
+
+
+@dataclass(frozen=True)
+class KeyHours:
+    """Requests of one key, or of all that have no row of their own, in each hour of the day (UTC), mean of a day."""
+
+    name: str
+    hours: list[float]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The mean latency of finished requests, taken apart."""
+
+    name: str
+    requests: int
+    orphan_ms: float
+    start_ms: float
+    queue_ms: float
+    run_ms: float
+
+
+@dataclass(frozen=True)
+class KeyClass:
+    """How many keys are of a class, and what they ask for."""
+
+    name: str
+    keys: int
+    requests: int
+    cold: int
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Failures with one cause."""
+
+    reason: str
+    worker_exit: str
+    shape: str
+    requests: int
+    keys: int
+    first_ms: int
+    last_ms: int
+    example_key: str
+    example_request_id: str
+
+
+@dataclass(frozen=True)
+class HourForecast:
+    """What an hour of the day after the last is expected to ask for, of one key class; `high` is the upper bound."""
+
+    key_class: str
+    hour: int
+    requests: float
+    requests_high: float
+    workers: float
+    workers_high: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The forecast, and the days that it stands on."""
+
+    day: str
+    days_of_history: int
+    hours: list[HourForecast]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a policy does on the held-out days."""
+
+    label: str
+    cold: int
+    up_ms: int
+    #: Of the keys' cold-start rates, the 75th percentile.
+    p75_rate: float
+
+
+@dataclass(frozen=True)
+class ClassEffect:
+    """Cold starts of a key class on the held-out days, with today's delays and with the best single one for it."""
+
+    name: str
+    keys: int
+    delay_ms: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that was asked of the recommendation, and what was found."""
+
+    text: str
+    wanted: float
+    found: float
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the recommendation would have done on days that it was not made from."""
+
+    first_day: str
+    last_day: str
+    today: Policy
+    ours: Policy
+    histogram: Policy | None
+    #: The recommendation's cold starts in parts of today's: bounds of the 95 % confidence interval.
+    interval: tuple[float, float]
+    #: Why nothing is recommended all the same; empty where something is.
+    reasons: list[str]
+    #: Keys that get settings of their own.
+    changed: int
+    classes: list[ClassEffect] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+    #: Fixed delays tried on the same days: delay, cold starts and worker time of all keys.
+    delays: list[tuple[int, int, int]] = field(default_factory=list)
+    #: What settings of their own for keys can reach: cold starts and worker time, from the cheapest on.
+    frontier: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything on the page."""
+
+    pool: str
+    made_ms: int
+    #: First hour with a request, and the end of the last; None where there are no requests.
+    span: tuple[int, int] | None
+    totals: Totals
+    rejects: list[tuple[str, int]] = field(default_factory=list)
+    demand: Buckets | None = None
+    heat: list[KeyHours] = field(default_factory=list)
+    cold_latency: list[Split] = field(default_factory=list)
+    warm_latency: list[Split] = field(default_factory=list)
+    worker_hours: Buckets | None = None
+    classes: list[KeyClass] = field(default_factory=list)
+    causes: list[Cause] = field(default_factory=list)
+    #: Causes beyond those listed, and their requests.
+    more_causes: tuple[int, int] = (0, 0)
+    #: Keys whose callers waited most for cold starts: key, cold requests, waited together.
+    slowest: list[tuple[str, int, int]] = field(default_factory=list)
+    forecast: Forecast | None = None
+    #: Total cold starts and worker time by delay, over all days.
+    delays: list[tuple[int, int, int]] = field(default_factory=list)
+    evidence: Evidence | None = None
+    #: Why there is no recommendation, where there is none.
+    no_evidence: str = "No recommendation was made yet: osrdyne-pipeline recommend makes one."

@@ -1,0 +1,105 @@
+"""The page: what a report says as one HTML text that needs nothing else, no script, no font, no other file."""
+
+from __future__ import annotations
+
+from importlib import resources
+from xml.etree.ElementTree import Element
+
+from osrdyne_pipeline.report import advice, numbers, recommended, sections
+from osrdyne_pipeline.report.content import Content
+from osrdyne_pipeline.report.element import element, html
+
+
+def page(content: Content) -> str:
+    """Return the page."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        # Whatever text gets into the page: nothing of it runs, and nothing is fetched.
+        element("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
+        element("title", f"{content.pool}: report"),
+        _style(),
+    )
+    body = element(
+        "body",
+        _header(content),
+        _steps(content),
+        element(
+            "main",
+            sections.demand(content),
+            recommended.before_and_after(content),
+            recommended.trade_off(content),
+            recommended.by_class(content),
+            sections.heat(content),
+            sections.latency(content),
+            sections.workers(content),
+            sections.failures(content),
+            sections.forecast(content),
+            sections.classes(content),
+        ),
+        element("footer", f"Made at {numbers.moment(content.made_ms)} UTC by osrdyne-pipeline. All times are in UTC."),
+    )
+    return f"<!DOCTYPE html>\n{html(element('html', head, body, lang='en'))}\n"
+
+
+def _style() -> Element:
+    sheet = element("style")
+    # A style sheet's text is not escaped: it is ours.
+    sheet.text = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    return sheet
+
+
+def _header(content: Content) -> Element:
+    totals = content.totals
+    span = "No requests yet"
+    if content.span is not None:
+        days = max(1, round((content.span[1] - content.span[0]) / numbers.DAY_MS))
+        span = f"{numbers.day(content.span[0])} to {numbers.day(content.span[1] - 1)}, {days:,} day{'s'[: days - 1]}"
+    span += f", {totals.events:,} events."
+    tiles = [
+        _tile("requests", numbers.count(totals.requests), f"of {totals.keys:,} keys"),
+        _tile("cold starts", numbers.count(totals.cold), f"{numbers.share(totals.cold, totals.requests)} of requests"),
+        _tile(
+            "wait of a cold start",
+            numbers.duration(totals.waited_ms / totals.cold) if totals.cold else "–",
+            f"at worst {numbers.duration(totals.worst_ms)}" if totals.cold else "there was none",
+        ),
+        _tile(
+            "worker-hours",
+            numbers.hours(totals.up_ms),
+            f"busy {numbers.share(totals.busy_ms, totals.up_ms)} of them" if totals.up_ms else "no start was seen",
+        ),
+        *_effect(content),
+        _tile("failed", numbers.count(totals.failed), f"{numbers.share(totals.failed, totals.requests)} of requests"),
+    ]
+    return element(
+        "header", element("h1", f"Pool {content.pool}"), element("p", span), element("dl", *tiles, class_="tiles")
+    )
+
+
+def _effect(content: Content) -> list[Element]:
+    if content.evidence is None or content.evidence.reasons or not content.evidence.today.cold:
+        return []
+    today, ours = content.evidence.today, content.evidence.ours
+    change = f"{100 * (ours.cold / today.cold - 1):+.0f} %".replace("-", "−")
+    more = f"{numbers.short(today.cold)} → {numbers.short(ours.cold)}, held-out days"
+    return [_tile("cold starts, if applied", change, more)]
+
+
+def _tile(name: str, value: str, more: str) -> Element:
+    return element("div", element("dt", name), element("dd", value, class_="value"), element("dd", more))
+
+
+def _steps(content: Content) -> Element:
+    items = [
+        element(
+            "li",
+            element("strong", step.what),
+            element("p", step.why),
+            element("code", step.command) if step.command else None,
+        )
+        for step in advice.next_steps(content)
+    ]
+    return element("section", element("h2", "What to do next"), element("ol", *items))

@@ -1,0 +1,119 @@
+"""The sections of the page about what would be better, with the numbers of the days on which that was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element
+
+from osrdyne_pipeline.report import numbers
+from osrdyne_pipeline.report.cards import legend, nothing, section, table
+from osrdyne_pipeline.report.charts.bars import bars, pairs
+from osrdyne_pipeline.report.charts.frame import Series
+from osrdyne_pipeline.report.charts.tradeoff import Point, tradeoff
+from osrdyne_pipeline.report.content import Content, Evidence, Policy
+from osrdyne_pipeline.report.element import element
+
+
+def before_and_after(content: Content) -> Element:
+    """Return cold starts and worker-hours with today's delays and with the recommended ones."""
+    title, evidence = "Cold starts before and after", content.evidence
+    if evidence is None:
+        return nothing(title, content.no_evidence)
+    policies = _policies(evidence)
+    names = [name for name, _, _ in policies]
+    cold = _each([(name, style, policy.cold) for name, policy, style in policies])
+    hours = _each([(name, style, policy.up_ms / numbers.HOUR_MS) for name, policy, style in policies])
+    lead = f"Replay of days that the recommendation did not see, {evidence.first_day} to {evidence.last_day}."
+    inside = [
+        element("h3", "Cold starts"),
+        bars("Cold starts", "By policy", names, cold),
+        element("h3", "Worker-hours"),
+        bars("Worker-hours", "By policy", names, hours),
+        *(element("p", one) for one in _notes(evidence)),
+    ]
+    listed = [
+        [name, numbers.count(one.cold), numbers.hours(one.up_ms), f"{one.p75_rate:.3f}"] for name, one, _ in policies
+    ]
+    numbered = table(["policy", "cold starts", "worker-hours", "75th percentile of keys' cold rates"], listed)
+    return section(title, lead, *inside, _targets(evidence), numbered)
+
+
+def by_class(content: Content) -> Element:
+    """Return what one delay for each class of keys would do."""
+    title, evidence = "One delay for each class of keys", content.evidence
+    if evidence is None or not evidence.classes:
+        return nothing(title, content.no_evidence)
+    names = [f"{one.name}: {numbers.duration(one.delay_ms)}" for one in evidence.classes]
+    before = Series("today's delays", "before", [one.before for one in evidence.classes])
+    after = Series("that delay", "after", [one.after for one in evidence.classes])
+    lead = (
+        "The simplest change: cold starts on the same held-out days, if each class of keys had one delay, the best for "
+        "it. Settings for single keys reach more."
+    )
+    listed = [[one.name, *map(numbers.count, (one.keys, one.before, one.after))] for one in evidence.classes]
+    drawn = pairs(title, "By key class", names, before, after)
+    return section(title, lead, drawn, legend([before, after]), table(["class", "keys", "before", "after"], listed))
+
+
+def trade_off(content: Content) -> Element:
+    """Return the curve of cold starts against worker-hours."""
+    title, evidence = "What fewer cold starts cost", content.evidence
+    if evidence is None and not content.delays:
+        return nothing(title, "No delay was tried yet: osrdyne-pipeline recommend tries them.")
+    tried = content.delays if evidence is None else evidence.delays
+    line = [Point(numbers.duration(delay), up / numbers.HOUR_MS, cold) for delay, cold, up in tried]
+    found = [] if evidence is None else _policies(evidence)
+    marked = [Point(name, policy.up_ms / numbers.HOUR_MS, policy.cold, style) for name, policy, style in found]
+    best = [] if evidence is None else [Point("", up / numbers.HOUR_MS, cold) for cold, up in evidence.frontier]
+    days = "all days" if evidence is None else "the held-out days"
+    lead = (
+        f"Each small point keeps every idle group for that long, on {days}. Left and low is better: fewer "
+        "worker-hours, fewer cold starts."
+    )
+    if evidence is None:
+        lead += " " + content.no_evidence
+    listed = [[one.name, numbers.count(one.cold), numbers.count(one.hours)] for one in (*marked, *line)]
+    drawn = tradeoff(title, "Cold starts by worker-hours, for fixed delays and for policies", line, marked, best)
+    shown_lines = [Series("one delay for all keys", "line-fixed", [])]
+    shown_lines += [Series("settings by key", "line-ours", [])] if best else []
+    return section(title, lead, drawn, legend(shown_lines), table(["policy", "cold starts", "worker-hours"], listed))
+
+
+def _policies(evidence: Evidence) -> list[tuple[str, Policy, str]]:
+    found = [("today", evidence.today, "before")]
+    if evidence.histogram is not None:
+        found.append(("histogram policy", evidence.histogram, "peer"))
+    return [*found, ("recommended" if not evidence.reasons else "best found", evidence.ours, "after")]
+
+
+def _each(values: Sequence[tuple[str, str, float]]) -> list[Series]:
+    """One series a row, so that each row has a colour of its own."""
+    return [
+        Series(name, style, [value if row == place else 0.0 for row in range(len(values))])
+        for place, (name, style, value) in enumerate(values)
+    ]
+
+
+def _notes(evidence: Evidence) -> list[str]:
+    low, high = (100 * (bound - 1) for bound in evidence.interval)
+    change = (
+        f"Cold starts change by {low:+.1f} % to {high:+.1f} % with 95 % confidence. The 75th percentile of the keys' "
+        f"cold-start rates goes from {evidence.today.p75_rate:.3f} to {evidence.ours.p75_rate:.3f}."
+    )
+    return [change, *([f"Nothing is recommended: {'; '.join(evidence.reasons)}."] if evidence.reasons else [])]
+
+
+def _targets(evidence: Evidence) -> Element:
+    """Return what was asked of the recommendation, each with the number that was found."""
+    return element(
+        "ul",
+        *(
+            element(
+                "li",
+                element("strong", "Reached" if one.reached else "Not reached"),
+                f": {one.text}: {one.found:.3g}, wanted at most {one.wanted:.3g}.",
+            )
+            for one in evidence.targets
+        ),
+        class_="targets",
+    )

@@ -1,0 +1,46 @@
+"""Fixtures of the pipeline's tests: one small Spark session a run, and a lake a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import java
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.session import session
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark's Python side leaves the sockets by which rows came to the garbage collector."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The run's session: two cores, half a gigabyte. Do not stop it, do not change its settings."""
+    java.ensure()
+    made = session("osrdyne-tests", master="local[2]", memory="512m")
+    made.sparkContext.setLogLevel("ERROR")
+    # A few rows in 64 parts are 64 tasks of nothing.
+    made.conf.set("spark.sql.adaptive.coalescePartitions.initialPartitionNum", "2")
+    made.conf.set("spark.sql.shuffle.partitions", "2")
+    yield made
+    gateway = made.sparkContext._gateway
+    made.stop()
+    # Spark leaves its JVM to the end of the process; a run of tests leaves nothing.
+    if gateway is not None:
+        gateway.shutdown()
+        if (process := getattr(gateway, "proc", None)) is not None:
+            process.stdin.close()
+            process.wait(60)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """An empty lake of the pool `core`."""
+    return Lake(tmp_path / "lake", "core")

@@ -1,0 +1,95 @@
+"""A recommendation as it is saved, on the page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from osrdyne_pipeline.recommendation.outcome import (
+    ClassAdvice,
+    Evidence,
+    Point,
+    Ratio,
+    Recommendation,
+    Result,
+    Setting,
+    Target,
+)
+from osrdyne_pipeline.report import advice, content
+from osrdyne_pipeline.report.evidence import evidence
+from osrdyne_pipeline.report.page import page
+from tests.pipeline.report import samples
+
+FOUND = Evidence(
+    since="2013-11-01",
+    until="2013-12-26",
+    train_weeks=4,
+    weeks=8,
+    folds=8,
+    results=(
+        Result("today", "fixed 10 + 10 min", 9000, 4321, 4000, 777.5, 0.8, 0.7, 105),
+        Result("histogram", "hybrid histogram", 9000, 2500, 2400, 900.0, 0.5, 0.4, 105),
+        Result("ours", "ours", 9000, 1234, 1200, 770.25, 0.3, 0.2, 105),
+    ),
+    cold=Ratio(0.285, 0.25, 0.32),
+    rate=Ratio(0.4, 0.3, 0.5),
+    hours=Ratio(0.99, 0.97, 1.01),
+    targets=(Target("75th percentile in parts of today's", 0.5, 0.375, True),),
+)
+FULL = Recommendation(
+    pool="core",
+    recommended=True,
+    reasons=(),
+    goal="cold",
+    since="2013-01-01",
+    until="2013-12-31",
+    days=365,
+    keys=105,
+    requests=336_776,
+    shortened=False,
+    unbind_before=600.0,
+    stop_before=600.0,
+    unbind_delay=540.0,
+    stop_delay=60.0,
+    overrides=(Setting("LAX", 3000.0, 60.0, (), 900, 40, 4, 20.0, 30.0),),
+    classes=(ClassAdvice("rare", 60, 3000, 1800.0, 2500, 2000, 300.0, 310.0),),
+    fixed_curve=(Point(600.0, 5000.0, 700.0), Point(1200.0, 4321.0, 777.5)),
+    our_curve=(Point(None, 3000.0, 500.0), Point(None, 1234.0, 770.25)),
+    evidence=FOUND,
+)
+
+
+def shown(recommendation: Recommendation) -> content.Content:
+    """The full sample with this recommendation, as it comes back from its file."""
+    document = json.loads(json.dumps(recommendation.to_json()))
+    return dataclasses.replace(samples.full(), evidence=evidence(document), no_evidence="too little")
+
+
+def test_a_recommendation_is_on_the_page_with_the_numbers_of_held_out_days() -> None:
+    text = page(shown(FULL))
+
+    for words in ("4,321", "1,234", "2,500", "2013-11-01", "-75.0 % to -68.0 %", "Reached", "rare: 30 min", "20 min"):
+        assert words in text
+    assert "−71 %" in text
+
+
+def test_what_the_held_out_days_do_not_support_is_shown_as_such() -> None:
+    refused = dataclasses.replace(FULL, recommended=False, reasons=("that may be chance",), overrides=())
+
+    found = shown(refused)
+
+    assert advice.next_steps(found)[0].what == "Keep today's delays"
+    text = page(found)
+    assert "Nothing is recommended: that may be chance." in text
+    assert "best found" in text
+    assert "if applied" not in text
+
+
+@pytest.mark.parametrize("recommended", [True, False])
+def test_a_history_too_short_for_evidence_has_none(recommended: bool) -> None:
+    short = dataclasses.replace(FULL, recommended=recommended, evidence=None)
+
+    assert evidence(short.to_json()) is None
+    assert "too little" in page(shown(short))

@@ -1,0 +1,151 @@
+"""What the report asks the tables, on small tables made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField
+
+from osrdyne_pipeline.report import facts
+from osrdyne_pipeline.report.content import Content
+from osrdyne_pipeline.report.numbers import DAY_MS, HOUR_MS
+from osrdyne_pipeline.report.page import page
+from osrdyne_pipeline.schemas import TABLES
+from tests.pipeline.report.samples import YEAR
+
+DAY = date(2013, 1, 1)
+
+
+@pytest.fixture
+def tables(spark: SparkSession) -> Callable[[dict[str, list[dict[str, Any]]]], facts.Read]:
+    """Gives tables that hold these rows; whatever a row does not name is 0, empty or null."""
+
+    def of(rows: dict[str, list[dict[str, Any]]]) -> facts.Read:
+        def read(name: str) -> DataFrame:
+            schema = TABLES[name]
+            columns = [[row.get(one.name, _least(one)) for row in rows.get(name, [])] for one in schema.fields]
+            return spark.createDataFrame(pa.table(columns, schema=to_arrow_schema(schema)), schema)
+
+        return read
+
+    return of
+
+
+def _least(field: StructField) -> Any:
+    least = {"long": 0, "integer": 0, "string": "", "boolean": False, "double": 0.0, "date": DAY}
+    return None if field.nullable else least[field.dataType.typeName()]
+
+
+def gathered(read: facts.Read) -> Content:
+    told: list[tuple[str, int, int]] = []
+    found = facts.gather("core", read, now_ms=YEAR + 30 * DAY_MS, progress=lambda *part: told.append(part))
+    assert told == [(name, number, 5) for number, name in enumerate(facts.PARTS, 1)]
+    return found
+
+
+def test_empty_tables_make_an_empty_report(tables: Callable[..., facts.Read]) -> None:
+    found = gathered(tables({}))
+
+    assert found.span is None
+    assert found.totals.requests == 0
+    assert found.demand is None
+    assert found.heat == []
+    assert found.forecast is None
+    assert "No request was seen." in page(found)
+
+
+def test_totals_and_demand_are_sums_of_the_tables(tables: Callable[..., facts.Read]) -> None:
+    demand = [
+        {"key": "LAX", "hour_ms": YEAR, "requests": 5, "cold": 1},
+        {"key": "SFO", "hour_ms": YEAR, "requests": 2, "cold": 2},
+        {"key": "LAX", "hour_ms": YEAR + 3 * HOUR_MS, "requests": 4, "cold": 0},
+    ]
+    requests = [{"outcome": outcome} for outcome in ("ok", "ok", "error", None)]
+    cold = [{"key": "LAX", "cold": 1, "waited_ms": 900, "worst_ms": 900}, {"key": "SFO", "cold": 2, "waited_ms": 100}]
+    hours = [{"key": "LAX", "up_ms": 4 * HOUR_MS, "busy_ms": HOUR_MS, "idle_ms": 3 * HOUR_MS}]
+
+    found = gathered(
+        tables(
+            {
+                "gold/demand": demand,
+                "silver/requests": requests,
+                "silver/events": [{}, {}],
+                "gold/cold_starts": cold,
+                "gold/worker_hours": hours,
+                "gold/key_classes": [{"key": "LAX"}, {"key": "SFO"}],
+            }
+        )
+    )
+
+    totals = found.totals
+    assert (totals.events, totals.requests, totals.failed, totals.unknown, totals.keys) == (2, 4, 1, 1, 2)
+    assert (totals.cold, totals.waited_ms, totals.worst_ms) == (3, 1000, 900)
+    assert (totals.up_ms, totals.busy_ms) == (4 * HOUR_MS, HOUR_MS)
+    assert found.span == (YEAR, YEAR + 4 * HOUR_MS)
+    assert found.demand is not None
+    assert found.demand.days == 0
+    assert (found.demand.first, found.demand.second) == ([3, 0, 0, 0], [4, 0, 0, 4])
+    assert found.slowest[0] == ("LAX", 1, 900)
+
+
+def test_longer_times_are_told_as_the_mean_of_a_day_and_the_last_cut_off_week_of_its_days(
+    tables: Callable[..., facts.Read],
+) -> None:
+    days = [*range(140), 141]
+    demand = [{"key": "LAX", "hour_ms": YEAR + day * DAY_MS, "requests": 14, "cold": 7} for day in days]
+    demand.append({"key": "LAX", "hour_ms": YEAR + 141 * DAY_MS + 23 * HOUR_MS, "requests": 0, "cold": 0})
+
+    found = gathered(tables({"gold/demand": demand})).demand
+
+    assert found is not None
+    assert found.days == 7
+    assert len(found.labels) == 21
+    assert found.first[:20] == [7] * 20
+    assert found.first[20] == 3.5
+
+
+def test_four_thousand_keys_make_a_page_no_larger_than_a_few_do(
+    tables: Callable[..., facts.Read], spark: SparkSession
+) -> None:
+    keys = [f"N{number}" for number in range(4000)]
+    many = {
+        "gold/demand": [
+            {"key": key, "hour_ms": YEAR + HOUR_MS * (n % 24), "requests": 1} for n, key in enumerate(keys)
+        ],
+        "gold/key_classes": [
+            {"key": key, "class": "rare", "requests": 4000 - n, "rank": n} for n, key in enumerate(keys)
+        ],
+        "gold/latency": [
+            {"key": key, "cold": cold, "requests": 1, "start_ms": n, "run_ms": 3}
+            for n, key in enumerate(keys)
+            for cold in (True, False)
+        ],
+        "gold/failures": [{"cause": str(n), "reason": "error", "requests": 1, "keys": 1} for n in range(300)],
+    }
+
+    found = gathered(tables(many))
+
+    assert [row.name for row in found.heat] == [*keys[: facts.HEAT_KEYS], "3,980 other keys"]
+    assert sum(found.heat[-1].hours) == 3980
+    assert len(found.cold_latency) == len(found.warm_latency) == 1 + facts.LATENCY_KEYS
+    assert found.cold_latency[1].name == "N3999"
+    assert found.more_causes == (290, 290)
+    assert len(page(found)) < 200_000
+
+
+def test_the_mean_latency_of_a_key_weighs_each_day_by_its_requests(tables: Callable[..., facts.Read]) -> None:
+    rows = [
+        {"key": "LAX", "cold": True, "requests": 1, "start_ms": 1000, "run_ms": 10},
+        {"key": "LAX", "cold": True, "requests": 3, "start_ms": 5000, "run_ms": 30},
+    ]
+
+    whole, lax = gathered(tables({"gold/latency": rows})).cold_latency
+
+    assert (whole.name, lax.name) == ("all keys", "LAX")
+    assert (lax.requests, lax.start_ms, lax.run_ms, lax.orphan_ms) == (4, 1500, 10, 0)

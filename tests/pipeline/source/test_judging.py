@@ -1,0 +1,60 @@
+"""What is an event of ours, and what is not and why."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from osrdyne_pipeline import judging
+from osrdyne_pipeline.lake import enforced
+from osrdyne_pipeline.schemas import RAW
+
+NOW = 1_700_000_000_000
+ALLOWANCE = 1000
+
+#: What differs from a good event -> the reason for which it is refused, None for none.
+CASES: list[tuple[dict[str, Any], str | None]] = [
+    ({}, None),
+    ({"key": ""}, None),
+    ({"key": "é" * 127 + "x"}, None),
+    ({"event": "dead-lettered", "duration_ms": 0}, None),
+    ({"event": "replayed"}, None),
+    ({"event_id": ""}, None),
+    ({"time_ms": NOW + ALLOWANCE}, None),
+    ({"problem": "gap: 5 events"}, "gap"),
+    ({"problem": "truncated_file: at 7"}, "truncated_file"),
+    ({"problem": "whatever else"}, "unreadable"),
+    ({"problem": "invalid_key: not UTF-8", "key": None}, "invalid_key"),
+    ({"event": None}, "no_event"),
+    ({"event": ""}, "no_event"),
+    ({"event": "exploded"}, "unknown_event"),
+    ({"key": None}, "invalid_key"),
+    ({"key": "é" * 128}, "invalid_key"),
+    ({"key": "a\0b"}, "invalid_key"),
+    ({"time_ms": None}, "no_time"),
+    ({"time_ms": -1}, "implausible_time"),
+    ({"time_ms": NOW + ALLOWANCE + 1}, "clock_skew"),
+    ({"duration_ms": -1}, "negative_duration"),
+]
+
+
+def test_each_row_is_accepted_or_refused_with_its_reason(spark: SparkSession) -> None:
+    good = {"source": "s", "key": "k", "event": "finished", "event_id": "id", "time_ms": NOW - 1, "duration_ms": 5}
+    rows = [{**good, "offset": number, **case} for number, (case, _) in enumerate(CASES)]
+    raw = spark.createDataFrame([tuple(row.get(name) for name in RAW.names) for row in rows], RAW)
+
+    judged = judging.judge(raw, now_ms=NOW, allowance_ms=ALLOWANCE)
+    accepted = {row["offset"]: row for row in enforced("bronze", judging.accepted(judged)).collect()}
+    rejected = {row["offset"]: row for row in enforced("rejects", judging.rejected(judged)).collect()}
+
+    assert {number: row["reason"] for number, row in rejected.items()} == {
+        number: reason for number, (_, reason) in enumerate(CASES) if reason is not None
+    }
+    assert set(accepted) == set(range(len(CASES))) - set(rejected)
+    assert {row["day"] for row in accepted.values()} == {dt.date(2023, 11, 14)}
+    # An event without an id is told apart from others by where it was.
+    assert accepted[5]["event_id"] == "s:5"
+    assert accepted[0]["event_id"] == "id"
+    assert set(judging.REASONS) == {row["reason"] for row in rejected.values()}

@@ -1,0 +1,99 @@
+"""The bare reader of a stream, on real brokers of both versions."""
+
+from __future__ import annotations
+
+import pytest
+
+from osrdyne_pipeline.errors import SourceError
+from osrdyne_pipeline.source import stream
+from osrdyne_pipeline.source.stream import Bounds
+from tests.pipeline.source.conftest import Events
+
+
+def offsets(events: Events, start: int, end: int, *, size: int = 1000) -> list[int]:
+    batches = stream.read(events.monitor_uri, events.stream, start, end, size=size)
+    return [message.offset for batch in batches for message in batch]
+
+
+def test_a_stream_is_read_exactly_from_and_to_any_offset(pool_events: Events) -> None:
+    assert stream.bounds(pool_events.monitor_uri, pool_events.stream) is None
+    assert offsets(pool_events, 0, 10) == []
+
+    pool_events.send(1000)
+    # More than are on their way at once: acknowledging them goes on within and after a question.
+    pool_events.send(stream.PREFETCH + 500)
+    end = 1500 + stream.PREFETCH
+
+    assert stream.bounds(pool_events.monitor_uri, pool_events.stream) == Bounds(0, end)
+    for start, stop in ((0, end), (0, 1), (1, 2), (999, 1001), (1234, end), (end - 1, end), (end - 5, end + 100)):
+        assert offsets(pool_events, start, stop) == list(range(start, min(stop, end))), (start, stop)
+    assert offsets(pool_events, 10, end, size=100) == list(range(10, end))
+    assert offsets(pool_events, end, end + 5) == []
+    found = stream.message_at(pool_events.monitor_uri, pool_events.stream, 1001)
+    assert found is not None
+    assert (found.offset, found.routing_key, found.headers["x-event-id"]) == (1001, "k1", "id-1001")
+    assert stream.message_at(pool_events.monitor_uri, pool_events.stream, end) is None
+
+
+def test_what_is_wrong_with_broker_or_stream_is_said_without_the_password(pool_events: Events) -> None:
+    good = pool_events.monitor_uri
+    secret = pool_events.pool.passwords[pool_events.pool.users.monitor]
+    for uri, name, says in (
+        (good, "other-events", "refuses|ACCESS_REFUSED"),
+        (good.replace(secret, "wrong-one"), "core-events", "ACCESS_REFUSED"),
+        (f"amqp://someone:{secret}@127.0.0.1:1/%2F", "core-events", "no connection.*refused"),
+        (f"amqp://someone:{secret}@127.0.0.1:99999/", "core-events", "cannot be read"),
+    ):
+        with pytest.raises(SourceError, match=says) as caught:
+            stream.bounds(uri, name)
+        assert secret not in str(caught.value)
+        assert "wrong-one" not in str(caught.value)
+
+
+def test_a_first_delivery_behind_the_broker_s_answer_is_not_taken_for_the_end(
+    pool_events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool_events.send(20)
+    consume = stream._Reading._consume
+
+    def answered_before(self: stream._Reading, frame: object) -> None:
+        self._question(frame)
+        self._connection.ioloop.call_later(0.2, lambda: consume(self, frame))
+
+    monkeypatch.setattr(stream._Reading, "_consume", answered_before)
+    found = stream.message_at(pool_events.monitor_uri, pool_events.stream, 15)
+    assert found is not None
+    assert found.offset == 15
+    assert stream.message_at(pool_events.monitor_uri, pool_events.stream, 20) is None
+
+
+def test_a_range_that_seems_to_end_early_is_read_to_its_end(
+    pool_events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool_events.send(20)
+    consume, early = stream._Reading._consume, [True]
+
+    def ends_early(self: stream._Reading, frame: object) -> None:
+        if early:
+            early.pop()
+            self._finish()
+        else:
+            consume(self, frame)
+
+    monkeypatch.setattr(stream._Reading, "_consume", ends_early)
+    assert offsets(pool_events, 5, 20) == list(range(5, 20))
+    assert not early
+
+
+def test_the_end_is_found_behind_a_chunk_that_holds_no_message(pool_events: Events) -> None:
+    # Given small segments, each of which begins with a note of the broker's own
+    pool_events.make_anew(**{"x-stream-max-segment-size-bytes": 5_000})
+    for _ in range(8):
+        pool_events.send(20)
+        # I expect its bounds to be those of what can be read
+        found = stream.bounds(pool_events.monitor_uri, pool_events.stream)
+        assert found is not None
+        read = offsets(pool_events, 0, 10_000)
+        assert found == Bounds(read[0], read[-1] + 1)
+        assert len(read) == pool_events.sent
+        assert stream._end(pool_events.monitor_uri, pool_events.stream, read[0]) == found.end

@@ -1,0 +1,159 @@
+"""Histories for the tests: events as a stream would have them, and every table made of them at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.sides.pipeline_plain import Event, day_of
+from osrdyne_pipeline.questions.cold_starts import cold_starts
+from osrdyne_pipeline.questions.demand import demand
+from osrdyne_pipeline.questions.failures import failures
+from osrdyne_pipeline.questions.forecast import forecast
+from osrdyne_pipeline.questions.key_classes import key_classes
+from osrdyne_pipeline.questions.latency import latency
+from osrdyne_pipeline.questions.worker_hours import worker_hours
+from osrdyne_pipeline.schemas import BRONZE
+from osrdyne_pipeline.silver.events import events
+from osrdyne_pipeline.silver.lives import lives
+from osrdyne_pipeline.silver.requests import requests
+from osrdyne_protocol import events as names
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+#: A Monday at midnight, in UTC.
+MONDAY = 20_000 * DAY + 4 * DAY
+
+Row = dict[str, Any]
+
+
+def bronze(spark: SparkSession, history: Iterable[Event]) -> DataFrame:
+    """BRONZE of a history."""
+    return spark.createDataFrame([(*one, day_of(one.time_ms)) for one in history], BRONZE)
+
+
+class Pool:
+    """Writes a history down: every call of an event's name is one more event."""
+
+    def __init__(self) -> None:
+        self.history: list[Event] = []
+
+    def tell(self, key: str, event: str, time_ms: int, request_id: str | None = None, **said: Any) -> None:
+        number = len(self.history)
+        self.history.append(
+            Event("stream", number, key, event, f"{number:032x}", time_ms, request_id=request_id, **said)
+        )
+
+    def key(self, key: str) -> Callable[..., None]:
+        """Return `tell` for one key, its times counted from MONDAY."""
+        return lambda event, at, request_id=None, **said: self.tell(key, event, MONDAY + at, request_id, **said)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Every table, as rows."""
+
+    rows: dict[str, list[Row]]
+
+    def of(self, name: str, **wanted: Any) -> list[Row]:
+        """Rows of a table in which these columns have these values, sorted."""
+        found = [row for row in self.rows[name] if all(row[column] == value for column, value in wanted.items())]
+        return sorted(found, key=repr)
+
+    def one(self, name: str, **wanted: Any) -> Row:
+        (row,) = self.of(name, **wanted)
+        return row
+
+    def tuples(self, name: str) -> list[tuple[Any, ...]]:
+        """All rows as sorted tuples."""
+        return ordered(tuple(row.values()) for row in self.rows[name])
+
+
+def ordered(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in rows), key=repr)
+
+
+def made_of(spark: SparkSession, history: Iterable[Event]) -> Tables:
+    """Make every table of a history."""
+    told = events(bronze(spark, history)).cache()
+    asked = requests(told).cache()
+    lived = lives(told, asked).cache()
+    by_hour = demand(asked).cache()
+    classes = key_classes(asked).cache()
+    frames = {
+        "events": told,
+        "requests": asked,
+        "lives": lived,
+        "demand": by_hour,
+        "cold_starts": cold_starts(asked, lived),
+        "latency": latency(asked),
+        "worker_hours": worker_hours(lived),
+        "failures": failures(asked, told),
+        "key_classes": classes,
+        "forecast": forecast(by_hour, classes),
+    }
+    rows = {name: [_plain(row.asDict()) for row in frame.collect()] for name, frame in frames.items()}
+    for frame in (told, asked, lived, by_hour, classes):
+        frame.unpersist()
+    return Tables(rows)
+
+
+def _plain(row: Row) -> Row:
+    return {name: [tuple(one) for one in value] if isinstance(value, list) else value for name, value in row.items()}
+
+
+#: Events and what they may say, as random histories draw them: whatever order comes of it.
+_SAID: tuple[tuple[str, Sequence[str | None]], ...] = (
+    (names.ORPHAN_SEEN, (None,)),
+    (names.FORWARDED, (None,)),
+    (names.REQUEST_RECEIVED, (None,)),
+    (names.REQUEST_RECEIVED, (None,)),
+    (names.FINISHED, ("ok", "ok", "ok", "error", "requeued", None)),
+    (names.FINISHED, ("ok",)),
+    (names.DEAD_LETTERED, ("expired", "delivery_limit")),
+    (names.STARTED, (None,)),
+    (names.GROUP_STARTED, (None,)),
+    (names.GROUP_STOPPED, ("idle", "stuck: requests are ready")),
+    (names.UNBOUND, (None,)),
+    (names.QUEUE_READY, (None,)),
+    (names.QUEUE_DELETED, (None,)),
+    (names.ALIVE, (None,)),
+    (names.STOPPING, (None,)),
+    (names.REPLAYED, ("delivery_limit",)),
+)
+
+
+def random_history(seed: int, *, keys: int, events_of_a_key: int) -> list[Event]:
+    """Events that no daemon would send in such an order: the tables must be right for what was, not for what should be.
+
+    Times lie close together, so that many are the same, and across three midnights.
+    """
+    chance = random.Random(seed)
+    history = []
+    for number in range(keys * events_of_a_key):
+        event, outcomes = chance.choice(_SAID)
+        near_midnight = MONDAY + chance.randrange(4) * DAY + chance.randrange(-8, 8) * chance.choice((1, 40, HOUR))
+        history.append(
+            Event(
+                chance.choice(("one.parquet", "two.parquet")),
+                number,
+                f"key-{chance.randrange(keys)}",
+                event,
+                f"{chance.getrandbits(128):032x}",
+                near_midnight,
+                chance.choice((None, "w1", "w2")),
+                chance.choice((None, "", "a", "b", "1234")),
+                chance.choice(outcomes),
+            )
+        )
+    return history
+
+
+def the_day(number: int) -> date:
+    """The day so many days after MONDAY."""
+    return day_of(MONDAY + number * DAY)

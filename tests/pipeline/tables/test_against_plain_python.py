@@ -1,0 +1,136 @@
+"""Every table, made by Spark, is what plain Python and DuckDB make of the same events, whatever happened when.
+
+So the benchmark's sides do the same work.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from benchmarks.sides import pipeline_duckdb
+from benchmarks.sides import pipeline_plain as plain
+from benchmarks.sides import pipeline_plain_gold as gold
+from benchmarks.sides.pipeline_plain import Event
+from osrdyne_pipeline.schemas import BRONZE
+from tests.pipeline.tables.histories import Tables, made_of, ordered, random_history
+
+#: A dozen Spark jobs, on a machine that others use too.
+pytestmark = pytest.mark.timeout(900)
+
+
+@dataclass(frozen=True)
+class Made:
+    """One random history, and its tables by both."""
+
+    history: list[Event]
+    spark: Tables
+    plain: dict[str, list[tuple[object, ...]]]
+
+
+@pytest.fixture(scope="module", params=[1])
+def made(spark: SparkSession, request: pytest.FixtureRequest) -> Made:
+    history = random_history(request.param, keys=150, events_of_a_key=40)
+    told = plain.events_of(history)
+    asked = plain.requests_of(told)
+    lived = plain.lives_of(told, asked)
+    by_hour, classes = gold.demand_of(asked), gold.key_classes_of(asked)
+    rows: dict[str, Sequence[Sequence[object]]] = {
+        "events": [(*one, plain.day_of(one.time_ms)) for one in told],
+        "requests": asked,
+        "lives": lived,
+        "demand": by_hour,
+        "cold_starts": gold.cold_starts_of(asked, lived),
+        "latency": gold.latency_of(asked),
+        "worker_hours": gold.worker_hours_of(lived),
+        "failures": gold.failures_of(asked, told),
+        "key_classes": classes,
+        "forecast": gold.forecast_of(by_hour, classes),
+    }
+    return Made(history, made_of(spark, history), {name: ordered(found) for name, found in rows.items()})
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["events", "requests", "lives", "demand", "cold_starts", "latency", "worker_hours", "failures", "key_classes"],
+)
+def test_a_table_is_what_plain_python_makes_of_the_same_events(made: Made, table: str) -> None:
+    assert made.spark.tuples(table) == made.plain[table]
+
+
+def test_duckdb_makes_the_same_tables_but_those_it_cannot(made: Made, tmp_path: Path) -> None:
+    rows = [(*one, plain.day_of(one.time_ms)) for one in made.history]
+    bronze = pa.table(list(zip(*rows, strict=True)), schema=to_arrow_schema(BRONZE))
+    with duckdb.connect() as connection:
+        connection.register("history", bronze)
+        connection.execute("create table bronze as from history")
+        pipeline_duckdb.make(connection, tmp_path)
+        for name in pipeline_duckdb.QUERIES:
+            found = connection.sql(f"from '{tmp_path}/{name}.parquet'").fetchall()
+            assert ordered(map(plainly, found)) == made.spark.tuples(name), name
+
+
+def plainly(row: tuple[object, ...]) -> tuple[object, ...]:
+    """A row as plain Python has it: lists of tuples."""
+    return tuple(
+        [tuple(part.values()) if isinstance(part, dict) else part for part in one] if isinstance(one, list) else one
+        for one in row
+    )
+
+
+def test_the_forecast_is_what_plain_python_makes_of_the_same_events(made: Made) -> None:
+    ours, theirs = made.spark.tuples("forecast"), made.plain["forecast"]
+    assert [row[:3] for row in ours] == [row[:3] for row in theirs]
+    for row, other in zip(ours, theirs, strict=True):
+        assert row[3:] == pytest.approx(other[3:])
+
+
+def test_neither_order_nor_duplicates_change_a_table(spark: SparkSession, made: Made) -> None:
+    again = list(made.history)
+    random.Random(2).shuffle(again)
+    again += [one._replace(source="zzz") for one in again[::3]]
+    other = made_of(spark, again)
+    for table in made.spark.rows:
+        assert other.tuples(table) == made.spark.tuples(table), table
+
+
+def test_the_parts_of_each_request_sum_to_the_whole(made: Made) -> None:
+    done = [row for row in made.spark.rows["requests"] if row["done_ms"] is not None]
+    assert done
+    for row in done:
+        parts = [row[part] for part in ("orphan_ms", "start_ms", "queue_ms", "run_ms")]
+        assert min(parts) >= 0
+        assert sum(parts) == row["total_ms"] == row["done_ms"] - row["seen_ms"]
+
+
+def test_sums_over_days_and_keys_are_the_sums_of_requests_and_lives(made: Made) -> None:
+    def total(table: str, column: str) -> int:
+        return sum(row[column] or 0 for row in made.spark.rows[table])
+
+    requests = made.spark.rows["requests"]
+    assert total("demand", "requests") == total("cold_starts", "requests") == total("key_classes", "requests")
+    assert total("demand", "requests") == len(requests)
+    assert total("demand", "cold") == total("cold_starts", "cold") == sum(row["cold"] for row in requests)
+    assert total("demand", "run_ms") == total("latency", "run_ms") == total("requests", "run_ms")
+    assert total("latency", "total_ms") == total("requests", "total_ms")
+    assert total("worker_hours", "busy_ms") == total("lives", "busy_ms")
+    assert total("worker_hours", "up_ms") == total("worker_hours", "busy_ms") + total("worker_hours", "idle_ms")
+    assert total("cold_starts", "starts") == len(made.spark.rows["lives"])
+
+
+def test_no_day_of_a_life_is_busier_than_it_is_long(made: Made) -> None:
+    lives = made.spark.rows["lives"]
+    assert lives
+    for life in lives:
+        assert all(0 <= busy <= up for _, up, busy in life["days"])
+        assert sum(busy for _, _, busy in life["days"]) == life["busy_ms"]
+        if life["stopped_ms"] is not None:
+            assert sum(up for _, up, _ in life["days"]) == life["stopped_ms"] - life["started_ms"]

@@ -1,0 +1,36 @@
+"""The pipeline's measurements run, in short rounds, as the page of benchmarks shows it.
+
+In a process of their own: Spark leaves sockets open to the end of the process that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import java
+import steps
+
+
+@pytest.mark.timeout(1800)
+def test_each_measurement_of_the_pipeline_returns_rows_and_finds_the_same_tables() -> None:
+    java.ensure()
+    names = ["pipeline-source", "pipeline-tables"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--quick", "--json", *names],
+        cwd=steps.ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=1500,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout)
+    assert said["failed"] == []
+    peers = {row["peer_name"] for row in said["rows"] if row["ratio"]}
+    assert peers == {"bare pika consumer", "row-by-row source", "DuckDB", "plain Python"}

@@ -1,0 +1,198 @@
+"""The `osrdyne-pipeline` command: what it prints, how it fails, and that its parts work after each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from osrdyne_pipeline.cli import app
+from osrdyne_pipeline.commands import starting
+from osrdyne_pipeline.commands.output import failing_clearly
+from tests.pipeline.small_history import COLD, EVENTS, REQUESTS, write
+
+
+def run(*words: str | Path, **variables: str) -> Result:
+    """Run the command in this process, with the session that it has."""
+    ours = {name: None for name in os.environ if name.startswith("OSRDYNE_")}
+    return CliRunner().invoke(app, [str(word) for word in words], env={**ours, **variables}, catch_exceptions=False)
+
+
+def complaint(result: Result, code: int) -> str:
+    """The one line that says what is wrong."""
+    assert result.exit_code == code, result.output
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("osrdyne-pipeline: ")
+    return lines[0]
+
+
+def test_the_commands_after_each_other_end_in_a_report(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "events.jsonl")
+    here = ("--pool", "core", "--lake", tmp_path / "lake")
+
+    ingested = json.loads(run("ingest", tmp_path / "events.jsonl", *here, "--json").stdout)
+    again = json.loads(run("ingest", tmp_path / "events.jsonl", *here, "--json").stdout)
+    tables = run("tables", *here, "--json")
+    reported = run("report", *here)
+
+    assert (ingested["events"], ingested["rejects"]) == (EVENTS, 0)
+    assert (again["events"], again["known_files"]) == (0, 1)
+    rows = json.loads(tables.stdout)["rows"]
+    assert (rows["silver/requests"], rows["silver/events"], rows["gold/key_classes"]) == (REQUESTS, EVENTS, 2)
+    assert "11/11" in tables.stderr  # progress, table by table
+    page = (tmp_path / "lake/core/report.html").read_text()
+    assert str(tmp_path / "lake/core/report.html") in reported.stdout
+    assert f'<dd class="value">{COLD}</dd>' in page
+    assert "No recommendation was made yet" in page
+
+
+def test_a_report_with_a_damaged_recommendation_says_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "lake/core/gold/demand").mkdir(parents=True)
+    (tmp_path / "lake/core/recommendation.json").write_text("{}")
+
+    assert "recommendation.json is no recommendation" in complaint_last(
+        run("report", "--pool", "core", "--lake", tmp_path / "lake")
+    )
+
+
+def complaint_last(result: Result) -> str:
+    """The last line on standard error: progress went before."""
+    assert result.exit_code == 1, result.output
+    return result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("tables",), "osrdyne-pipeline ingest brings them"),
+        (("report",), "osrdyne-pipeline tables makes them"),
+        (("recommend",), "osrdyne-pipeline tables makes them"),
+    ],
+)
+def test_a_lake_without_what_is_needed_is_told_with_the_command_that_makes_it(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    line = complaint(run(*words, "--pool", "core", "--lake", tmp_path), 1)
+
+    assert str(tmp_path / "core") in line
+    assert said in line
+
+
+def test_an_error_is_also_the_one_json_document_where_that_is_asked_for(tmp_path: Path) -> None:
+    result = run("tables", "--pool", "core", "--lake", tmp_path, "--json")
+
+    assert "no events" in json.loads(result.stdout)["error"]
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("tables",), "--pool"),
+        (("tables", "--pool", "No Pool"), "pool"),
+        (("tables", "--pool", "core", "--memory", "much"), "512m"),
+        (("ingest", "--pool", "core", "--on-gap", "shrug"), "shrug"),
+        (("ingest", "x.jsonl", "--follow", "--pool", "core"), "--follow"),
+        (("nonsense",), "nonsense"),
+    ],
+)
+def test_a_wrong_argument_ends_with_2_and_says_what_would_be_right(words: tuple[str, ...], said: str) -> None:
+    result = run(*words)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_files_that_are_not_there_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    result = run("ingest", tmp_path / "absent.jsonl", "--pool", "core", "--lake", tmp_path)
+
+    assert "absent.jsonl: there is no such file" in complaint(result, 1)
+
+
+def test_without_a_broker_address_it_says_how_to_give_one(spark: SparkSession, tmp_path: Path) -> None:
+    result = run("ingest", "--pool", "core", "--lake", tmp_path)
+
+    assert "OSRDYNE_EVENTS_URI" in complaint(result, 1)
+
+
+@pytest.mark.parametrize(
+    "script, said",
+    [
+        (None, "there is none here"),
+        ("echo 'openjdk version \"11.0.2\" 2019-01-15' >&2", "this one is 11"),
+        ("echo nonsense >&2; exit 1", "there is none here"),
+    ],
+    ids=["none", "too old", "broken"],
+)
+def test_no_java_or_one_too_old_is_told_with_what_to_install(script: str | None, said: str, tmp_path: Path) -> None:
+    write(tmp_path / "events.jsonl")
+    (tmp_path / "bin").mkdir()
+    if script is not None:
+        (tmp_path / "bin/java").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin/java").chmod(0o755)
+
+    done = separately("ingest", tmp_path / "events.jsonl", "--lake", tmp_path, JAVA_HOME=str(tmp_path))
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert said in done.stderr
+    assert "default-jre-headless" in done.stderr
+
+
+def test_a_java_that_ends_at_once_is_told_with_where_its_words_are(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    version = '[ "$1" = -version ] && { echo \'openjdk version "17.0.1"\' >&2; exit; }'
+    (tmp_path / "bin/java").write_text(f"#!/bin/sh\n{version}\necho 'no room' >&2; exit 1\n")
+    (tmp_path / "bin/java").chmod(0o755)
+    write(tmp_path / "events.jsonl")
+
+    done = separately(
+        "ingest", tmp_path / "events.jsonl", "--lake", tmp_path, JAVA_HOME=str(tmp_path), TMPDIR=str(tmp_path)
+    )
+
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    (log,) = tmp_path.glob("osrdyne-pipeline-*.log")
+    assert str(log) in done.stderr
+    assert "no room" in log.read_text()
+
+
+def test_spark_s_errors_become_one_line_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    @failing_clearly
+    def command() -> None:
+        raise Py4JError("An error occurred\njava.lang.OutOfMemoryError: Java heap space\n\tat a.b.c")
+
+    with pytest.raises(BaseException, match="1"):
+        command()
+
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert "--memory" in said
+
+
+def test_the_session_that_a_process_has_is_used_and_not_stopped(spark: SparkSession) -> None:
+    with starting.spark("test", master=None, memory="1g") as used:
+        assert used is spark
+
+    assert spark.range(2).count() == 2
+
+
+def separately(*words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "osrdyne_pipeline.cli", *map(str, words), "--pool", "core"],
+        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )

@@ -1,0 +1,117 @@
+"""Every command that docs/pipeline.md shows does what the page says: those for one machine here, on the stream of a
+real broker; those for a cluster in test_standalone_cluster.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pika
+import pytest
+from pyspark.sql import SparkSession
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import steps
+from osrdyne_pipeline.cli import app
+from osrdyne_protocol import headers
+from tests.engines.broker import Broker
+from tests.engines.pool import Pool
+from tests.pipeline.small_history import EVENTS, rows
+
+PAGE = Path(steps.ROOT, "docs/pipeline.md").read_text()
+#: Modules of the report that have its sections.
+SECTIONS = ("sections", "recommended")
+#: Columns of an event -> the headers in which it travels.
+HEADERS = {
+    "event": headers.X_EVENT,
+    "event_id": headers.X_EVENT_ID,
+    "time_ms": headers.X_EVENT_TIME,
+    "worker_id": headers.X_WORKER_ID,
+    "request_id": headers.X_REQUEST_ID,
+    "outcome": headers.X_OUTCOME,
+    "duration_ms": headers.X_DURATION,
+}
+
+
+def lines() -> list[str]:
+    """The commands of the page but those of the section on clusters."""
+    sections = re.split(r"^(?=## )", PAGE, flags=re.MULTILINE)
+    text = "".join(part for part in sections if not part.startswith("## On a cluster"))
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    found = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in (re.sub(r"(^|\s)#.*", "", one).strip() for one in found) if line]
+
+
+@pytest.fixture
+def uri_file(brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[Path]:
+    """The address of a pool's monitor, whose stream holds a few events. One version of the broker is enough."""
+    broker = brokers("4.3")
+    vhost = "docs-pipeline"
+    broker.management.add_vhost(vhost, broker.admin)
+    pool = Pool.on(broker, vhost)
+    try:
+        with pika.BlockingConnection(pika.URLParameters(broker.amqp_uri(vhost=vhost))) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            for row in rows():
+                given = {name: row[column] for column, name in HEADERS.items() if column in row}
+                properties = pika.BasicProperties(headers=given)
+                channel.basic_publish(pool.names.activity_exchange, row["key"], b"", properties, mandatory=True)
+        file = tmp_path / "monitor.uri"
+        file.write_text(pool.uri(pool.users.monitor))
+        yield file
+    finally:
+        pool.remove_users()
+        broker.management.delete("vhosts", vhost)
+
+
+@pytest.mark.timeout(300)
+def test_the_commands_of_the_page_work_one_after_the_other(
+    uri_file: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("Pulumi.prod.yaml").write_text("config: {}\n")
+    replaced = {"/etc/osrdyne/core/monitor.uri": str(uri_file), "/var/lib/osrdyne/lake": str(tmp_path / "lake")}
+    variables: dict[str, str | None] = {name: None for name in os.environ if name.startswith("OSRDYNE_")}
+    said: dict[str, str] = {}
+    for line in lines():
+        for shown, here in replaced.items():
+            line = line.replace(shown, here)
+        program, *words = shlex.split(line)
+        if program == "export":
+            variables.update({name: value for name, _, value in (word.partition("=") for word in words)})
+            continue
+        assert program == "osrdyne-pipeline"
+        done = CliRunner().invoke(app, words, env=variables, catch_exceptions=False)
+        assert done.exit_code == 0, f"{line}: {done.output}"
+        said[words[0]] = done.stdout
+
+    assert list(said) == ["ingest", "tables", "recommend", "report"]
+    assert f"{EVENTS} new events of core" in said["ingest"]
+    assert "no recommendation" in said["recommend"]
+    page = Path("report.html").read_text()
+    assert "Nothing is recommended" in page
+    assert "whole days of history" in page
+
+
+def test_the_page_explains_every_command_and_every_common_option() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    common = set.intersection(*({one for option in made.params for one in option.opts} for made in commands.values()))
+
+    assert set(re.findall(r"^\| `osrdyne-pipeline ([a-z]+)`", PAGE, re.MULTILINE)) == set(commands)
+    here = PAGE.split("## On your machine\n")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `(--[a-z]+)`", here, re.MULTILINE)) == common
+
+
+def test_the_page_names_every_section_of_the_report() -> None:
+    sources = "".join(Path(steps.ROOT, f"pipeline/osrdyne_pipeline/report/{name}.py").read_text() for name in SECTIONS)
+    report = PAGE.split("## The report\n")[1].split("\n## ")[0]
+
+    assert set(re.findall(r"^\| ([A-Z][^|]+?) \|", report, re.MULTILINE)) == set(
+        re.findall(r'title.*? = "(.+?)"', sources)
+    )
