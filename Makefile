@@ -6,10 +6,10 @@ SEEDS ?= 1000
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test test-fast test-drivers test-infra test-pipeline pipeline-demo check format lock simulate bench faults clean
+.PHONY: help setup demo up down test test-fast test-all engines pipeline-demo check format lock simulate bench faults clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z%-]+:.*## / {sub(/%/, "TIER", $$1); printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 setup: ## Make .venv with everything that requirements.lock pins (seconds; nothing when it is up to date)
 	@$(PYTHON) tools/setup.py
@@ -23,20 +23,20 @@ up: setup ## Bring this machine to a running pool with Ansible (your own broker:
 down: setup ## Stop what `make up` started
 	@$(BIN)/python tools/play.py down $(PLAY)
 
-test: setup ## Run all tests, tier by tier, on real engines that they start themselves
+test: setup ## Run what every change must pass: on one real RabbitMQ, in ten minutes
 	@$(BIN)/python tools/run_tests.py
 
 test-fast: setup ## Run the unit tests and a few of the others, in under two minutes
 	@$(BIN)/python tools/run_tests.py --fast
 
-test-drivers: setup ## Run the drivers' tests: processes, real Docker, systemd as PID 1, a real Kubernetes with KEDA
-	@$(BIN)/python tools/run_tests.py drivers
+test-all: setup ## Run all tests on all engines: both RabbitMQs, Docker, systemd, Kubernetes, Pulumi, Spark; an hour
+	@$(BIN)/python tools/run_tests.py --all
 
-test-infra: setup ## Run the tests of the Pulumi program, with a real Pulumi on real brokers
-	@$(BIN)/python tools/run_tests.py infra
+test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, pipeline
+	@$(BIN)/python tools/run_tests.py --all $*
 
-test-pipeline: setup ## Run the tests of the pipeline, on a real Spark (installs a Java and a browser where there is none)
-	@$(BIN)/python tools/run_tests.py pipeline
+engines: setup ## Make what the engines of test-all consist of; the first time on a machine it compiles for half an hour
+	@PYTHONPATH=tools $(BIN)/python -m tests.engines.prepare test-all
 
 pipeline-demo: setup ## The year's flights as events, tables, better delays and a report, in a few minutes
 	@$(BIN)/python tools/java.py > /dev/null

@@ -1,20 +1,76 @@
-"""Fixtures that every folder of tests shares: real brokers of both versions, vhosts that isolate tests."""
+"""Fixtures that every folder of tests shares, real brokers among them, and what decides where a test runs."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from tests.engines.broker import SUITES, Broker
+import tier_run
+from tests.engines.broker import NEWEST, SUITES, Broker
 
 # looptime asks for the main thread's event loop before every test, also before one that is not asynchronous.
 # asyncio would then make a loop that nobody closes, which is a ResourceWarning, which is an error. Once a loop
 # has been set, if only to None, asyncio makes none by itself.
 asyncio.set_event_loop(None)
+
+
+#: Fixtures of engines that `make test` does not start: slow to start or to build, or a broker that the test may stop.
+SLOW_ENGINES = {
+    "private_broker",
+    *("dockerd", "units", "kube"),  # of the drivers
+    *("make_stack", "stack", "newest", "cluster"),  # of the Pulumi program
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--broker",
+        choices=sorted(SUITES),
+        help=f"RabbitMQ of all tests; without it {NEWEST}, and both versions for tests marked `both_versions`",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the engine that they ask for, before `-m` selects."""
+    for item in items:
+        if SLOW_ENGINES & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.full)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that uses a broker on one version, and where the version makes a difference on both."""
+    if "broker_version" not in metafunc.fixturenames:
+        return
+    chosen = metafunc.config.getoption("broker")
+    both = metafunc.definition.get_closest_marker("both_versions") is not None
+    versions = [chosen] if chosen else sorted(SUITES) if both else [NEWEST]
+    metafunc.parametrize("broker_version", versions, indirect=True, scope="session")
+
+
+class FailedTests:
+    """Notes the ids of tests that failed in the file that tools/run_tests.py names: it runs them once more."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            with self._file.open("a") as noted:
+                noted.write(f"{json.dumps(tier_run.without_group(report.nodeid))}\n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The process that gathers the reports of all others notes them, too.
+    if (file := os.environ.get(tier_run.FAILED_TESTS)) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailedTests(Path(file)))
 
 
 @dataclass(frozen=True)
@@ -47,10 +103,22 @@ def brokers() -> Iterator[Callable[[str], Broker]]:
         broker.close()
 
 
-@pytest.fixture(scope="session", params=sorted(SUITES))
+@pytest.fixture(scope="session")
 def broker_version(request: pytest.FixtureRequest) -> str:
-    """Every test that uses a broker runs once a version."""
+    """The version that a test runs on; see `pytest_generate_tests`."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def one_version(request: pytest.FixtureRequest) -> str:
+    """The version for what is made once, not once a version."""
+    return str(request.config.getoption("broker") or NEWEST)
+
+
+@pytest.fixture(scope="session")
+def one_broker(one_version: str, brokers: Callable[[str], Broker]) -> Broker:
+    """The run's shared broker of that version."""
+    return brokers(one_version)
 
 
 @pytest.fixture(scope="session")

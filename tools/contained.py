@@ -20,8 +20,9 @@ from pathlib import Path
 LEFT = 90
 #: How a line begins that names what was left.
 LEFT_BEHIND = "left behind: "
-#: Seconds for what is already ending, such as a broker whose owner has just closed its input.
-GRACE = 10.0
+#: Seconds for what is already ending, such as a broker whose owner has just closed its input. It waits no longer than
+#: that takes.
+GRACE = 60.0
 #: In FOLDER, what may stay in it: the folders of pytest's `tmp_path`.
 PYTEST = "pytest-of-"
 #: Variable that names the run; what is started outside our process tree (containers) carries it in its name.

@@ -1,20 +1,21 @@
-"""`make test`: run the tiers of tests, all of them, side by side as far as there are processor cores; end with a
+"""`make test` and `make test-all`: run tiers of tests, side by side as far as there are processor cores; end with a
 table and one pytest line.
 
-A tier is a folder of tests/ with test files in it. `--fast` runs the unit tests and the tests marked `fast`
-of the other tiers. Names of tiers run only those. What follows `--` goes to pytest, as in
-`tools/run_tests.py broker -- -k orphan`. The output of a tier is shown as a whole when it ends; that of a tier which
-was chosen alone, as it comes. A tier that leaves a process, mount, container or file behind has failed
-(tools/contained.py).
+A tier is a folder of tests/ with test files in it. `make test` leaves out what is marked `full` and runs on one version
+of RabbitMQ; `--all` runs everything, on both. `--fast` runs the unit tests and the tests marked `fast` of the other
+tiers. Names of tiers run only those. What follows `--` goes to pytest, as in `tools/run_tests.py broker -- -k orphan`.
+
+What engines consist of is made before any test (tests/engines/prepare.py). The output of a tier is shown as a whole
+when it ends; that of a tier which was chosen alone, as it comes. A tier that leaves a process, mount, container or file
+behind has failed (tools/contained.py). A test of a tier with real engines that fails is run once more, alone, when
+everything else has ended; if it passes then, it is counted as flaky (docs/testing.md).
 """
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import contained
@@ -25,36 +26,73 @@ from tier_run import Run, ended, start
 TESTS = steps.ROOT / "tests"
 #: Folders that hold what tests stand on, and no tests.
 NOT_TIERS = ("engines",)
-#: Tiers that start nothing for which root is needed.
-ROOTLESS = ("unit", "simulation")
-#: Tiers whose engines are built from source, once a machine: that begins while the tiers before them run.
-BUILT_AHEAD = ("drivers", "infra")
+#: Tiers without real engines. Nothing in them depends on the machine: a test that fails there is broken.
+EXACT = ("unit", "simulation")
+#: Flaky tests of one run above which it has failed.
+MOST_FLAKY = 3
+#: Failed tests of a tier above which none is run once more: that is no matter of luck.
+MOST_REPEATED = 10
+#: RabbitMQ of `make test`: the one that `make demo` brings where the machine's own package is too old.
+ONE_BROKER = "4.0"
+#: Variable that tells tests/engines/ which suite runs; see tests/engines/suite.py.
+SUITE = "OSRDYNE_TEST_SUITE"
 #: Seconds between two lines that say how far the tiers are.
 PROGRESS_EVERY = 20.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a tier runs: in how many processes, and how many cores they keep busy, which is less where tests wait."""
+    """How a tier runs."""
 
+    #: Processes at most; there are no more than cores.
     processes: int
+    #: How many cores they keep busy.
     load: float
+    #: Whether its tests wait more than they compute, so that there may be one process more.
+    waits: bool = False
 
 
 #: In the order in which they start: cheap and telling ones first, so that a mistake shows early, then long ones.
 PLANS = {
-    "unit": Plan(2, 2.0),
+    "unit": Plan(4, 2.0),
     "simulation": Plan(2, 2.0),
-    "broker": Plan(3, 2.0),
+    "broker": Plan(4, 2.0, waits=True),
     "drivers": Plan(4, 2.0),
-    "roles": Plan(3, 1.5),
     "security": Plan(2, 1.5),
     "infra": Plan(2, 1.5),
+    "roles": Plan(3, 1.5),
     "faults": Plan(1, 2.5),
-    "pipeline": Plan(1, 1.0),
+    "pipeline": Plan(1, 1.5),
 }
 #: A tier that is not named above: after those, alone in its process.
 OTHER = Plan(1, 1.0)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which tests of the tiers run."""
+
+    #: Everything, on all engines.
+    all: bool = False
+    #: Unit tests and those marked `fast`.
+    fast: bool = False
+    #: Further words for pytest.
+    extra: tuple[str, ...] = ()
+
+    def words(self, tier: str) -> list[str]:
+        """What pytest is told."""
+        fast = ["-m", "fast and not full"] if self.fast and tier != "unit" else []
+        return [*([] if self.all else fast or ["-m", "not full"]), *([] if self.all else ["--broker", ONE_BROKER])]
+
+    @property
+    def suite(self) -> str:
+        """The name of the suite: that of its target."""
+        return "test-all" if self.all else "test"
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def tiers() -> list[str]:
@@ -64,82 +102,97 @@ def tiers() -> list[str]:
     return sorted(found, key=lambda tier: (order.index(tier) if tier in order else len(order), tier))
 
 
-def command(tier: str, fast: bool, extra: list[str]) -> list[str]:
+def command(tier: str, choice: Choice) -> list[str]:
     """How pytest is called for a tier."""
-    # A few quick tests are done before a second process has its engines up.
-    processes = 1 if fast and tier != "unit" else PLANS.get(tier, OTHER).processes
+    plan = PLANS.get(tier, OTHER)
+    processes = min(plan.processes, max(2, cores())) + plan.waits
+    if choice.fast and tier != "unit":
+        processes = 1  # a few quick tests are done before a second process has its engines up
     return [
-        str(steps.BIN / "python"),
-        "-m",
-        "pytest",
+        *pytest(),
         f"tests/{tier}",
-        # Tests that fill the machine have a group in common (`xdist_group`), so that they follow each other.
+        # The tests of one engine have a group in common (`xdist_group`), so that one process has that engine.
         *(["--numprocesses", str(processes), "--dist", "loadgroup"] if processes > 1 else []),
-        *(["-m", "fast"] if fast and tier != "unit" else []),
-        *(["--color=yes"] if sys.stdout.isatty() else []),
-        *extra,
+        *choice.words(tier),
+        *choice.extra,
     ]
 
 
-@contextlib.contextmanager
-def built_ahead(tiers: list[str]) -> Iterator[None]:
-    """Build in the background what these tiers need (tests/engines/prepare.py), and leave nothing of it running."""
-    if not tiers:
-        yield
-        return
-    command = [str(steps.BIN / "python"), "-m", "tests.engines.prepare", *tiers]
-    builder = subprocess.Popen(command, cwd=steps.ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
-    try:
-        yield
-    finally:
-        # Its compilers are in its session; a build that was cut short is begun anew by whoever needs it.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(builder.pid, signal.SIGTERM)
-        builder.wait()
+def pytest() -> list[str]:
+    """How pytest is called."""
+    return [str(steps.BIN / "python"), "-m", "pytest", *(["--color=yes"] if sys.stdout.isatty() else [])]
+
+
+def prepare(chosen: list[str], choice: Choice) -> None:
+    """Make what the engines of these tiers consist of. Ends the script where that fails."""
+    command = [str(steps.BIN / "python"), "-m", "tests.engines.prepare", choice.suite, *chosen]
+    env = steps.environment(PYTHONPATH=str(steps.ROOT / "tools"))
+    done = subprocess.run(command, cwd=steps.ROOT, env=env, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        steps.stop("what the tests run on could not be made; no test was run")
 
 
 class Runner:
     """Starts tiers in order, each as soon as enough cores are free, and shows what comes of them."""
 
-    def __init__(self, chosen: list[str], fast: bool, extra: list[str]) -> None:
+    def __init__(self, chosen: list[str], choice: Choice) -> None:
         self.waiting = list(chosen)
         self.running: list[Run] = []
         self.done: list[Run] = []
         self._live = len(chosen) == 1
-        self._fast, self._extra = fast, extra
-        self._cores = float(len(os.sched_getaffinity(0)))
+        self._choice = choice
         self._next_progress = time.monotonic() + PROGRESS_EVERY
+        self._stopped = False
 
     def fits(self, tier: str) -> bool:
         """Whether there are cores for one more tier; there always are for a first."""
         busy = sum(PLANS.get(run.tier, OTHER).load for run in self.running)
-        return not self.running or busy + PLANS.get(tier, OTHER).load <= self._cores
+        return not self.running or busy + PLANS.get(tier, OTHER).load <= cores()
 
     def stop(self, number: int, _: object) -> None:
         """Start no more tiers, and let the running ones end in good order. A Ctrl-C has reached them as well."""
+        self._stopped = True
         self.waiting.clear()
         for run in self.running if number == signal.SIGTERM else ():
             run.process.terminate()
 
     def run(self) -> list[Run]:
-        """Run all to the end."""
-        with built_ahead([] if self._fast or self._live else [tier for tier in self.waiting if tier in BUILT_AHEAD]):
-            return self._run()
-
-    def _run(self) -> list[Run]:
+        """Run all to the end, and what failed by chance once more."""
         while self.waiting or self.running:
             for tier in [one for one in self.waiting if self.fits(one)]:
                 if self.fits(tier):
                     self.waiting.remove(tier)
                     print(f"test: {tier} starts", flush=True)
-                    self.running.append(start(tier, command(tier, self._fast, self._extra)))
-            time.sleep(0.1)
-            for run in list(self.running):
-                over = ended(run)
-                if over or self._live:
-                    self.show(run, over)
+                    self.running.append(self._start(tier, command(tier, self._choice)))
+            self._wait()
             self.progress()
+        for run in self.done.copy():
+            if may_be_chance(run) and not self._stopped:
+                self.repeat(run)
         return self.done
+
+    def repeat(self, run: Run) -> None:
+        """Run the tests of a tier that failed once more, one after the other; note those that pass now."""
+        print(f"\ntest: once more, alone: {', '.join(run.failed_tests)}", flush=True)
+        self._live = True
+        # --broker stays: the ids name the version.
+        words = [word for word in self._choice.words(run.tier) if word not in ("-m", "not full", "fast and not full")]
+        second = self._start(run.tier, [*pytest(), *words, *run.failed_tests])
+        self.running.append(second)
+        while self.running:
+            self._wait()
+        self.done.remove(second)
+        judge(run, second)
+
+    def _start(self, tier: str, command: list[str]) -> Run:
+        return start(tier, command, **{SUITE: self._choice.suite})
+
+    def _wait(self) -> None:
+        time.sleep(0.1)
+        for run in list(self.running):
+            over = ended(run)
+            if over or self._live:
+                self.show(run, over)
 
     def show(self, run: Run, over: bool) -> None:
         """Print what a tier has to say."""
@@ -147,9 +200,11 @@ class Runner:
             print(f"\ntest: {run.tier}")
         print(run.text(), end="", flush=True)
         if over:
-            run.output.unlink()
             if run.failed:
-                print(f"test: what the tests of {run.tier} wrote is in {run.folder}", flush=True)
+                print(f"test: what the tests of {run.tier} wrote is in {run.folder}, their output in {run.output}")
+            else:
+                run.output.unlink()
+            sys.stdout.flush()
             self.running.remove(run)
             self.done.append(run)
 
@@ -161,6 +216,33 @@ class Runner:
         far = ", ".join(run.percent() for run in self.running)
         rest = f"; then {', '.join(self.waiting)}" if self.waiting else ""
         print(f"test: {far}{rest}", flush=True)
+
+
+def may_be_chance(run: Run) -> bool:
+    """Whether the failed tests of a tier are run once more: on real engines, a few, and nothing else was wrong."""
+    few = 0 < len(run.failed_tests) <= MOST_REPEATED
+    return run.tier not in EXACT and run.code == TESTS_FAILED and few
+
+
+#: pytest's exit code for "tests failed"; others are errors of its own, of collection, of the command line.
+TESTS_FAILED = 1
+
+
+def judge(run: Run, second: Run) -> None:
+    """Take the second run of a tier's failed tests into account."""
+    run.seconds, run.cpu = run.seconds + second.seconds, run.cpu + second.cpu
+    # Whatever ended it before it could say which tests failed, none of them is shown to be right.
+    said = second.code == 0 or (second.code == TESTS_FAILED and second.failed_tests)
+    still = set(second.failed_tests) if said else set(run.failed_tests)
+    run.flaky = [test for test in run.failed_tests if test not in still]
+    run.failed_tests = [test for test in run.failed_tests if test in still]
+    run.failures += [f"flaky: {test}" for test in run.flaky]
+    if not run.failed_tests:
+        run.code = 0
+    counts = {name: number for name, number in run.counts.items() if name not in ("failed", "error", "errors")}
+    failed = {"failed": len(run.failed_tests)} if run.failed_tests else {}
+    flaky = {"flaky": len(run.flaky)} if run.flaky else {}
+    run.counts = {**failed, **counts, **flaky}
 
 
 def closing_line(runs: list[Run], seconds: float) -> str:
@@ -184,21 +266,28 @@ def row(run: Run) -> str:
     return f"{run.tier:<12} {run.seconds:8.1f} {run.cpu:8.1f}  {text}{f'  <- FAILED, {left}' if run.failed else ''}"
 
 
-def main() -> None:
-    """Run the tiers that the arguments select; exit with an error when one of them failed."""
-    arguments, extra = sys.argv[1:], []
+def chosen(arguments: list[str]) -> tuple[list[str], Choice]:
+    """What the command line selects: tiers in their order, and which of their tests."""
+    words, extra = arguments, []
     if "--" in arguments:
         cut = arguments.index("--")
-        arguments, extra = arguments[:cut], arguments[cut + 1 :]
+        words, extra = arguments[:cut], arguments[cut + 1 :]
     known = tiers()
-    chosen = [argument for argument in arguments if argument != "--fast"] or known
-    unknown = sorted(set(chosen) - set(known))
+    named = [word for word in words if not word.startswith("--")]
+    unknown = sorted({*named} - {*known} | {word for word in words if word.startswith("--")} - {"--fast", "--all"})
     if unknown:
         steps.stop(f"no such tier: {', '.join(unknown)}; there are {', '.join(known)}")
-    if set(chosen) - set(ROOTLESS):
-        superuser.stop_where_asked("what the tests start")
+    return sorted(set(named or known), key=known.index), Choice("--all" in words, "--fast" in words, tuple(extra))
+
+
+def main() -> None:
+    """Run the tiers that the arguments select; exit with an error when one of them failed."""
     started = time.monotonic()
-    runner = Runner(sorted(set(chosen), key=known.index), "--fast" in arguments, extra)
+    selected, choice = chosen(sys.argv[1:])
+    if set(selected) - set(EXACT):
+        superuser.stop_where_asked("what the tests start")
+    prepare(selected, choice)
+    runner = Runner(selected, choice)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, runner.stop)
     runs = runner.run()
@@ -208,8 +297,11 @@ def main() -> None:
     for run in runs:
         for line in run.failures:
             print(f"{run.tier}: {line}")
+    flaky = sum(len(run.flaky) for run in runs)
+    if flaky > MOST_FLAKY:
+        print(f"test: FAILED, {flaky} tests passed only when they were run once more; at most {MOST_FLAKY} may")
     print(closing_line(runs, time.monotonic() - started), flush=True)
-    sys.exit(any(run.failed for run in runs) or len(runs) < len(set(chosen)))
+    sys.exit(any(run.failed for run in runs) or len(runs) < len(selected) or flaky > MOST_FLAKY)
 
 
 if __name__ == "__main__":

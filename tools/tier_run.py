@@ -1,5 +1,6 @@
 """One tier of tests on its way: its pytest, with a folder of its own, and what its output says of how it ended."""
 
+import json
 import os
 import re
 import secrets
@@ -16,6 +17,8 @@ import steps
 #: pytest's exit code for "no test was selected".
 NOTHING_SELECTED = 5
 CLOSING_LINE = re.compile(r"^=*\s*(?P<counts>(?:\d+ [a-z]+(?:, )?)+) in (?P<seconds>[\d.]+)s")
+#: Variable that names the file in which pytest notes the tests that failed, a line of JSON each (tests/conftest.py).
+FAILED_TESTS = "OSRDYNE_FAILED_TESTS"
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 #: What a tier's output says of a failure in one line: pytest's summary, tools/contained.py.
 TELLING = ("FAILED tests/", "ERROR tests/", contained.LEFT_BEHIND)
@@ -36,11 +39,20 @@ class Run:
     code: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    #: Ids of the tests that failed.
+    failed_tests: list[str] = field(default_factory=list)
+    #: Ids of those that passed when they were run once more.
+    flaky: list[str] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:
         """True when a test or pytest itself failed, or something was left behind; an empty selection is no failure."""
         return self.code not in (0, NOTHING_SELECTED)
+
+    @property
+    def noted(self) -> Path:
+        """The file in which its pytest notes the tests that failed."""
+        return self.folder.with_suffix(".failed")
 
     def text(self) -> str:
         """What pytest has printed since the last call."""
@@ -56,18 +68,21 @@ class Run:
         return f"{self.tier} {found[-1] if found else 0} %"
 
 
-def start(tier: str, pytest: list[str]) -> Run:
-    """Start one tier, with a folder of its own for temporary files. A short name: sockets are made below it."""
+def start(tier: str, pytest: list[str], **variables: str) -> Run:
+    """Start one tier, with a folder of its own for temporary files. A short name: sockets are made below it.
+
+    `variables` are added to the environment.
+    """
     folder = Path(tempfile.gettempdir(), f"osr-{secrets.token_hex(4)}")
     folder.mkdir()
     # Like /tmp itself: tests start programs as other users, too.
     folder.chmod(0o1777)
-    output = folder.with_suffix(".log")
+    output, noted = folder.with_suffix(".log"), folder.with_suffix(".failed")
     with output.open("wb") as file:
         process = subprocess.Popen(
             [str(steps.BIN / "python"), str(steps.ROOT / "tools/contained.py"), str(folder), *pytest],
             cwd=steps.ROOT,
-            env=steps.environment(PYTHONUNBUFFERED="1"),
+            env=steps.environment(PYTHONUNBUFFERED="1", **{FAILED_TESTS: str(noted)}, **variables),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -87,10 +102,18 @@ def ended(run: Run) -> bool:
         run.counts = counts_of(line) or run.counts
         if COLOUR.sub("", line).startswith(TELLING):
             run.failures.append(COLOUR.sub("", line))
-    # What tests wrote tells why one failed: it stays then.
+    if run.noted.exists():
+        run.failed_tests = sorted({json.loads(line) for line in run.noted.read_text().splitlines()})
+        run.noted.unlink()
+    # What tests wrote and printed tells why one failed: it stays then.
     if not run.failed:
         shutil.rmtree(run.folder, ignore_errors=True)
     return True
+
+
+def without_group(test: str) -> str:
+    """The id of a test; pytest-xdist puts the name of its group behind that."""
+    return test.rpartition("@")[0] if test.rfind("@") > test.rfind("]") else test
 
 
 def counts_of(line: str) -> dict[str, int]:

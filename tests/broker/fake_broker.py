@@ -11,6 +11,8 @@ from typing import Any
 from pika import spec
 from pika.frame import Header, Heartbeat, Method, decode_frame
 
+from tests.engines.waiting import PATIENCE
+
 #: Given the method a client sent and the channel, what to answer; None is silence.
 Script = Callable[[int, Any], list[bytes] | None]
 
@@ -45,7 +47,7 @@ class FakeBroker:
 
     async def until(self, name: str) -> Any:
         """Wait until the client has sent a method of this name."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 for _, value in self.received:
                     if name == value.NAME:

@@ -21,7 +21,7 @@ WORKER = [sys.executable, str(ROOT / "examples/airports/worker.py")]
 QUESTION = {"question": "delays"}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.full
 @pytest.mark.xdist_group("crowd")
 def test_all_105_destinations_asked_at_once_give_the_answers_of_the_whole_table(
     make_pool: Callable[..., Pool],
@@ -41,7 +41,7 @@ def test_all_105_destinations_asked_at_once_give_the_answers_of_the_whole_table(
         assert (answer.status, found) == ("ok", table.answer(destination, QUESTION))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("demo")
 def test_the_demo_ends_with_every_request_answered_and_right_and_shows_cold_starts(
     make_pool: Callable[..., Pool], make_daemon: Callable[..., DaemonProcess], tmp_path: Path
 ) -> None:
@@ -57,6 +57,7 @@ def test_the_demo_ends_with_every_request_answered_and_right_and_shows_cold_star
     assert "cold starts" in demo.stdout
 
 
+@pytest.mark.full
 def test_the_demo_fails_when_nobody_answers(
     make_pool: Callable[..., Pool], make_daemon: Callable[..., DaemonProcess], tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from osrdyne_client.errors import (
 )
 from tests.conftest import Vhost
 from tests.engines.broker import Broker
+from tests.engines.waiting import PATIENCE
 
 QUORUM = {"x-queue-type": "quorum"}
 
@@ -49,7 +50,7 @@ class Inbox:
         self.messages.put_nowait(message)
 
     async def get(self) -> Message:
-        return await asyncio.wait_for(self.messages.get(), 60)
+        return await asyncio.wait_for(self.messages.get(), PATIENCE)
 
 
 async def consume(connection: Connection, queue: str, arguments: dict[str, Any] = QUORUM) -> Inbox:
@@ -188,7 +189,7 @@ async def test_unconfirmed_returns_reach_on_return(connection: Connection) -> No
 
     channel.send("", "nobody", b"", Properties(correlation_id="c"), mandatory=True)
 
-    error, properties = await asyncio.wait_for(returned.get(), 60)
+    error, properties = await asyncio.wait_for(returned.get(), PATIENCE)
     assert error.reply_text == "NO_ROUTE"
     assert properties.correlation_id == "c"
 
@@ -278,9 +279,9 @@ async def test_a_redelivered_header_larger_than_a_frame_arrives_and_is_refused_w
     await channel.consume("q", got.put_nowait, on_cancel=lambda: None)
     overhead = len(frames.content(1, {**frames.NO_PROPERTIES, "headers": {"k": b""}}, b"", 131072))
     await channel.publish("", "q", b"", Properties(headers={"k": b"x" * (131072 - overhead)}))
-    channel.reject((await asyncio.wait_for(got.get(), 60)).delivery_tag, requeue=True)
+    channel.reject((await asyncio.wait_for(got.get(), PATIENCE)).delivery_tag, requeue=True)
 
-    message = await asyncio.wait_for(got.get(), 60)
+    message = await asyncio.wait_for(got.get(), PATIENCE)
 
     assert message.properties.headers["x-delivery-count"] == 1
     with pytest.raises(Unencodable, match="131064"):
@@ -322,7 +323,7 @@ async def test_an_unknown_delivery_tag_closes_the_channel(connection: Connection
 
     channel.ack(77)
 
-    assert isinstance(await asyncio.wait_for(channel.wait_closed(), 60), PreconditionFailed)
+    assert isinstance(await asyncio.wait_for(channel.wait_closed(), PATIENCE), PreconditionFailed)
     assert connection.is_open
 
 
@@ -351,7 +352,7 @@ async def test_a_deleted_queue_cancels_its_consumer(connection: Connection) -> N
 
     await channel.delete_queue("q")
 
-    await asyncio.wait_for(inbox.cancelled.wait(), 60)
+    await asyncio.wait_for(inbox.cancelled.wait(), PATIENCE)
     assert inbox.channel.is_open
 
 
@@ -361,7 +362,7 @@ async def test_what_a_cancelled_consumer_holds_is_its_own_to_settle(connection: 
     held: asyncio.Queue[Message] = asyncio.Queue()
     tag = await channel.consume("q", held.put_nowait, on_cancel=lambda: None)
     await channel.publish("", "q", b"1")
-    message = await asyncio.wait_for(held.get(), 60)
+    message = await asyncio.wait_for(held.get(), PATIENCE)
 
     await channel.cancel(tag)
     await channel.publish("", "q", b"2")
@@ -383,7 +384,7 @@ async def test_a_callback_that_raises_gives_its_messages_back(connection: Connec
     publisher = await connection.channel(confirm=True)
     await publisher.publish("", "q", b"x")
 
-    reason = await asyncio.wait_for(channel.wait_closed(), 60)
+    reason = await asyncio.wait_for(channel.wait_closed(), PATIENCE)
 
     assert "LookupError" in str(reason)
     message = await (await consume(connection, "q")).get()
@@ -393,6 +394,7 @@ async def test_a_callback_that_raises_gives_its_messages_back(connection: Connec
 # --- the broker goes away ---
 
 
+@pytest.mark.both_versions
 async def test_an_alarm_blocks_confirms_and_loses_nothing(private_broker: Broker) -> None:
     connection = await Connection.open(private_broker.amqp_uri(), name="test", timeout=30)
     channel = await connection.channel(confirm=True)
@@ -405,12 +407,13 @@ async def test_an_alarm_blocks_confirms_and_loses_nothing(private_broker: Broker
     assert not any(one.done() for one in waiting[1:])
     private_broker.rabbitmqctl("-q", "set_vm_memory_high_watermark", "0.6")
 
-    await asyncio.wait_for(asyncio.gather(*waiting), 60)
+    await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
     assert not connection.blocked
     assert (await channel.declare_queue("q")).ready == 21
     await connection.close()
 
 
+@pytest.mark.both_versions
 async def test_a_broker_that_stops_ends_everything_with_its_reason(
     private_broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -420,7 +423,7 @@ async def test_a_broker_that_stops_ends_everything_with_its_reason(
 
     await asyncio.to_thread(private_broker.stop)
 
-    reason = await asyncio.wait_for(connection.wait_closed(), 60)
+    reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE)
     assert isinstance(reason, ConnectionLost)
     assert reason.code in (0, 320)
     assert isinstance(await channel.wait_closed(), ConnectionLost)
@@ -428,6 +431,7 @@ async def test_a_broker_that_stops_ends_everything_with_its_reason(
     assert not [record for record in caplog.records if record.name.startswith("pika")]
 
 
+@pytest.mark.both_versions
 async def test_a_killed_broker_ends_everything(private_broker: Broker) -> None:
     connection = await Connection.open(private_broker.amqp_uri(), name="test")
     channel = await connection.channel(confirm=True)
@@ -435,5 +439,5 @@ async def test_a_killed_broker_ends_everything(private_broker: Broker) -> None:
 
     await asyncio.to_thread(private_broker.kill)
 
-    assert isinstance(await asyncio.wait_for(connection.wait_closed(), 60), ConnectionLost)
+    assert isinstance(await asyncio.wait_for(connection.wait_closed(), PATIENCE), ConnectionLost)
     assert isinstance(waiting.exception(), (ConnectionLost, NotFound))

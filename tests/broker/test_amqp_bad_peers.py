@@ -38,6 +38,7 @@ from osrdyne_client.errors import (
     Unencodable,
 )
 from tests.broker.fake_broker import FakeBroker, delivery, fake_broker, header_payload, method, peer
+from tests.engines.waiting import PATIENCE
 
 PASSWORD = "hunter2"
 
@@ -151,7 +152,7 @@ async def test_a_peer_that_says_nothing_is_given_up_in_time_and_hung_up_on(
         uri = f"amqp://guest:{PASSWORD}@127.0.0.1:{port}/"
         if cancelled:
             opening = asyncio.create_task(Connection.open(uri, name="test"))
-            await asyncio.wait_for(connected.wait(), 60)
+            await asyncio.wait_for(connected.wait(), PATIENCE)
             opening.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await opening
@@ -159,7 +160,7 @@ async def test_a_peer_that_says_nothing_is_given_up_in_time_and_hung_up_on(
             error = await refused(uri, BrokerUnreachable, timeout=0.2)
             assert "no AMQP answer within 0.2 s" in str(error)
 
-        await asyncio.wait_for(hung_up.wait(), 60)
+        await asyncio.wait_for(hung_up.wait(), PATIENCE)
 
     assert not caplog.records  # pika's assertion on an aborted handshake is not met
 
@@ -413,7 +414,7 @@ async def test_garbage_from_the_broker_ends_the_connection_with_a_reason(
 async def test_a_half_open_connection_is_noticed_by_the_heartbeat(broker: FakeBroker) -> None:
     connection = await Connection.open(broker.uri, name="test", heartbeat=1)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         reason = await connection.wait_closed()
 
     assert isinstance(reason, ConnectionLost)
@@ -443,7 +444,7 @@ async def test_closing_does_not_wait_for_a_silent_broker(broker: FakeBroker, con
     call = asyncio.create_task(channel.declare_queue("q"))
     await broker.until("Queue.Declare")
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await connection.close()
 
     assert isinstance((await asyncio.gather(call, return_exceptions=True))[0], BrokerError)
@@ -475,7 +476,7 @@ async def test_the_number_of_a_closed_channel_is_used_again_without_mixing_them_
     waiting = second.publish("", "q", b"")
     broker.send(method(1, spec.Basic.Ack(1, False)))
 
-    await asyncio.wait_for(waiting, 60)
+    await asyncio.wait_for(waiting, PATIENCE)
     assert not first.is_open
 
 
@@ -493,7 +494,7 @@ async def test_a_delivery_reaches_its_consumer(broker: FakeBroker, connection: C
 
     broker.send(delivery(1, tag, 7, header_payload(Properties(correlation_id="c", headers={"a": 1}))))
 
-    message = await asyncio.wait_for(got.get(), 60)
+    message = await asyncio.wait_for(got.get(), PATIENCE)
     assert message == Message(
         b"", "", "key", Properties(correlation_id="c", headers={"a": 1}), delivery_tag=7, redelivered=False
     )
@@ -507,7 +508,7 @@ async def test_a_delivery_in_single_bytes_reaches_its_consumer(broker: FakeBroke
         broker.send(bytes([byte]))
         await asyncio.sleep(0)
 
-    assert (await asyncio.wait_for(got.get(), 60)).properties.correlation_id == "c"
+    assert (await asyncio.wait_for(got.get(), PATIENCE)).properties.correlation_id == "c"
 
 
 async def test_a_message_whose_properties_cannot_be_read_is_delivered_with_its_raw_header(
@@ -519,7 +520,7 @@ async def test_a_message_whose_properties_cannot_be_read_is_delivered_with_its_r
 
     broker.send(delivery(1, tag, 1, broken), delivery(1, tag, 2, header_payload(Properties())))
 
-    first, second = await asyncio.wait_for(got.get(), 2), await asyncio.wait_for(got.get(), 60)
+    first, second = await asyncio.wait_for(got.get(), 2), await asyncio.wait_for(got.get(), PATIENCE)
     assert first.malformed == broken
     assert first.properties == Properties()
     assert second.malformed is None
@@ -538,7 +539,7 @@ async def test_a_callback_that_raises_closes_its_channel_with_that_reason(
 
     broker.send(delivery(2, tag, 1, header_payload(Properties())))
 
-    reason = await asyncio.wait_for(channel.wait_closed(), 60)
+    reason = await asyncio.wait_for(channel.wait_closed(), PATIENCE)
     assert type(reason) is ConsumerFailed
     assert "LookupError: not in the table" in str(reason)
     assert isinstance(reason.__cause__, LookupError)
@@ -554,7 +555,7 @@ async def test_the_brokers_cancel_is_told_once(broker: FakeBroker, connection: C
 
     broker.send(method(1, spec.Basic.Cancel(tag, True)))
 
-    await asyncio.wait_for(cancelled.wait(), 60)
+    await asyncio.wait_for(cancelled.wait(), PATIENCE)
     await channel.cancel(tag)  # nothing left to cancel
     assert channel.is_open
 
@@ -573,7 +574,7 @@ async def test_deliveries_are_taken_until_the_cancel_is_answered_and_pika_reject
         method(1, spec.Basic.Cancel(tag, True)),
         method(1, spec.Basic.CancelOk(tag)),
     )
-    await asyncio.wait_for(cancelling, 60)
+    await asyncio.wait_for(cancelling, PATIENCE)
 
     assert got.qsize() == 1
     assert not any(value.NAME == "Basic.Reject" for _, value in broker.received)
@@ -664,7 +665,7 @@ async def test_what_cannot_be_sent_is_refused_before_a_byte_is_written(
     waiting = channel.publish("", "k", b"")
     await broker.until("Basic.Publish")
     broker.send(method(1, spec.Basic.Ack(1, False)))  # the refused ones were not counted either
-    await asyncio.wait_for(waiting, 60)
+    await asyncio.wait_for(waiting, PATIENCE)
     assert [value.NAME for _, value in broker.received if value.NAME.startswith(("Basic", "Queue"))] == [
         "Basic.Publish"
     ]

@@ -36,7 +36,7 @@ async def test_a_reset_between_connect_and_handshake_is_a_broker_that_cannot_be_
 
     monkeypatch.setattr(socket.socket, "getpeername", reset)
     uri = f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(BrokerUnreachable, match="reset"):
             await Connection.open(uri, name="test", timeout=PATIENCE)
     assert asked[0].fileno() == -1

@@ -18,6 +18,7 @@ from pika import spec
 from osrdyne_client.amqp import Connection
 from osrdyne_client.errors import TlsFailed
 from tests.broker.fake_broker import fake_broker, method
+from tests.engines.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ async def test_a_private_ca_named_in_the_uri_is_trusted_and_large_messages_pass(
         await channel.declare_queue("q")
         broker.send(method(1, spec.Basic.Ack(1, False)))
 
-        await asyncio.wait_for(waiting, 60)
+        await asyncio.wait_for(waiting, PATIENCE)
         await connection.close()
 
 

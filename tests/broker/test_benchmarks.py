@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from benchmarks.__main__ import MEASUREMENTS, VERSION
+from benchmarks.__main__ import MEASUREMENTS
 from benchmarks.rig import Rig
 from tests.engines.broker import Broker
 
@@ -24,13 +24,14 @@ class Brief(Rig):
         return 0.1
 
 
+#: `recovery` starts brokers of its own.
+MARKS = {"steady": pytest.mark.fast, "recovery": pytest.mark.full}
 #: Not those that need more than a broker, which the tiers of the pipeline and of infra run.
 ON_A_BROKER = [name for name in MEASUREMENTS if not name.startswith(("pipeline-", "stack-"))]
 
 
-@pytest.mark.parametrize("broker_version", [VERSION], indirect=True)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.fast) if name == "steady" else name for name in ON_A_BROKER]
+    "name", [pytest.param(name, marks=MARKS[name]) if name in MARKS else name for name in ON_A_BROKER]
 )
 def test_a_measurement_returns_rows_and_leaves_nothing_on_the_broker(broker: Broker, name: str) -> None:
     before = {one["name"] for one in broker.management.get("vhosts")}

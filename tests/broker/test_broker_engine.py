@@ -17,6 +17,8 @@ from tests.conftest import Vhost
 from tests.engines.broker import Broker, BrokerFailed
 from tests.engines.waiting import until
 
+pytestmark = pytest.mark.both_versions
+
 QUORUM = {"x-queue-type": "quorum"}
 
 

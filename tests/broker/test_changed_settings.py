@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.broker.conftest import SCRIPTED
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool, to_toml
@@ -18,9 +16,6 @@ from tests.engines.waiting import until
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
-
-#: For what the broker's version has no part in.
-newest = pytest.mark.parametrize("broker_version", ["4.3"], scope="session")
 
 CHANGED = "settings changed; beginning again with them; workers go on"
 REJECTED = "changed settings cannot be used; going on with those before"
@@ -91,7 +86,6 @@ def test_a_changed_delay_is_in_force_while_requests_go_on_and_no_worker_is_resta
     assert pids(client, "b") == {"b": before["b"]}
 
 
-@newest
 def test_a_changed_limit_is_in_force_and_what_the_process_has_from_its_start_is_told(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
@@ -117,7 +111,6 @@ def test_a_changed_limit_is_in_force_and_what_the_process_has_from_its_start_is_
     assert daemon.stop() == 0
 
 
-@newest
 def test_a_changed_template_rolls_the_workers_of_its_pool_alone(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
@@ -139,7 +132,6 @@ def test_a_changed_template_rolls_the_workers_of_its_pool_alone(
     assert said(other, CHANGED) == []
 
 
-@newest
 def test_wrong_settings_are_told_once_and_the_daemon_goes_on_with_those_before(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, tmp_path: Path
 ) -> None:
@@ -173,7 +165,6 @@ def test_wrong_settings_are_told_once_and_the_daemon_goes_on_with_those_before(
     assert not any(one in json.dumps(daemon.lines()) for one in pool.passwords.values())
 
 
-@newest
 def test_a_daemon_that_stands_by_goes_over_too_and_the_lock_stays_with_one(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:

@@ -28,7 +28,7 @@ from tests.engines.broker import Broker
 from tests.engines.command_line import Done, osrdyne
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
@@ -128,6 +128,7 @@ def drained(pool: Pool, queue: str) -> list[tuple[Any, bytes]]:
             found.append((properties, body))
 
 
+@pytest.mark.both_versions
 def test_a_list_consumes_nothing_and_entries_keep_their_order_and_ids(inventory: Inventory) -> None:
     assert inventory.run("list").out == b"the poison inventory is empty\n"
     inventory.keep(20)
@@ -141,6 +142,7 @@ def test_a_list_consumes_nothing_and_entries_keep_their_order_and_ids(inventory:
     assert inventory.run("list", "--key", "43").out == b"the poison inventory is empty\n"
 
 
+@pytest.mark.both_versions
 def test_a_list_right_after_another_finds_what_that_one_gave_back(
     inventory: Inventory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +152,7 @@ def test_a_list_right_after_another_finds_what_that_one_gave_back(
     assert [len(inventory.ids()) for _ in range(6)] == [1000] * 6
 
 
+@pytest.mark.both_versions
 def test_an_inventory_larger_than_what_a_broker_hands_out_unasked_is_listed_and_buried_whole(
     inventory: Inventory,
 ) -> None:
@@ -160,6 +163,7 @@ def test_an_inventory_larger_than_what_a_broker_hands_out_unasked_is_listed_and_
     assert inventory.ids() == []
 
 
+@pytest.mark.both_versions
 async def test_what_is_taken_out_at_once_is_gone_for_good(inventory: Inventory) -> None:
     # Given so many acknowledgements in one go that a channel that closes right behind them drops some now and then
     async def nothing(_: Entry, __: Message) -> str | None:
@@ -174,6 +178,7 @@ async def test_what_is_taken_out_at_once_is_gone_for_good(inventory: Inventory) 
             assert await opened.entries() == []
 
 
+@pytest.mark.both_versions
 async def test_what_was_taken_out_before_something_failed_is_gone_too(inventory: Inventory) -> None:
     async def fail_at_last(entry: Entry, _: Message) -> str | None:
         if entry.id == "42-500":
@@ -205,7 +210,7 @@ def test_a_command_waits_for_another_that_is_at_work_and_says_so_in_the_end(
         waiting = inventory.start("bury", "--all", "--yes")
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(timeout=3)
-    waiting.communicate(timeout=30)
+    waiting.communicate(timeout=PATIENCE)
     assert (waiting.returncode, inventory.ids()) == (0, [])
 
 
@@ -222,6 +227,7 @@ def test_entries_without_an_identity_have_one_that_stays(inventory: Inventory) -
     assert inventory.ids() == first
 
 
+@pytest.mark.both_versions
 def test_entries_survive_a_restart_of_the_broker(private_broker: Broker, tmp_path: Path) -> None:
     private_broker.management.add_vhost("v", private_broker.admin)
     inventory = Inventory(Pool.on(private_broker, "v"), tmp_path)
@@ -346,13 +352,14 @@ def test_two_commands_at_once_send_every_entry_once(inventory: Inventory) -> Non
     inventory.keep(300)
     commands = [inventory.start("replay", "--all", "--yes") for _ in range(2)]
     for command in commands:
-        _, errors = command.communicate(timeout=60)
+        _, errors = command.communicate(timeout=PATIENCE)
         assert command.returncode == 0, errors.decode()
     until(lambda: inventory.pool.depth(queue) == 300, what="the requests")
     assert Counter(int(body) for _, body in drained(inventory.pool, queue)) == Counter(range(300))
     assert inventory.ids() == []
 
 
+@pytest.mark.both_versions
 def test_a_command_that_is_killed_in_the_middle_loses_nothing_and_sends_at_most_one_twice(
     inventory: Inventory,
 ) -> None:
@@ -361,7 +368,7 @@ def test_a_command_that_is_killed_in_the_middle_loses_nothing_and_sends_at_most_
     killed = inventory.start("replay", "--all", "--yes")
     until(lambda: (inventory.pool.depth(queue) or 0) > 20, every=0.005, what="some requests")
     killed.send_signal(signal.SIGKILL)
-    killed.communicate(timeout=30)
+    killed.communicate(timeout=PATIENCE)
     assert 0 < len(inventory.ids()) < 500
     assert inventory.run("replay", "--all", "--yes").code == 0
     until(lambda: inventory.pool.depth(inventory.pool.names.poison_queue) == 0, what="an empty inventory")

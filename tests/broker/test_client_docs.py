@@ -15,6 +15,7 @@ import pytest
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from tests.engines.peer import make_request_queue
 from tests.engines.pool import Pool
+from tests.engines.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -41,7 +42,7 @@ async def start(*arguments: str, **variables: str) -> asyncio.subprocess.Process
 
 
 async def output(process: asyncio.subprocess.Process) -> str:
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode == 0, err.decode()
     return out.decode()
 

@@ -19,6 +19,8 @@ from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import until
 
+pytestmark = pytest.mark.both_versions
+
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
@@ -55,9 +57,9 @@ def test_1_a_confirmed_request_ends_answered_or_in_the_poison_inventory(
         client.send("silent-good", b"x", reply_to=None)
     # Then every caller is answered
     assert {answer.status for answer in client.wait(*good)} == {"ok"}
-    assert client.wait(crash, timeout=60)[0].status == "delivery_limit"
+    assert client.wait(crash)[0].status == "delivery_limit"
     # And what crashed workers is kept: one with a caller, three without
-    until(lambda: pool.depth(pool.names.poison_queue) == 4, within=60, what="poison")
+    until(lambda: pool.depth(pool.names.poison_queue) == 4, what="poison")
     channel = admin_channel(pool)
     kept = [channel.basic_get(pool.names.poison_queue, auto_ack=True)[1] for _ in range(4)]
     assert Counter(one.headers["x-osrdyne-poison-key"] for one in kept) == {"bad": 1, "silent-bad": 3}
@@ -171,7 +173,7 @@ def test_4_a_daemon_killed_again_and_again_while_it_forwards_loses_no_request(
         until(partial(has_any, client, ids[-40:]), what="first answer")
         daemon.stop(signal.SIGKILL)
         daemon.start()
-    assert {answer.status for answer in client.wait(*ids, timeout=60)} == {"ok"}
+    assert {answer.status for answer in client.wait(*ids)} == {"ok"}
     assert len(daemon.worker_pids()) == 160
 
 
@@ -183,7 +185,7 @@ def has_any(client: ForeignClient, ids: list[str]) -> bool:
 def test_5_a_failing_key_delays_no_other_and_gets_its_error(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
-    pool = make_pool(message_ttl=20.0)
+    pool = make_pool(message_ttl=30.0)
     daemon = make_daemon(
         pool,
         worker=SCRIPTED,
@@ -193,12 +195,12 @@ def test_5_a_failing_key_delays_no_other_and_gets_its_error(
     client = make_client(pool)
     # Given far more requests for a key whose worker cannot start than the daemon may hold
     bad = [client.send("bad", b"x") for _ in range(100)]
-    good = [client.send(f"good-{number}", b"x") for number in range(6)]
+    good = [client.send(f"good-{number}", b"x") for number in range(4)]
     # Then the others are answered while the bad ones still wait
-    assert {answer.status for answer in client.wait(*good, timeout=18)} == {"ok"}
+    assert {answer.status for answer in client.wait(*good)} == {"ok"}
     assert not any(one in client.answers for one in bad)
     # And each of the bad ones gets its error in the end
-    assert {answer.status for answer in client.wait(*bad, timeout=90)} == {"expired"}
+    assert {answer.status for answer in client.wait(*bad)} == {"expired"}
     key = daemon.key("bad")
     assert key is not None
     assert "status 1" in key["last_error"]

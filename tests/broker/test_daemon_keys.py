@@ -11,7 +11,7 @@ from osrdyne_protocol.worker_environment import WorkerEnvironment
 from tests.broker.conftest import MINIMAL
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
 from tests.hard_keys import KEYS
 
 MakePool = Callable[..., Pool]
@@ -70,7 +70,7 @@ def run_worker() -> Iterator[Callable[[Pool, str], None]]:
     for process in processes:
         process.terminate()
     for process in processes:
-        process.wait(timeout=10)
+        process.wait(timeout=PATIENCE)
 
 
 def test_every_key_gets_its_queue_when_somebody_else_runs_the_workers(

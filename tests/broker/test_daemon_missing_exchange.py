@@ -16,6 +16,8 @@ from tests.engines.broker import Broker
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import until
 
+pytestmark = pytest.mark.both_versions
+
 WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
 KEYS = [f"key-{number}" for number in range(4)]
 #: The daemon looks for what is missing as often as this, in seconds; once a minute by default.

@@ -15,6 +15,8 @@ from tests.engines.broker import Broker
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import until
 
+pytestmark = pytest.mark.both_versions
+
 KEYS = [f"key-{number}" for number in range(8)]
 #: Calls that each caller makes once the outage is over.
 CALLS_AFTER = 20
@@ -75,7 +77,7 @@ def test_a_broker_stopped_and_started_under_load_loses_no_call_and_restarts_no_w
 
     workers: set[int] = set()
     assert all_answered(asyncio.run(load_during(pool, outage)))
-    daemon.wait_for("leading", timeout=60)
+    daemon.wait_for("leading")
     assert len(workers) >= len(KEYS)
     assert workers <= set(daemon.worker_pids())
     assert {one["key"] for one in daemon.status()["keys"]} >= set(KEYS)
@@ -115,6 +117,6 @@ def test_a_daemon_started_before_its_broker_waits_for_it(pool: Pool, private_bro
         daemon.wait_for("waiting")
         assert "nothing listens there" in daemon.status()["detail"]
         private_broker.start()
-        daemon.wait_for("leading", timeout=60)
+        daemon.wait_for("leading")
     finally:
         daemon.close()

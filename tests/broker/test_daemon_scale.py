@@ -28,6 +28,7 @@ def vhost(broker_version: str) -> Iterator[Vhost]:
         yield Vhost(own, "/")
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("crowd")
 def test_a_thousand_cold_keys_asked_at_once_are_all_answered(

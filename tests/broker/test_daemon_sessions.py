@@ -18,6 +18,8 @@ from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import until
 from tests.faults.proxy import Proxy
 
+pytestmark = pytest.mark.both_versions
+
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
@@ -48,7 +50,7 @@ def test_a_lost_broker_is_one_plain_line_and_no_traceback(outage: tuple[Broker, 
     getattr(broker, end)()
     until(lambda: any("nothing listens there" in str(line.get("reason")) for line in warnings(daemon)), what="a retry")
     broker.start()
-    daemon.wait_for("leading", timeout=60)
+    daemon.wait_for("leading")
 
     assert "Traceback" not in daemon.log()
     assert all(line["level"] == "warning" for line in warnings(daemon)), warnings(daemon)

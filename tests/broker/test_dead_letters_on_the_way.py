@@ -7,12 +7,17 @@ import contextlib
 from collections.abc import Callable
 from urllib.parse import quote
 
+import pytest
+
 from osrdyne.errors import ManagementError
 from osrdyne.management_api import ManagementApi
 from osrdyne.queue_plan import Totals
 from osrdyne_client.amqp import Connection, Properties
 from osrdyne_protocol.topology import request_queue_arguments
 from tests.engines.pool import Pool
+from tests.engines.waiting import PATIENCE
+
+pytestmark = pytest.mark.both_versions
 
 
 async def test_a_dead_letter_that_has_not_arrived_is_told_apart_from_an_empty_queue(
@@ -31,7 +36,7 @@ async def test_a_dead_letter_that_has_not_arrived_is_told_apart_from_an_empty_qu
     address = pool.broker.management_url.replace("://", f"://{quote(user)}:{quote(pool.passwords[user])}@")
     api = ManagementApi(address, pool.vhost)
     seen: Totals | None = None
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(PATIENCE):
         while seen is None or not seen.dead_lettering:
             await asyncio.sleep(0.1)
             # At first there are no statistics of a new queue.

@@ -16,7 +16,9 @@ from osrdyne_client import SyncClient, core
 from osrdyne_client.errors import Expired
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.both_versions
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
@@ -95,7 +97,7 @@ def test_a_request_that_waits_for_busy_workers_expires_in_the_queue_and_is_never
         busy = client.submit("42", b"sleep 5")
         until(lambda: taken(pool), what="a busy worker")
         assert expired_call(pool, "42", seconds=4.0, body=b"never") == "queue"
-        assert busy.result(timeout=30).body == b"42|sleep 5"
+        assert busy.result(timeout=PATIENCE).body == b"42|sleep 5"
         assert client.call("42", b"after").body == b"42|after"
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pika
@@ -17,6 +17,9 @@ import steps
 from osrdyne_protocol import drift as drift_module
 from tests.engines.broker import Broker
 from tests.engines.pool import DaemonProcess, Pool
+
+# One daemon serves the whole module.
+pytestmark = pytest.mark.xdist_group("docs-cli")
 
 PAGE = Path(steps.ROOT, "docs/cli.md").read_text()
 WORKER = [sys.executable, str(Path(steps.ROOT, "tests/engines/library_worker.py"))]
@@ -33,11 +36,9 @@ def commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def installed(
-    brokers: Callable[[str], Broker], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[DaemonProcess, Path]]:
+def installed(one_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonProcess, Path]]:
     """A pool as the page assumes it: its daemon runs, its files are there. One version of the broker is enough."""
-    broker = brokers("4.3")
+    broker = one_broker
     vhost, directory = "docs-cli", tmp_path_factory.mktemp("docs")
     broker.management.add_vhost(vhost, broker.admin)
     pool = Pool.on(broker, vhost)

@@ -17,7 +17,7 @@ from tests.broker.test_worker import working
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.peer import consuming
 from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
 
 WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
 
@@ -73,7 +73,7 @@ async def why_a_publisher_ends(pool: Pool) -> str:
     try:
         channel = await connection.channel()
         channel.send(pool.names.activity_exchange, "42", b"", Properties(headers={"x-event": "alive"}))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             return str(await connection.wait_closed())
     finally:
         await connection.close()

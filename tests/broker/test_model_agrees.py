@@ -15,6 +15,8 @@ from tests.simulation import virtual_time
 from tests.simulation.model.programs import ALL, FAULTY
 from tests.simulation.model.programs.model_bench import ModelBench
 
+pytestmark = pytest.mark.both_versions
+
 
 class RealBench:
     """A virtual host of a real broker."""
@@ -109,6 +111,7 @@ async def test_the_model_answers_as_the_broker_does(name: str, real: RealBench) 
         assert modelled == seen
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", sorted(FAULTY))
 async def test_the_model_answers_as_a_broker_in_trouble_does(name: str, real_alone: RealBench) -> None:
     seen = await FAULTY[name](real_alone)

@@ -16,7 +16,10 @@ from tests.conftest import Vhost
 from tests.engines.broker import Broker
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
+
+# Its brokers are of its own: one group, so that each is started once.
+pytestmark = [pytest.mark.both_versions, pytest.mark.full, pytest.mark.xdist_group("poison")]
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
@@ -75,8 +78,8 @@ def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_a
     beside = [client.send("42", b"beside") for _ in range(3)]
     # Then its caller is told in the end, and all others are answered
     assert client.wait(bad, timeout=90)[0].status == "delivery_limit"
-    assert {answer.status for answer in client.wait(*beside, timeout=60)} == {"ok"}
-    assert client.ask("42", b"after", timeout=60).status == "ok"
+    assert {answer.status for answer in client.wait(*beside)} == {"ok"}
+    assert client.ask("42", b"after").status == "ok"
     # And it is kept, once, with its reason, and with the workers that had it; its caller is told before
     until(lambda: pool.depth(pool.names.poison_queue), what="the copy of its request")
     (entry,) = poison(pool)
@@ -108,9 +111,9 @@ def test_a_foreign_worker_that_hangs_is_restarted_and_its_client_gets_expired(
     assert client.ask("42", b"before").status == "ok"
     hung = client.send("42", b"hang", expiration="8000")
     beside = client.send("42", b"beside")
-    answer = client.wait(hung, timeout=60)[0]
+    answer = client.wait(hung)[0]
     assert (answer.status, answer.headers["x-expired-at"]) == ("expired", "queue")
-    assert client.wait(beside, timeout=60)[0].status == "ok"
+    assert client.wait(beside)[0].status == "ok"
     assert len(started(daemon)) > 1
     until(lambda: "stuck" in daemon.log(), what="the reason in the log")
 
@@ -124,7 +127,7 @@ async def test_what_is_settled_too_late_brings_a_cancelled_consumer_no_deliverie
     cancelled = asyncio.Event()
     await channel.consume("q", got.put_nowait, on_cancel=cancelled.set)
     await publisher.publish("", "q", b"late")
-    late = await asyncio.wait_for(got.get(), 60)
+    late = await asyncio.wait_for(got.get(), PATIENCE)
     ends = [asyncio.ensure_future(one) for one in (cancelled.wait(), channel.wait_closed())]
     await asyncio.wait(ends, timeout=60, return_when=asyncio.FIRST_COMPLETED)
     assert cancelled.is_set() or not channel.is_open
@@ -138,7 +141,7 @@ async def test_what_is_settled_too_late_brings_a_cancelled_consumer_no_deliverie
     await receiver.consume("q", taken.put_nowait, on_cancel=lambda: None)
     counts = {}
     for _ in range(2):
-        message = await asyncio.wait_for(taken.get(), 60)
+        message = await asyncio.wait_for(taken.get(), PATIENCE)
         counts[message.body] = (message.properties.headers or {}).get("x-acquired-count", 0)
         receiver.ack(message.delivery_tag)
     assert counts == {b"late": 1 if vhost.broker.version == "4.3" else 0, b"other": 0}

@@ -19,7 +19,6 @@ from osrdyne.replay import Call, Circumstances, Event, Replay
 from osrdyne.warming import Schedule
 from osrdyne_protocol import headers
 from osrdyne_protocol.settings import Delays
-from tests.engines.broker import Broker
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import STATISTICS_INTERVAL, DaemonProcess, Pool
 from tests.engines.waiting import until
@@ -38,12 +37,6 @@ TELLERS = {
     "group-started": "worker loop",
     "group-stopped": "worker loop",
 }
-
-
-@pytest.fixture
-def broker(brokers: Callable[[str], Broker]) -> Broker:
-    """One version is enough: events are not what they differ in."""
-    return brokers("4.3")
 
 
 class Witness:

@@ -23,6 +23,7 @@ from osrdyne_protocol import headers
 from tests.engines.broker import Broker
 from tests.engines.peer import administrator, consuming, make_request_queue, until
 from tests.engines.pool import Pool
+from tests.engines.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -233,6 +234,7 @@ async def test_a_request_is_acknowledged_only_after_its_reply_was_accepted(
     await connection.close()
 
 
+@pytest.mark.both_versions
 async def test_a_requeued_request_is_tried_again_until_the_delivery_limit_dead_letters_it(
     pool: Pool, client: Client
 ) -> None:
@@ -491,7 +493,7 @@ def consumers(pool: Pool) -> int:
     return sum(one["queue"]["name"] == pool.names.request_queue("42") for one in found)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.both_versions
 async def test_a_broker_restart_under_load_loses_no_request_and_no_worker(private_broker: Broker) -> None:
     pool = Pool.on(private_broker, "/", delivery_limit=20)
 
@@ -535,16 +537,17 @@ async def start_worker(
     )
 
 
+@pytest.mark.both_versions
 async def test_sigterm_finishes_work_in_hand_gives_the_rest_back_and_exits_with_0(pool: Pool, client: Client) -> None:
     await make_request_queue(pool, "42")
     worker = await start_worker(environment_of(pool, "42"))
     assert worker.stdout is not None
     # Given one request in hand and three prefetched
     calls = [asyncio.create_task(client.call("42", b"%d" % n, headers={"seconds": "3"})) for n in range(4)]
-    assert await asyncio.wait_for(worker.stdout.readline(), 60) == b"0\n"
+    assert await asyncio.wait_for(worker.stdout.readline(), PATIENCE) == b"0\n"
     # When it is told to stop
     worker.send_signal(signal.SIGTERM)
-    output, errors_text = await asyncio.wait_for(worker.communicate(), 60)
+    output, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE)
     # Then it answered the one, began no other, and returned as it should
     assert (worker.returncode, output, errors_text) == (0, b"ended\n", b"")
     assert (await calls[0]).body == b"0"
@@ -568,9 +571,9 @@ async def test_work_that_outlasts_the_grace_goes_to_another_worker(pool: Pool, c
     worker = await start_worker(environment_of(pool, "42"), script=SLOW_WORKER.replace("grace=10", "grace=0.2"))
     assert worker.stdout is not None
     call = asyncio.create_task(client.call("42", b"long", headers={"seconds": "60"}))
-    assert await asyncio.wait_for(worker.stdout.readline(), 60) == b"long\n"
+    assert await asyncio.wait_for(worker.stdout.readline(), PATIENCE) == b"long\n"
     worker.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(worker.wait(), 60) == 0
+    assert await asyncio.wait_for(worker.wait(), PATIENCE) == 0
     async with working(pool, echo):
         assert (await call).body == b"long"
     await worker.communicate()
@@ -579,7 +582,7 @@ async def test_work_that_outlasts_the_grace_goes_to_another_worker(pool: Pool, c
 async def test_a_worker_that_may_not_log_in_says_so_and_exits(pool: Pool) -> None:
     uri = pool.broker.amqp_uri(pool.users.worker, "secret-2", pool.vhost)
     worker = await start_worker(environment_of(pool, "42", amqp_uri=uri))
-    _, errors_text = await asyncio.wait_for(worker.communicate(), 60)
+    _, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE)
     assert worker.returncode == os.EX_NOPERM
     assert b"check user name and password" in errors_text
     assert b"secret-2" not in errors_text
@@ -588,7 +591,7 @@ async def test_a_worker_that_may_not_log_in_says_so_and_exits(pool: Pool) -> Non
 
 async def test_a_worker_without_its_variables_names_them(tmp_path: Path) -> None:
     worker = await start_worker(None)
-    _, errors_text = await asyncio.wait_for(worker.communicate(), 60)
+    _, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE)
     assert worker.returncode == os.EX_CONFIG
     assert b"WORKER_ID" in errors_text
     assert b"Traceback" not in errors_text

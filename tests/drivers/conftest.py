@@ -19,9 +19,18 @@ from tests.drivers.subjects.kubernetes import KubernetesSubject
 from tests.drivers.subjects.subprocess import SubprocessSubject
 from tests.drivers.subjects.systemd import SystemdSubject
 
+#: Drivers whose engine is this machine; the others' engines are slow to start.
+OF_THIS_MACHINE = ("noop", "subprocess")
+
 
 def of(subjects: list[type[Subject]]) -> list[Any]:
-    return [pytest.param(one, marks=pytest.mark.xdist_group(one.name), id=one.name) for one in subjects]
+    return [pytest.param(one, marks=marks(one.name), id=one.name) for one in subjects]
+
+
+def marks(driver: str) -> list[pytest.MarkDecorator]:
+    """A driver's tests follow each other; `make test` has those that need no engine."""
+    slow = [] if driver in OF_THIS_MACHINE else [pytest.mark.full]
+    return [pytest.mark.xdist_group(driver), *slow]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from osrdyne.drivers.systemd import Place, SystemdDriver
 from osrdyne.errors import DriverError
 from osrdyne_protocol.settings import PoolSettings
+from tests.engines.waiting import PATIENCE
 from tests.hard_keys import KEYS
 
 URI = "amqp://worker:pass-word-of-the-workers@broker.invalid/vhost"
@@ -31,7 +32,7 @@ async def states(one: SystemdDriver) -> dict[str, str]:
 
 
 async def until_all(one: SystemdDriver, state: str | None) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         wanted = {} if state is None else dict.fromkeys(KEYS, state)
         while await states(one) != wanted:  # noqa: ASYNC110 -- nobody sets an event of ours
             await asyncio.sleep(0.05)
@@ -47,7 +48,7 @@ async def life(place: Place) -> dict[str, Any]:
     second = driver(place)
     await until_all(second, "running")
     await second.start("crash")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         async for change in second.changes():
             if change.error is not None:
                 error = change.error
@@ -55,7 +56,7 @@ async def life(place: Place) -> dict[str, Any]:
     for key in (*KEYS, "crash"):
         await second.stop(key)
     await until_all(second, None)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while _files(place):  # noqa: ASYNC110 -- nobody sets an event of ours
             await asyncio.sleep(0.05)
     await second.close()

@@ -11,7 +11,7 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.topology import milliseconds
 from tests.drivers.subjects.base import PASSWORD, WORKER_URI, Owning, Subject, is_empty, listed
-from tests.engines.waiting import until_async
+from tests.engines.waiting import PATIENCE, until_async
 from tests.hard_keys import KEYS
 
 # -- every driver
@@ -29,7 +29,7 @@ async def test_start_and_stop_of_any_key_are_accepted_twice(subject: Subject) ->
     async def empty() -> bool:
         return await is_empty(driver)
 
-    await until_async(empty, within=subject.patience)
+    await until_async(empty)
 
 
 async def test_a_driver_says_whether_it_owns_workers_and_lists_only_then(subject: Subject) -> None:
@@ -48,7 +48,7 @@ async def test_changes_end_when_the_driver_is_closed(subject: Subject) -> None:
     reading = asyncio.create_task(read())
     await asyncio.sleep(0)
     await driver.close()
-    assert await asyncio.wait_for(reading, subject.patience) == []
+    assert await asyncio.wait_for(reading, PATIENCE) == []
 
 
 # -- every driver that owns its workers
@@ -200,7 +200,7 @@ async def test_a_worker_killed_from_outside_is_told_and_comes_back(owning: Ownin
         now = await owning.workers("a")
         return bool(now) and now != before
 
-    await until_async(back, within=owning.patience)
+    await until_async(back)
     await owning.until_running(driver, "a")
 
 
@@ -214,7 +214,7 @@ async def test_a_stopped_worker_finishes_what_it_holds_and_is_listed_meanwhile(o
     async def finished() -> bool:
         return "finished" in await owning.output("busy")
 
-    await until_async(finished, within=owning.patience)
+    await until_async(finished)
     assert all(change.error is None for change in await told)
 
 
@@ -229,7 +229,7 @@ async def test_a_group_asked_for_while_it_stops_comes_back(owning: Owning) -> No
         now = await owning.workers("busy")
         return bool(now) and now != before
 
-    await until_async(new_worker, within=owning.patience)
+    await until_async(new_worker)
     await owning.until_running(driver, "busy")
 
 

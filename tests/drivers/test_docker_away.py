@@ -21,6 +21,7 @@ from tests.engines.waiting import until_async
 
 pytestmark = [
     pytest.mark.xdist_group("docker"),
+    pytest.mark.full,
     # docker's library leaves a socket to the garbage collector when it cannot connect.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -45,7 +46,7 @@ async def until_followed(machine: DockerSubject) -> None:
     async def answers() -> bool:
         return await asyncio.to_thread(machine.docker.answers)
 
-    await until_async(answers, within=60)
+    await until_async(answers)
 
 
 async def test_an_engine_that_is_not_there_is_told_with_what_to_do(machine: DockerSubject) -> None:
@@ -99,7 +100,7 @@ async def test_a_restart_of_the_engine_brings_back_workers_but_none_that_was_to_
     async def removed() -> bool:
         return await machine.containers("deaf") == []
 
-    await until_async(removed, within=machine.patience)
+    await until_async(removed)
     # And ends are told as before
     await machine.kill("stays")
 
@@ -108,7 +109,7 @@ async def test_a_restart_of_the_engine_brings_back_workers_but_none_that_was_to_
             return "SIGKILL" in await machine.error(driver, "stays")
         return False
 
-    await until_async(told, within=machine.patience)
+    await until_async(told)
 
 
 async def test_a_frozen_engine_is_given_up_and_serves_again_when_it_thaws(

@@ -17,14 +17,14 @@ from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import Pool
 from tests.engines.waiting import until
 
-pytestmark = pytest.mark.xdist_group("docker")
+pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 
 Make = Callable[..., tuple[ContainerPool, ForeignClient]]
 
 
 @pytest.fixture
-def vhost_4_3(brokers: Callable[[str], Broker]) -> Iterator[tuple[Broker, str]]:
-    broker, name = brokers("4.3"), f"test-{secrets.token_hex(6)}"
+def vhost_4_3(one_broker: Broker) -> Iterator[tuple[Broker, str]]:
+    broker, name = one_broker, f"test-{secrets.token_hex(6)}"
     broker.management.add_vhost(name, broker.admin)
     yield broker, name
     broker.management.delete("vhosts", name)
@@ -89,7 +89,7 @@ async def test_a_changed_template_rolls_a_group_after_the_request_in_hand(docker
     pool.declare(Labels={"version": "2"})
     pool.daemon()
     # Then that request is answered once, by the worker that had it, and the next by another
-    assert client.wait(busy, timeout=60)[0].body == b"LAX|sleep 4"
+    assert client.wait(busy)[0].body == b"LAX|sleep 4"
     until(lambda: before not in ids(dockerd, "LAX") and ids(dockerd, "LAX"), what="a container of the new template")
     assert client.ask("LAX", b"next").body == b"LAX|next"
     assert len(client.answers[busy]) == 1
@@ -99,9 +99,9 @@ async def test_idle_groups_are_stopped_and_their_queues_deleted(dockerd: DockerS
     pool, client = make(unbind_delay=1.0, stop_delay=1.0)
     pool.daemon()
     keys = ["LAX", "SFO", "é/ 50%"]
-    client.wait(*(client.send(key) for key in keys), timeout=60)
+    client.wait(*(client.send(key) for key in keys))
     queues = {pool.pool.names.request_queue(key) for key in keys}
-    until(lambda: not queues & pool.pool.queues(), within=60, what="the queues to be deleted")
+    until(lambda: not queues & pool.pool.queues(), what="the queues to be deleted")
     until(lambda: not any(ids(dockerd, key) for key in keys), what="the containers to be removed")
     # And the next request finds it all again
     assert client.ask("LAX", b"hello").body == b"LAX|hello"
@@ -120,6 +120,6 @@ async def test_a_missing_image_is_in_the_status_until_it_is_there(dockerd: Docke
     until(lambda: f"No such image: {image}" in error(), what="the error of the key")
     dockerd.docker("tag", dockerd.image, image)
     try:
-        assert client.wait(waiting, timeout=60)[0].body == b"LAX|hello"
+        assert client.wait(waiting)[0].body == b"LAX|hello"
     finally:
         dockerd.docker("rmi", "--force", image)

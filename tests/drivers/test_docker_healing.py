@@ -13,7 +13,7 @@ from tests.drivers.subjects.base import PASSWORD, is_empty, listed
 from tests.drivers.subjects.docker import DockerSubject
 from tests.engines.waiting import until_async
 
-pytestmark = pytest.mark.xdist_group("docker")
+pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 
 #: The engine restarts nothing.
 NEVER = {"HostConfig": {"RestartPolicy": {"Name": "no"}}}
@@ -23,7 +23,7 @@ async def until_removed(dockerd: DockerSubject, key: str) -> None:
     async def removed() -> bool:
         return await dockerd.containers(key) == []
 
-    await until_async(removed, within=dockerd.patience)
+    await until_async(removed)
 
 
 async def test_the_engine_brings_a_worker_back_in_the_same_container(dockerd: DockerSubject) -> None:

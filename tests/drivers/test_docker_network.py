@@ -13,7 +13,7 @@ from osrdyne.errors import DriverError
 from tests.drivers.subjects.docker import DockerSubject
 from tests.engines.waiting import until_async
 
-pytestmark = pytest.mark.xdist_group("docker")
+pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 
 #: Kind of timer of a connection in /proc/net/tcp, see proc(5): the one of keep-alive probes.
 KEEP_ALIVE = "02"
@@ -65,7 +65,7 @@ async def test_workers_are_started_listed_and_told_of_over_tcp(dockerd: DockerSu
             found = await asyncio.to_thread(timers, port)
             return bool(found) and set(found) == {KEEP_ALIVE}
 
-        await until_async(probed, within=dockerd.patience)
+        await until_async(probed)
         await dockerd.kill("a")
         assert "SIGKILL" in await dockerd.error(driver, "a")
         await driver.close()

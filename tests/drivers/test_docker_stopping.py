@@ -17,7 +17,7 @@ from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.docker import DockerSubject
 from tests.engines.waiting import until_async
 
-pytestmark = pytest.mark.xdist_group("docker")
+pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 
 
 async def signals(dockerd: DockerSubject, container: str) -> list[str]:
@@ -40,7 +40,7 @@ async def until_removed(dockerd: DockerSubject, key: str) -> None:
     async def removed() -> bool:
         return await dockerd.containers(key) == []
 
-    await until_async(removed, within=dockerd.patience)
+    await until_async(removed)
 
 
 async def test_what_does_not_end_is_killed_after_the_grace_and_told(dockerd: DockerSubject) -> None:

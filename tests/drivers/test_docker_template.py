@@ -10,7 +10,7 @@ from osrdyne.errors import DriverError
 from tests.drivers.subjects.base import PASSWORD, listed
 from tests.drivers.subjects.docker import DockerSubject
 
-pytestmark = pytest.mark.xdist_group("docker")
+pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 
 
 async def started(dockerd: DockerSubject, template: dict[str, Any], key: str = "a") -> dict[str, Any]:

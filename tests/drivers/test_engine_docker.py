@@ -10,7 +10,9 @@ import pytest
 
 from tests.engines.docker import _as_root
 from tests.engines.own_dockerd import clear
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def test_what_an_engine_has_left_is_ended_unmounted_and_removed(
 ) -> None:
     clear(folder)
 
-    assert shim.wait(timeout=20) == -9
+    assert shim.wait(timeout=PATIENCE) == -9
     assert not folder.exists()
     assert str(folder) not in Path("/proc/mounts").read_text()
     assert other.poll() is None

@@ -20,7 +20,7 @@ from tests.engines.kubernetes.node import SETTINGS
 from tests.engines.waiting import until
 
 # The first run on a machine builds the cluster's programs.
-pytestmark = [pytest.mark.timeout(3600), pytest.mark.xdist_group("kubernetes")]
+pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
 
 Object = dict[str, Any]
 PROJECT = Path(__file__).parents[2]
@@ -196,13 +196,13 @@ def test_keda_scales_a_deployment(cluster: Cluster, namespace: str) -> None:
     }
     cluster.apply(scaled)
     replicas = "jsonpath={.status.readyReplicas}"
-    until(lambda: cluster.kubectl("-n", namespace, "get", "deployment", "a", "-o", replicas) == "2", within=60)
+    until(lambda: cluster.kubectl("-n", namespace, "get", "deployment", "a", "-o", replicas) == "2")
     cluster.kubectl("-n", namespace, "delete", "scaledobject", "a")
 
 
 def test_metrics_are_served(cluster: Cluster) -> None:
     cluster.start_metrics_server()
-    until(lambda: "node1" in topped(cluster), within=60, every=0.5)
+    until(lambda: "node1" in topped(cluster), every=0.5)
 
 
 def topped(cluster: Cluster) -> str:
@@ -270,6 +270,6 @@ def test_nothing_is_left_when_its_owner_is_killed(cluster: Cluster) -> None:
         # When the process that started it is killed
         owner.kill()
     # Then everything of it goes, the machine is set as before, and the other cluster does not mind
-    until(lambda: not traces(layout), within=60, what="the cluster to leave no trace")
+    until(lambda: not traces(layout), what="the cluster to leave no trace")
     assert [path.read_text() for path in settings] == before
     assert "node1" in cluster.kubectl("get", "nodes")

@@ -16,7 +16,7 @@ from tests.drivers.subjects.kubernetes import ACCOUNT, NAMESPACE, ROLES, SECRET,
 from tests.engines.kubernetes.cluster import ClusterFailed
 
 # The first test may have to build the cluster.
-pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
 
 
 def rules() -> set[tuple[str, str]]:

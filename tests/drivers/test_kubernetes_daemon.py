@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +15,20 @@ from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import Pool
 from tests.engines.waiting import until
 
-# The first test may have to build the cluster.
-pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
 
 
 @pytest.fixture
-def vhost_4_3(brokers: Callable[[str], Broker]) -> Iterator[tuple[Broker, str]]:
-    broker, name = brokers("4.3"), f"test-{secrets.token_hex(6)}"
+def empty_vhost(one_broker: Broker) -> Iterator[tuple[Broker, str]]:
+    broker, name = one_broker, f"test-{secrets.token_hex(6)}"
     broker.management.add_vhost(name, broker.admin)
     yield broker, name
     broker.management.delete("vhosts", name)
 
 
 @pytest.fixture
-def pods(kube: KubernetesSubject, vhost_4_3: tuple[Broker, str], tmp_path: Path) -> Iterator[PodPool]:
-    made = PodPool(kube, Pool.on(*vhost_4_3, name=kube.pool, instance="one"), tmp_path)
+def pods(kube: KubernetesSubject, empty_vhost: tuple[Broker, str], tmp_path: Path) -> Iterator[PodPool]:
+    made = PodPool(kube, Pool.on(*empty_vhost, name=kube.pool, instance="one"), tmp_path)
     yield made
     made.close()
 
@@ -48,16 +47,16 @@ def pod_names(kube: KubernetesSubject, key: str) -> set[str]:
 def test_a_cold_start_is_answered_by_a_pod_that_outlives_the_daemon(pods: PodPool, client: ForeignClient) -> None:
     # Given a key that nobody serves
     daemon = pods.daemon()
-    assert client.ask("LAX", b"hello", timeout=60).body.endswith(b"|hello")
+    assert client.ask("LAX", b"hello").body.endswith(b"|hello")
     served_by = pod_names(pods.kube, "LAX")
     assert len(served_by) == 1
     # When the daemon is followed by another, after SIGKILL
     daemon.stop(9)
     daemon = pods.daemon()
     # Then the same pod answers, and another key is a cold start still
-    assert client.ask("LAX", b"again", timeout=60).body.endswith(b"|again")
+    assert client.ask("LAX", b"again").body.endswith(b"|again")
     assert pod_names(pods.kube, "LAX") == served_by
-    assert client.ask("é/ 50%", b"hello", timeout=60).body.startswith("é/ 50%|".encode())
+    assert client.ask("é/ 50%", b"hello").body.startswith("é/ 50%|".encode())
     found = daemon.key("LAX")
     assert found is not None
     assert found["state"] == "ready"
@@ -66,7 +65,7 @@ def test_a_cold_start_is_answered_by_a_pod_that_outlives_the_daemon(pods: PodPoo
 def test_a_changed_template_rolls_a_busy_group_after_its_request(pods: PodPool, client: ForeignClient) -> None:
     # Given a group with a request in hand
     daemon = pods.daemon()
-    client.ask("LAX", timeout=60)
+    client.ask("LAX")
     before = pod_names(pods.kube, "LAX")
     busy = client.send("LAX", b"sleep:6")
     until(lambda: pods.pool.depth(pods.pool.names.request_queue("LAX")) == 1)
@@ -75,26 +74,26 @@ def test_a_changed_template_rolls_a_busy_group_after_its_request(pods: PodPool, 
     pods.declare(env=[{"name": "VERSION", "value": "2"}])
     pods.daemon()
     # Then that request is answered once, by the pod that had it, and the next by another
-    assert client.wait(busy, timeout=60)[0].status == "ok"
-    until(lambda: pod_names(pods.kube, "LAX") - before, within=120, what="a pod of the new template")
-    assert client.ask("LAX", b"next", timeout=60).body.endswith(b"|next")
-    until(lambda: not pod_names(pods.kube, "LAX") & before, within=60, what="the former pod to end")
+    assert client.wait(busy)[0].status == "ok"
+    until(lambda: pod_names(pods.kube, "LAX") - before, what="a pod of the new template")
+    assert client.ask("LAX", b"next").body.endswith(b"|next")
+    until(lambda: not pod_names(pods.kube, "LAX") & before, what="the former pod to end")
     assert len(client.answers[busy]) == 1
 
 
 def test_idle_groups_are_stopped_and_their_queues_deleted(
-    kube: KubernetesSubject, vhost_4_3: tuple[Broker, str], tmp_path: Path
+    kube: KubernetesSubject, empty_vhost: tuple[Broker, str], tmp_path: Path
 ) -> None:
-    pool = Pool.on(*vhost_4_3, name=kube.pool, instance="one", unbind_delay=1.0, stop_delay=1.0)
+    pool = Pool.on(*empty_vhost, name=kube.pool, instance="one", unbind_delay=1.0, stop_delay=1.0)
     pods = PodPool(kube, pool, tmp_path)
     client = ForeignClient(pool.client_uri, pool.names.request_exchange)
     try:
         pods.daemon()
-        client.ask("LAX", timeout=60)
-        until(lambda: not kube.pods("LAX"), within=120, what="the pod to end")
-        until(lambda: pool.names.request_queue("LAX") not in pool.queues(), within=60, what="the queue to be deleted")
+        client.ask("LAX")
+        until(lambda: not kube.pods("LAX"), what="the pod to end")
+        until(lambda: pool.names.request_queue("LAX") not in pool.queues(), what="the queue to be deleted")
         # And the next request is a cold start
-        assert client.ask("LAX", b"again", timeout=60).body.endswith(b"|again")
+        assert client.ask("LAX", b"again").body.endswith(b"|again")
     finally:
         client.close()
         pods.close()

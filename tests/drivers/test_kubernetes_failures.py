@@ -15,7 +15,7 @@ from tests.engines.kubernetes.cluster import WORKER_IMAGE
 from tests.engines.waiting import until_async
 
 # The first test may have to build the cluster.
-pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
 
 CONTAINER = {"name": "worker", "image": WORKER_IMAGE, "imagePullPolicy": "IfNotPresent"}
 

@@ -11,10 +11,10 @@ from osrdyne.drivers import Change, GroupState
 from osrdyne.drivers.deployments.api import Api
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject
-from tests.engines.waiting import until_async
+from tests.engines.waiting import PATIENCE, until_async
 
 # The first test may have to build the cluster.
-pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
 
 #: Characters that something between us and the worker could take for its own.
 ODD_KEYS = ["\U0001f686", "\x7f\x85\u2028\ufeff\uffff", "$(HOME) $$x", " a ", "'\"\\#:{}", "yes", "1e3", "\x01\x1f\t"]
@@ -50,7 +50,7 @@ async def test_all_that_the_template_says_reaches_the_pod(kube: KubernetesSubjec
     async def both() -> bool:
         return (await listed(driver))["a"].workers == 2
 
-    await until_async(both, within=kube.patience)
+    await until_async(both)
     # Then its Deployment and its pods are as declared
     made = kube.get("deployment", kube.group("a"))
     assert made["metadata"]["labels"]["team"] == "rail"
@@ -126,7 +126,7 @@ async def test_the_replica_count_is_written_by_nobody_but_its_owner(kube: Kubern
     # Given a group whose autoscaler has made it three
     driver = kube.driver_of(template, autoscaling="hpa", scaler=scaler)
     await driver.start("a")
-    await until_async(three, within=kube.patience)
+    await until_async(three)
     before = await kube.workers("a")
     # When this daemon and the next start it again
     await driver.start("a")
@@ -149,7 +149,7 @@ async def test_a_change_of_the_number_of_workers_is_told(kube: KubernetesSubject
     driver = kube.driver()
     await kube.ready(driver, "a")
     kube.kubectl("scale", "deployment", kube.group("a"), "--replicas=2")
-    async with asyncio.timeout(kube.patience):
+    async with asyncio.timeout(PATIENCE):
         assert await anext(aiter(driver.changes())) == Change("a")
     assert (await listed(driver))["a"].workers == 2
 

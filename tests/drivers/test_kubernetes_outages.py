@@ -24,10 +24,10 @@ from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject
-from tests.engines.waiting import until_async
+from tests.engines.waiting import PATIENCE, until_async
 
 # The first test may have to build the cluster.
-pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
 
 
 class Relay:
@@ -124,7 +124,7 @@ async def test_while_the_api_server_is_away_every_call_says_so_and_then_all_is_a
     kube.kubectl("delete", "deployment", kube.group("goes"))
     # Then it is seen when the API server is back, and no worker was restarted
     await relay.open()
-    async with asyncio.timeout(kube.patience):
+    async with asyncio.timeout(PATIENCE):
         assert await driver_sees(driver) == {"stays"}
     assert (await listed(driver))["stays"].state is GroupState.RUNNING
     assert await kube.workers("stays") == before
@@ -145,7 +145,7 @@ async def test_a_killed_api_server_costs_no_worker_and_is_found_again(kube: Kube
         await until_async(away)
     finally:
         kube.cluster.start_again("api-server")
-    async with asyncio.timeout(kube.patience):
+    async with asyncio.timeout(PATIENCE):
         assert await driver_sees(driver) == {"a"}
     assert await kube.workers("a") == before
     await driver.start("b")

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from tests.engines.pool import Pool
 from tests.engines.waiting import until, until_async
 
 # The first test may have to build the cluster.
-pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
 
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
 HPA: Manifest = {
@@ -186,10 +186,10 @@ class Replicas(threading.Thread):
 
 
 @pytest.fixture
-def scaled(kube: KubernetesSubject, brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[PodPool]:
+def scaled(kube: KubernetesSubject, one_broker: Broker, tmp_path: Path) -> Iterator[PodPool]:
     """A pool whose groups KEDA scales by their queues."""
     kube.cluster.start_keda()
-    broker, vhost = brokers("4.3"), f"test-{secrets.token_hex(6)}"
+    broker, vhost = one_broker, f"test-{secrets.token_hex(6)}"
     broker.management.add_vhost(vhost, broker.admin)
     pool = Pool.on(broker, vhost, name=kube.pool, instance="one")
     made = PodPool(kube, pool, tmp_path, autoscaling="keda", scaler=SCALED_OBJECT)
@@ -216,7 +216,7 @@ def test_keda_scales_a_group_with_its_queue_and_never_takes_the_last_worker(scal
     client = ForeignClient(scaled.pool.client_uri, scaled.pool.names.request_exchange)
     scaled.daemon()
     try:
-        client.ask(key, timeout=60)
+        client.ask(key)
         with Replicas(kube, key) as replicas:
             # When there is more to do than one worker can
             until(lambda: replicas.seen == [1])
@@ -225,14 +225,14 @@ def test_keda_scales_a_group_with_its_queue_and_never_takes_the_last_worker(scal
             assert {answer.status for answer in client.wait(*ids, timeout=120)} == {"ok"}
             assert max(replicas.seen) == 4
             # And one when all is done
-            until(lambda: replicas.seen[-1] == 1, within=60, what="the last worker alone")
+            until(lambda: replicas.seen[-1] == 1, what="the last worker alone")
             # And requests that are in hand, and none besides, keep their workers
             slow = [client.send(key, b"sleep:12") for _ in range(3)]
-            until(lambda: replicas.seen[-1] >= 3, within=60, what="a worker for each request")
+            until(lambda: replicas.seen[-1] >= 3, what="a worker for each request")
             pods = {pod["metadata"]["name"] for pod in kube.pods(key)}
-            client.wait(*slow, timeout=60)
+            client.wait(*slow)
             assert len(pods) >= 3
-            until(lambda: replicas.seen[-1] == 1, within=60, what="the last worker alone")
+            until(lambda: replicas.seen[-1] == 1, what="the last worker alone")
             quiet = time.monotonic() + 5
             until(lambda: time.monotonic() > quiet)
         assert min(replicas.seen) == 1
@@ -268,7 +268,7 @@ async def test_a_group_is_stopping_until_keda_has_let_go_of_it(scaled: PodPool) 
         async def without_worker() -> bool:
             return await kube.workers("a") == []
 
-        await until_async(without_worker, within=kube.patience)
+        await until_async(without_worker)
         assert (await listed(driver))["a"].state is GroupState.STOPPING
     finally:
         kube.cluster.signal("keda-operator", signal.SIGCONT)

@@ -13,9 +13,9 @@ import pytest
 from osrdyne.errors import DriverError
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.systemd import SystemdSubject
-from tests.engines.waiting import until_async
+from tests.engines.waiting import PATIENCE, until_async
 
-pytestmark = pytest.mark.xdist_group("systemd")
+pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 
 
 class Relay:
@@ -90,7 +90,7 @@ async def test_a_lost_bus_is_told_once_and_what_was_missed_is_told_by_the_next_l
     reading = asyncio.create_task(_first_error(driver.changes()))
     # When the bus goes, and a worker ends meanwhile
     await relay.cut()
-    assert "lost the bus at" in await asyncio.wait_for(reading, units.patience)
+    assert "lost the bus at" in await asyncio.wait_for(reading, PATIENCE)
     await units.kill("a")
     with pytest.raises(DriverError):
         await driver.list()
@@ -98,7 +98,7 @@ async def test_a_lost_bus_is_told_once_and_what_was_missed_is_told_by_the_next_l
     async def ended() -> bool:
         return not await units.workers("a")
 
-    await until_async(ended, within=units.patience)
+    await until_async(ended)
     # Then it is told when the bus is back, the other group is as it was, and changes are heard again
     await relay.open()
     assert (await listed(driver)).keys() == {"b"}
@@ -114,7 +114,7 @@ async def test_a_systemd_that_starts_anew_keeps_every_group(units: SystemdSubjec
     before = await units.workers("a")
     reading = asyncio.create_task(_first_error(driver.changes()))
     units.machine.run("systemctl", "daemon-reexec")
-    assert await asyncio.wait_for(reading, units.patience) in ("systemd left the bus", "systemd has started anew")
+    assert await asyncio.wait_for(reading, PATIENCE) in ("systemd left the bus", "systemd has started anew")
 
     async def running() -> bool:
         with contextlib.suppress(DriverError):
@@ -122,7 +122,7 @@ async def test_a_systemd_that_starts_anew_keeps_every_group(units: SystemdSubjec
             return True
         return False
 
-    await until_async(running, within=units.patience)
+    await until_async(running)
     assert await units.workers("a") == before
     # And its changes are heard
     await units.kill("a")

@@ -17,12 +17,12 @@ from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import Pool
 from tests.engines.waiting import until
 
-pytestmark = pytest.mark.xdist_group("systemd")
+pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 
 
 @pytest.fixture
-def vhost_4_3(brokers: Callable[[str], Broker]) -> Iterator[tuple[Broker, str]]:
-    broker, name = brokers("4.3"), f"test-{secrets.token_hex(6)}"
+def vhost_4_3(one_broker: Broker) -> Iterator[tuple[Broker, str]]:
+    broker, name = one_broker, f"test-{secrets.token_hex(6)}"
     broker.management.add_vhost(name, broker.admin)
     yield broker, name
     broker.management.delete("vhosts", name)

@@ -10,9 +10,9 @@ from osrdyne.drivers import Change, GroupState, systemd
 from osrdyne.errors import DriverError
 from tests.drivers.subjects.base import PASSWORD, is_empty, listed
 from tests.drivers.subjects.systemd import SystemdSubject
-from tests.engines.waiting import until_async
+from tests.engines.waiting import PATIENCE, until_async
 
-pytestmark = pytest.mark.xdist_group("systemd")
+pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 
 
 async def test_a_missing_unit_is_told_with_what_to_do(units: SystemdSubject) -> None:
@@ -84,7 +84,7 @@ async def test_a_unit_that_was_given_up_is_an_error_and_the_next_start_resets_it
     driver = units.driver_of(units.place)
     await driver.start("crash")
     errors = []
-    async with asyncio.timeout(units.patience):
+    async with asyncio.timeout(PATIENCE):
         async for change in driver.changes():
             assert change.error is not None
             errors.append(change.error)
@@ -150,7 +150,7 @@ async def test_a_worker_that_outlasts_its_grace_is_killed_and_told_and_leaves_no
         shown = units.machine.run("systemctl", "list-units", "--all", "--no-legend", units.unit_of("deaf"))
         return not shown and not list(units.files.iterdir())
 
-    await until_async(nothing_left, within=units.patience)
+    await until_async(nothing_left)
 
 
 async def test_a_worker_that_ends_badly_when_it_was_asked_to_end_is_no_error(units: SystemdSubject) -> None:
@@ -159,13 +159,13 @@ async def test_a_worker_that_ends_badly_when_it_was_asked_to_end_is_no_error(uni
     await driver.start("a")
     await units.until_running(driver, "a")
     await driver.stop("a")
-    async with asyncio.timeout(units.patience):
+    async with asyncio.timeout(PATIENCE):
         assert await anext(aiter(driver.changes())) == Change("a")
 
     async def nothing_left() -> bool:
         return await is_empty(driver) and not list(units.files.iterdir())
 
-    await until_async(nothing_left, within=units.patience)
+    await until_async(nothing_left)
 
 
 async def test_a_failed_key_harms_no_other(units: SystemdSubject) -> None:

@@ -15,7 +15,7 @@ from tests.drivers.subjects.base import WORKER_URI, listed, next_change
 from tests.drivers.subjects.systemd import SystemdSubject
 from tests.engines.waiting import until_async
 
-pytestmark = pytest.mark.xdist_group("systemd")
+pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 
 #: What a shell, systemd, or a reader of lines could take for something else.
 AWKWARD = [
@@ -52,7 +52,7 @@ async def test_only_the_daemon_can_read_a_file_and_it_goes_with_its_group(units:
     async def gone() -> bool:
         return not list(units.files.iterdir())
 
-    await until_async(gone, within=units.patience)
+    await until_async(gone)
 
 
 async def test_a_directory_that_others_may_enter_is_refused(units: SystemdSubject) -> None:
@@ -108,7 +108,7 @@ async def test_a_restart_by_systemd_finds_a_changed_password(units: SystemdSubje
     async def back() -> bool:
         return await units.workers("a") not in ([], [before])
 
-    await until_async(back, within=units.patience)
+    await until_async(back)
     await units.until_running(driver, "a")
     # Then the worker that systemd starts instead has the new one
     [environment] = await units.environments("a")

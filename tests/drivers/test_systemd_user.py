@@ -15,7 +15,7 @@ from tests.drivers.subjects.base import PASSWORD
 from tests.drivers.subjects.systemd import STUB, SystemdSubject
 from tests.engines.systemd import ROOT, UID, USER
 
-pytestmark = pytest.mark.xdist_group("systemd")
+pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 
 RULES = "/etc/polkit-1/rules.d/50-osrdyne.rules"
 

@@ -26,9 +26,14 @@ from typing import Any
 
 from tests.engines.management import Management
 from tests.engines.ports import PortBlock
+from tests.engines.suite import only_in_test_all
+from tests.engines.waiting import PATIENCE
 
 #: RabbitMQ version -> Debian release whose package has it.
 SUITES = {"4.0": "trixie", "4.3": "forky"}
+#: What `make demo` brings where a machine has no package of its own (roles/rabbitmq), and what `make test` runs on.
+OF_THE_DEMO = "4.0"
+NEWEST = "4.3"
 TOOL = Path(__file__).parents[2] / "roles/rabbitmq/files/rabbitmq-rootfs"
 ADMIN = "osrdyne-admin"
 #: Milliseconds; see the module's docstring.
@@ -46,6 +51,8 @@ class Broker:
 
     def __init__(self, version: str, *, interval: int = STATISTICS_INTERVAL) -> None:
         """`interval` is in milliseconds; see the module's docstring."""
+        if version != OF_THE_DEMO:
+            only_in_test_all(f"RabbitMQ {version}")
         self.version = version
         self.directory = Path(tempfile.mkdtemp(prefix="osrdyne-broker-"))
         self._ports = PortBlock()
@@ -138,7 +145,7 @@ class Broker:
             for stream in (self._process.stdin, self._process.stdout):
                 if stream is not None:
                     stream.close()
-            self._process.wait(timeout=60)
+            self._process.wait(timeout=PATIENCE)
             self._process = None
 
     def __enter__(self) -> Broker:

@@ -19,6 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.engines import apt
+from tests.engines.suite import only_in_test_all
+
 #: The commands that will do, in the order in which they are looked for.
 COMMANDS = ("chromium-headless-shell", "chromium", "google-chrome-stable", "google-chrome")
 #: What apt installs where there is none of them: the smallest, and a font, without which no text has a size.
@@ -58,22 +61,16 @@ class BrowserFailed(RuntimeError):
 
 def command() -> str:
     """Return the browser's command, installed by apt where there is none."""
+    only_in_test_all("a browser")
     found = next(filter(None, map(shutil.which, COMMANDS)), None)
     if found is None:
-        print(f"tests: no browser here; apt installs {' '.join(PACKAGES)}", file=sys.stderr, flush=True)
-        apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
-        apt = [*([] if os.geteuid() == 0 else ["sudo", "-n"]), *apt]
-        if not shutil.which("apt-get"):
-            raise BrowserFailed(f"no browser and no apt-get here: install one of {', '.join(COMMANDS)}")
-        subprocess.run([*apt, "update"], check=False, capture_output=True)
-        install = [*apt, "install", "-y", "--no-install-recommends", *PACKAGES]
-        done = subprocess.run(install, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        try:
+            apt.install(*PACKAGES, why=f"a browser; one of {', '.join(COMMANDS)} would do")
+        except apt.NotInstalled as error:
+            raise BrowserFailed(str(error)) from error
         found = next(filter(None, map(shutil.which, COMMANDS)), None)
         if found is None:
-            raise BrowserFailed(
-                f"apt-get could not install {PACKAGES[0]}; install one of {', '.join(COMMANDS)} by hand: "
-                f"{done.stderr[-800:]}"
-            )
+            raise BrowserFailed(f"{PACKAGES[0]} brought no browser; install one of {', '.join(COMMANDS)} by hand")
     return found
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.engines.broker import root_file_system, run_tool
+from tests.engines.suite import only_in_test_all
 
 #: What a machine has before anybody has set anything up on it, beside the smallest Debian that there is.
 MACHINE = ("systemd", "systemd-sysv", "dbus", "python3", "ca-certificates", "iproute2", "procps", "sudo", "make")
@@ -89,7 +90,7 @@ class Docker:
 
     def machine(self, suite: str, *more: str) -> str:
         """Name of the image of a clean machine of a Debian release, with `more` packages, made where there is none."""
-        root = Path(json.loads(run_tool("install", *_recipe(suite, more)))["root"])
+        root = Path(machine_root(suite, *more))
         with tempfile.TemporaryDirectory() as overlay:
             _package_sources(Path(overlay), suite)
             return self._image(f"machine-{suite}", root, Path(overlay), ('CMD ["/lib/systemd/systemd"]',))
@@ -108,8 +109,7 @@ class Docker:
 
     def worker(self) -> str:
         """Name of an image with the tests' workers that need no library, made where the engine has none."""
-        recipe = ["--suite", "trixie", "--name", "worker", "--packages", "python3"]
-        root = Path(json.loads(run_tool("install", *recipe))["root"])
+        root = Path(worker_root())
         with tempfile.TemporaryDirectory() as overlay:
             for file in ("drivers/stub_worker.py", "engines/minimal_worker.py"):
                 shutil.copy(Path(__file__).parents[1] / file, overlay)
@@ -153,6 +153,17 @@ class Docker:
         if done.returncode or tar.returncode:
             raise DockerFailed(f"the image {image} could not be made: {done.stderr}")
         return image
+
+
+def machine_root(suite: str, *more: str) -> str:
+    """The root file system of `Docker.machine`, made on the first call on a machine."""
+    return str(json.loads(run_tool("install", *_recipe(suite, more)))["root"])
+
+
+def worker_root() -> str:
+    """The root file system of `Docker.worker`, made on the first call on a machine."""
+    recipe = ["--suite", "trixie", "--name", "worker", "--packages", "python3"]
+    return str(json.loads(run_tool("install", *recipe))["root"])
 
 
 def python_root() -> str:
@@ -234,6 +245,7 @@ def _as_root(*command: str) -> list[str]:
 @contextlib.contextmanager
 def engine() -> Iterator[Docker]:
     """An engine for as long as the context is open."""
+    only_in_test_all("a Docker engine")
     if shutil.which("docker") and Docker(None).answers():
         yield Docker(None)
         return

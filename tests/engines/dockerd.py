@@ -24,6 +24,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.engines import apt
 from tests.engines.kernel_settings import enough_watchers, forwarding
 from tests.engines.waiting import until
 
@@ -44,16 +45,10 @@ def main() -> None:
 
 def install() -> None:
     """Installs the engine where it is missing."""
-    if shutil.which("dockerd") and shutil.which("docker") and shutil.which("iptables"):
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    if all(shutil.which(program, path=path) for program in ("dockerd", "docker", "iptables")):
         return
-    apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
-    subprocess.run([*apt, "update"], check=False, capture_output=True)
-    wanted = ["docker.io", "iptables", "iproute2"]
-    done = subprocess.run(
-        [*apt, "install", "-y", "--no-install-recommends", *wanted], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise RuntimeError(f"apt-get could not install {', '.join(wanted)}: {done.stderr[-800:]}")
+    apt.install("docker.io", "iptables", "iproute2", why="Docker engine")
 
 
 @contextlib.contextmanager
@@ -73,7 +68,7 @@ def dockerd(group: int, own: str) -> Iterator[str]:
                 stderr=log,
             )
         try:
-            until(lambda: daemon.poll() is not None or answers(host), within=60, every=0.2)
+            until(lambda: daemon.poll() is not None or answers(host), every=0.2)
             if daemon.poll() is not None:
                 raise RuntimeError(f"dockerd ended: {(folder / 'log').read_text()[-1500:]}")
             yield host
@@ -111,7 +106,7 @@ def clear(folder: Path) -> None:
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    until(lambda: not any(map(runs, left)), within=20, every=0.05)
+    until(lambda: not any(map(runs, left)), every=0.05)
     mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     for path in sorted((one for one in mounted if one.startswith(f"{folder}/")), reverse=True):
         subprocess.run(["umount", "--lazy", path], check=False, capture_output=True)

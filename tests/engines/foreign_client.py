@@ -9,6 +9,8 @@ from typing import Any
 
 import pika
 
+from tests.engines.waiting import PATIENCE
+
 DIRECT = "amq.rabbitmq.reply-to"
 
 
@@ -51,7 +53,7 @@ class ForeignClient:
         """Take in what has arrived."""
         self._connection.process_data_events(0)
 
-    def wait(self, *ids: str, timeout: float = 60.0) -> list[Answer]:
+    def wait(self, *ids: str, timeout: float = PATIENCE) -> list[Answer]:
         """Wait for one answer to each request, and return the first of each."""
         deadline = time.monotonic() + timeout
         while any(one not in self.answers for one in ids):
@@ -60,7 +62,7 @@ class ForeignClient:
             self._connection.process_data_events(0.05)
         return [self.answers[one][0] for one in ids]
 
-    def ask(self, key: str | bytes, body: bytes = b"", *, timeout: float = 60.0, **properties: Any) -> Answer:
+    def ask(self, key: str | bytes, body: bytes = b"", *, timeout: float = PATIENCE, **properties: Any) -> Answer:
         """Publish one request and return its answer."""
         return self.wait(self.send(key, body, **properties), timeout=timeout)[0]
 

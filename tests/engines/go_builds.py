@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tests.engines.kubernetes import golang
+from tests.engines.suite import only_in_test_all
 
 #: Without symbols and debugging tables, which halves the programs.
 FLAGS = "-ldflags=-s -w"
@@ -51,6 +52,7 @@ def built(purpose: str, recipe: Recipe) -> Path:
     """
     kept = cache() / purpose
     target = kept / f"{recipe.module.name}-{_digest(recipe)}"
+    only_in_test_all(f"{purpose}, which is compiled,")
     if target.exists():
         return target
     kept.mkdir(parents=True, exist_ok=True)

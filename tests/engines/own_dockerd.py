@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.engines.docker import Docker, _as_root
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ class OwnDockerd:
                 stdout=log,
                 stderr=log,
             )
-        until(self.docker.answers, within=60, every=0.2, what=f"dockerd in {folder}")
+        until(self.docker.answers, every=0.2, what=f"dockerd in {folder}")
 
     def signal(self, number: int) -> None:
         """Sends the engine itself a signal; returns when it has ended or is frozen, where that is what it is for."""
@@ -54,7 +54,7 @@ class OwnDockerd:
         pid = (self.directory / "pid").read_text()
         subprocess.run(_as_root("kill", f"-{number}", pid), check=True)
         if number in (signal.SIGKILL, signal.SIGTERM):
-            self._process.wait(timeout=60)
+            self._process.wait(timeout=PATIENCE)
         if number == signal.SIGSTOP:
             threads = Path(f"/proc/{pid}/task")
             until(lambda: all("\tT (" in (one / "status").read_text() for one in threads.iterdir()), every=0.01)

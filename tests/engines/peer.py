@@ -14,11 +14,12 @@ from osrdyne_client.amqp import Channel, Connection, Message, Properties
 from osrdyne_protocol.topology import request_queue_arguments
 from tests.engines import waiting
 from tests.engines.pool import Pool
+from tests.engines.waiting import PATIENCE
 
 OK: Mapping[str, Any] = {"x-status": "ok"}
 
 
-async def until(holds: Callable[[], Any], *, seconds: float = 60.0) -> Any:
+async def until(holds: Callable[[], Any], *, seconds: float = waiting.PATIENCE) -> Any:
     """Return the first true value of `holds`, which may block: it runs in a thread, and the loop goes on."""
     return await asyncio.to_thread(waiting.until, holds, within=seconds)
 
@@ -54,7 +55,7 @@ class Peer:
 
     async def take(self) -> Message:
         """Return the next request."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             return await self.requests.get()
 
     def reply(self, message: Message, body: bytes, headers: Mapping[str, Any] = OK) -> asyncio.Future[bool]:

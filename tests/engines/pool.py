@@ -20,7 +20,7 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.topology import Topology, Users, topology
 from tests.engines.broker import Broker
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
 
 #: How late a broker's totals may be here: three times what was measured for the lowered intervals.
 STATISTICS_INTERVAL = 0.75
@@ -208,7 +208,7 @@ class DaemonProcess:
             self.wait_for("leading")
         return self
 
-    def wait_for(self, state: str, *, timeout: float = 60.0) -> None:
+    def wait_for(self, state: str, *, timeout: float = PATIENCE) -> None:
         def holds() -> bool:
             assert self.process is not None
             assert self.process.poll() is None, f"daemon ended:\n{self.log()}"
@@ -250,7 +250,7 @@ class DaemonProcess:
         """Signal the daemon and wait for its end."""
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=PATIENCE)
 
     def worker_pids(self) -> list[int]:
         """Processes with an address of this pool's worker user, whose name is random, in their environment."""

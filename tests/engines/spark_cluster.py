@@ -58,7 +58,7 @@ class SparkCluster:
                 ports = ["--port", str(port), "--webui-port", str(port + 1)]
                 size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"work-{number}")]
                 self._start("worker.Worker", *ports, *size, self.master)
-            until(lambda: self._alive() == WORKERS, within=120, every=0.3, what=f"workers; {self.logs()}")
+            until(lambda: self._alive() == WORKERS, every=0.3, what=f"workers; {self.logs()}")
         except BaseException:
             self.__exit__()
             raise

@@ -78,7 +78,7 @@ def machine() -> Iterator[Systemd]:
         _write_units(directory)
         with engine() as docker, _container(docker, directory) as container:
             made = Systemd(docker, container, directory)
-            until(lambda: _is_up(made), within=60, what="systemd in a container")
+            until(lambda: _is_up(made), what="systemd in a container")
             made.run("useradd", f"--uid={UID}", "--create-home", USER)
             made.run("loginctl", "enable-linger", USER)
             until(lambda: not made.as_user("busctl", "--user", "status", "org.freedesktop.systemd1").returncode)

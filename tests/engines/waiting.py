@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 Found = TypeVar("Found")
+#: Seconds that a test waits for what has to happen. Only a hang reaches it: waiting for what comes costs nothing.
+PATIENCE = 180.0
 
 
-def until(found: Callable[[], Found | None], *, within: float = 60.0, every: float = 0.05, what: str = "") -> Found:
+def until(found: Callable[[], Found | None], *, within: float = PATIENCE, every: float = 0.05, what: str = "") -> Found:
     """Call `found` until it returns something true, and return that.
 
     Raises AssertionError after `within` seconds, which says `what` was waited for.
@@ -23,7 +25,7 @@ def until(found: Callable[[], Found | None], *, within: float = 60.0, every: flo
     return result
 
 
-async def until_async(found: Callable[[], Awaitable[Found]], *, within: float = 60.0) -> Found:
+async def until_async(found: Callable[[], Awaitable[Found]], *, within: float = PATIENCE) -> Found:
     """The same for a condition that is awaited. Raises TimeoutError after `within` seconds."""
     async with asyncio.timeout(within):
         while not (result := await found()):  # noqa: ASYNC110 -- nobody sets an event of ours

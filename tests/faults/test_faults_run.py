@@ -14,6 +14,8 @@ import pytest
 from tests.engines.broker import SUITES
 from tests.faults.plan import KINDS
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 LAST_LINE = re.compile(
     r"faults: injected=(?P<injected>\d+) requests=(?P<requests>\d+) answered=(?P<answered>\d+) "
@@ -38,7 +40,6 @@ def row(document: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [one for result in document for one in result["rows"] if one["kind"] == kind]
 
 
-@pytest.mark.timeout(420)
 def test_no_confirmed_request_is_lost_whatever_happens_on_either_broker() -> None:
     done = run("--duration", str(DURATION), "--json")
     found = counts(done.stderr)

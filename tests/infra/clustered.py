@@ -106,7 +106,7 @@ class OnCluster(Stack):
                 return None
             return next(name for name, state in states.items() if state == "leading")
 
-        return until(leader, within=120, every=0.5, what=f"a leader and a standby of {pool}")
+        return until(leader, every=0.5, what=f"a leader and a standby of {pool}")
 
     @contextlib.contextmanager
     def client(self, pool: str) -> Iterator[ForeignClient]:

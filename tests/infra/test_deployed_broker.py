@@ -31,7 +31,7 @@ from tests.infra.built_images import DAEMON
 from tests.infra.clustered import RESOURCES, SCRIPTED
 
 # The first of them may have to wait for the cluster and the images.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]
 
 IMAGE = "osrdyne.invalid/rabbitmq:4.3"
 #: Of the official image.

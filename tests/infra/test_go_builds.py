@@ -10,6 +10,9 @@ import pytest
 from tests.engines import go_builds
 from tests.engines.go_builds import BuildFailed, Recipe, built
 
+# With a Go toolchain, which is fetched where there is none.
+pytestmark = pytest.mark.full
+
 MAIN = 'package main\n\nimport "os"\n\nfunc main() { os.WriteFile("made", []byte("WORD"), 0o644) }\n'
 
 

@@ -13,7 +13,7 @@ import steps
 from tests.engines.docker import Docker, engine
 from tests.infra.built_images import AIRPORTS, DAEMON, Recipe, archives
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]
 
 #: No right that a cluster may refuse, and nothing that can be written but what a pod mounts.
 HARDENED = ("--rm", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--network", "none")

@@ -15,7 +15,7 @@ from tests.engines.waiting import until
 from tests.infra.clustered import SCRIPTED, on_cluster
 
 # The first may have to build KEDA.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]
 
 #: What a cluster with the Prometheus operator knows, without what the operator asks of it.
 KINDS = {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from tests.engines.waiting import until
 from tests.infra.conftest import Stack
 from tests.infra.test_dev import findings
 
-pytestmark = pytest.mark.timeout(600)
 ORPHANS = "core-orphan"
 
 
@@ -138,7 +136,7 @@ def test_an_up_that_was_killed_is_finished_by_a_second_one(newest: Stack, tmp_pa
         stderr=subprocess.DEVNULL,
     )
     try:
-        until(lambda: newest.vhost in newest.vhosts(), within=120, what="the vhost")
+        until(lambda: newest.vhost in newest.vhosts(), what="the vhost")
     finally:
         plugins = psutil.Process(process.pid).children(recursive=True)
         process.kill()

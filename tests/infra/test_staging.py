@@ -24,7 +24,7 @@ from tests.infra.built_images import DAEMON
 from tests.infra.clustered import FLIGHTS, SCRIPTED, OnCluster, on_cluster
 
 # The first of them may have to wait for the cluster and the images.
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]
 
 POOLS: list[dict[str, Any]] = [{"name": "core", "unbind_delay": 600, "stop_delay": 600}, {"name": "airports"}]
 QUESTION = b'{"question": "likely-delay", "at": "2013-12-21T17:30", "origin": "JFK"}'
@@ -145,7 +145,7 @@ def test_a_changed_template_rolls_the_workers_of_its_pool_and_no_others(staging:
             now = staging.workers("core", "a")
             return bool(now) and not now.keys() & before.keys()
 
-        until(rolled, within=120, every=0.5, what="a worker of the new template")
+        until(rolled, every=0.5, what="a worker of the new template")
         assert client.wait(busy, timeout=120)[0].status == "ok"
         assert len(client.answers[busy]) == 1
         assert ask(client, "a").status == "ok"

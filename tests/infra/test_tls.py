@@ -28,7 +28,6 @@ def tls(authority: Authority) -> Iterator[TlsBroker]:
         yield broker
 
 
-@pytest.mark.timeout(600)
 def test_a_private_ca_is_trusted_where_it_is_named(
     authority: Authority, tls: TlsBroker, make_stack: Callable[[Broker], Stack], tmp_path: Path
 ) -> None:

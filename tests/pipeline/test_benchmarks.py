@@ -15,6 +15,7 @@ import java
 import steps
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_each_measurement_of_the_pipeline_returns_rows_and_finds_the_same_tables() -> None:
     java.ensure()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pika
@@ -48,9 +48,9 @@ def lines() -> list[str]:
 
 
 @pytest.fixture
-def uri_file(brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[Path]:
+def uri_file(one_broker: Broker, tmp_path: Path) -> Iterator[Path]:
     """The address of a pool's monitor, whose stream holds a few events. One version of the broker is enough."""
-    broker = brokers("4.3")
+    broker = one_broker
     vhost = "docs-pipeline"
     broker.management.add_vhost(vhost, broker.admin)
     pool = Pool.on(broker, vhost)
@@ -70,7 +70,7 @@ def uri_file(brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[Path]
         broker.management.delete("vhosts", vhost)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.full
 def test_the_commands_of_the_page_work_one_after_the_other(
     uri_file: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,8 +24,8 @@ WORKER = [sys.executable, str(Path(steps.ROOT, "tests/engines/library_worker.py"
 
 
 @pytest.fixture
-def daemon(brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[DaemonProcess]:
-    broker = brokers("4.3")
+def daemon(one_broker: Broker, tmp_path: Path) -> Iterator[DaemonProcess]:
+    broker = one_broker
     vhost = "pipeline-live"
     broker.management.add_vhost(vhost, broker.admin)
     pool = Pool.on(broker, vhost)
@@ -39,7 +39,6 @@ def daemon(brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[DaemonP
         broker.management.delete("vhosts", vhost)
 
 
-@pytest.mark.timeout(300)
 def test_the_tables_of_a_live_pool_say_what_its_clients_saw(
     daemon: DaemonProcess, spark: SparkSession, tmp_path: Path
 ) -> None:

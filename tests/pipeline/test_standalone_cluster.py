@@ -49,6 +49,7 @@ def told(file: Path) -> dict[str, Any]:
     return dict(json.loads(text[text.index("{") :]))
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_ingest_and_tables_run_on_two_workers_from_packages_alone(tmp_path: Path) -> None:
     java.ensure()

@@ -15,6 +15,7 @@ from pathlib import Path
 import steps
 from tests.engines.broker import root_file_system
 from tests.engines.docker import Docker, container_name
+from tests.engines.waiting import PATIENCE
 
 #: What systemd or namespaces in a container need.
 RIGHTS = ("--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=seccomp=unconfined")
@@ -57,7 +58,7 @@ class Machine:
         os.close(theirs)
         try:
             text = _typing(ours, time.monotonic() + within)
-            return process.wait(timeout=10), text
+            return process.wait(timeout=PATIENCE), text
         finally:
             process.kill()
             process.wait()

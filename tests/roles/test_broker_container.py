@@ -41,7 +41,8 @@ def setup(docker: Docker, container: str, tmp_path: Path) -> Iterator[LocalSetup
     made.close()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.full
+@pytest.mark.xdist_group("machines")
 def test_a_pool_on_a_broker_in_a_container_runs_and_stops_and_comes_back_with_its_data(
     setup: LocalSetup, container: str, docker: Docker
 ) -> None:

@@ -40,8 +40,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def broker(authority: Authority) -> Iterator[TlsBroker]:
-    found = TlsBroker("4.3", authority, certificates=False)
+def broker(one_version: str, authority: Authority) -> Iterator[TlsBroker]:
+    found = TlsBroker(one_version, authority, certificates=False)
     with found:
         yield found
 
@@ -67,7 +67,6 @@ def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[N
         broker.management.delete("vhosts", vhost)
 
 
-@pytest.mark.timeout(600)
 def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the_broker_running(named: Named) -> None:
     # When the playbook runs with the address of a broker in its environment
     first = named.setup.play("dev")
@@ -87,7 +86,6 @@ def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the
     assert named.broker.management.get("overview")
 
 
-@pytest.mark.timeout(600)
 def test_a_broker_that_does_not_answer_or_refuses_is_said_so_without_its_password(
     named: Named, authority: Authority
 ) -> None:

@@ -59,6 +59,8 @@ def changed(output: str) -> list[str]:
     return re.findall(r"changed=(\d+)", output)
 
 
+@pytest.mark.full
+@pytest.mark.xdist_group("machines")
 @pytest.mark.timeout(900)
 def test_a_clean_machine_comes_to_a_running_pool_and_a_second_run_changes_nothing(molecule: Molecule) -> None:
     # When the playbook runs on a machine that has Python and nothing else

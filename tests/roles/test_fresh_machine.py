@@ -18,6 +18,8 @@ def debian() -> Iterator[Machine]:
         yield found
 
 
+@pytest.mark.full
+@pytest.mark.xdist_group("machines")
 @pytest.mark.timeout(900)
 def test_make_demo_on_a_fresh_machine_says_what_it_needs_and_then_answers_every_request(debian: Machine) -> None:
     # Given nobody who could type a password

@@ -19,9 +19,9 @@ def configured(broker: Broker, **other: int) -> bool:
     return bool(json.loads(run_tool("configure", "--dir", str(broker.directory), *words))["changed"])
 
 
-def test_a_configuration_asks_for_a_restart_until_the_broker_has_loaded_it() -> None:
+def test_a_configuration_asks_for_a_restart_until_the_broker_has_loaded_it(one_version: str) -> None:
     # Given a broker, and whoever configured it anew was cut short before the restart
-    with Broker("4.3") as broker:
+    with Broker(one_version) as broker:
         assert not configured(broker)
         assert configured(broker, memory=700)
         # Then the next run finds nothing to write and still asks for it

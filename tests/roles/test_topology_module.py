@@ -23,7 +23,7 @@ from tests.engines.management import Management
 MODULE = Path(__file__).parents[2] / "roles/topology/library/osrdyne_topology.py"
 
 # In one process, so that only that starts brokers of both versions.
-pytestmark = pytest.mark.xdist_group("topology")
+pytestmark = [pytest.mark.xdist_group("topology"), pytest.mark.both_versions]
 
 
 @dataclass

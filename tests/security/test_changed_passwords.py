@@ -22,7 +22,9 @@ from osrdyne_client.replies import Reply
 from osrdyne_client.worker import Request, WorkerEnvironment, serve
 from osrdyne_protocol.topology import request_queue_arguments, topology
 from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.both_versions
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
@@ -153,7 +155,7 @@ async def test_a_worker_that_knows_no_file_ends_so_that_it_is_started_with_the_n
     await asyncio.to_thread(change_password, pool, pool.users.worker, "changed", 2)
 
     with pytest.raises(AccessRefused):
-        await asyncio.wait_for(worker, 60)
+        await asyncio.wait_for(worker, PATIENCE)
 
 
 async def test_a_worker_that_cannot_read_its_file_takes_the_address_of_its_start(

@@ -25,6 +25,7 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.topology import Topology, topology
 from tests.engines.command_line import osrdyne
+from tests.engines.waiting import PATIENCE
 from tests.security.arbitrary import FUZZ, JSON, PRINTABLE, mutated
 
 # --- what is asked of us ----------------------------------------------------------------------------------------------
@@ -48,7 +49,7 @@ async def ask(port: int, request: bytes, *, to_its_end: bool) -> bytes:
         writer.write(request)
         if not to_its_end:
             writer.write_eof()
-        return await asyncio.wait_for(reader.read(), 60)
+        return await asyncio.wait_for(reader.read(), PATIENCE)
     except ConnectionError:
         return b""
     finally:

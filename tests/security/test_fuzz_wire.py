@@ -20,6 +20,7 @@ from osrdyne_client.amqp.table import Malformed, read_table
 from osrdyne_client.amqp.table_writing import write_table
 from osrdyne_client.errors import BrokerError, InvalidUri, TlsFailed, Unencodable
 from tests.broker.fake_broker import delivery, fake_broker, header_payload, method
+from tests.engines.waiting import PATIENCE
 from tests.security.arbitrary import FUZZ, PRINTABLE, VALUES, mutated
 
 PROPERTIES = spec.BasicProperties(
@@ -99,7 +100,7 @@ def run_with(data: bytes) -> None:
             pending = channel.publish("", "q", b"x")
             broker.send(data)
             broker.writers[-1].close()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 assert isinstance(await connection.wait_closed(), BrokerError)
                 await asyncio.wait([pending])
             pending.exception()
@@ -122,7 +123,7 @@ async def test_a_frame_of_gigabytes_ends_the_connection_before_it_is_kept() -> N
         connection = await Connection.open(broker.uri, name="test")
         broker.send(b"\x03\x00\x01" + (2**31).to_bytes(4, "big") + b"x" * 100)
 
-        reason = await asyncio.wait_for(connection.wait_closed(), 60)
+        reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE)
 
     assert "longer than was agreed" in str(reason)
     await connection.close()

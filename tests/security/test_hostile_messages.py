@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import psutil
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,7 +110,6 @@ def counted(daemon: DaemonProcess, metric: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
-@pytest.mark.timeout(280)
 def test_thousands_of_hostile_messages_stop_nothing_and_the_daemon_stays_as_small(
     make_pool: Callable[..., Pool], make_daemon: Callable[..., DaemonProcess]
 ) -> None:

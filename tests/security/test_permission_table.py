@@ -29,6 +29,8 @@ from tests.security.test_permissions import (
     publish,
 )
 
+pytestmark = pytest.mark.both_versions
+
 PAGE = (Path(__file__).parents[2] / "docs/security.md").read_text()
 ROLES = ("client", "worker", "daemon", "monitor", "operator")
 ROWS = re.findall(r"^\| ([^|]+?) \|" + r" (yes|no) \|" * len(ROLES) + "$", PAGE, re.MULTILINE)

@@ -17,6 +17,9 @@ from tests.conftest import Vhost
 from tests.engines.management import Management
 from tests.engines.pool import Pool
 
+# One pool serves the whole module.
+pytestmark = pytest.mark.xdist_group("permissions")
+
 #: What a user tries over AMQP. Raises ChannelClosedByBroker with 403 when the broker refuses.
 Action = Callable[[BlockingChannel, Pool], Any]
 

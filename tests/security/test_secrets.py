@@ -137,7 +137,6 @@ def look(search: Search, pool: Pool, daemon: DaemonProcess) -> None:
         search.take(f"broker's {what}", json.dumps(pool.broker.management.get(what)))
 
 
-@pytest.mark.timeout(240)
 def test_no_password_is_found_anywhere_in_a_pools_life_and_planted_ones_are(
     private_broker: Broker, make_daemon: Callable[..., DaemonProcess], tmp_path: Path
 ) -> None:
@@ -177,7 +176,7 @@ def test_no_password_is_found_anywhere_in_a_pools_life_and_planted_ones_are(
         daemon.wait_for("waiting")
         search.take("daemon /status", daemon.get("/status"))
         broker.start()
-        daemon.wait_for("leading", timeout=60)
+        daemon.wait_for("leading")
         assert client.call("b", b"x", timeout=60).body == b"b|x"
         look(search, pool, daemon)
         search.take("activity", heard())

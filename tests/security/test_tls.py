@@ -21,6 +21,9 @@ from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.tls import Authority, Certificate, TlsBroker
 from tests.engines.waiting import until
 
+# Its brokers are of its own: one group, so that each is started once.
+pytestmark = [pytest.mark.both_versions, pytest.mark.xdist_group("tls")]
+
 LIBRARY = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
 PASSWORD = "hunter2hunter2"
 

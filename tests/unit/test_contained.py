@@ -9,10 +9,10 @@ import pytest
 
 import steps
 from contained import parents
-from tests.engines.waiting import until
+from tests.engines.waiting import PATIENCE, until
 
-#: The tool, with less patience than it has for a broker that is just ending.
-QUICK = "import contained; contained.GRACE = 0.5; contained.main()"
+#: The tool, with the grace that the first argument names.
+TOOL = "import sys, contained; contained.GRACE = float(sys.argv.pop(1)); contained.main()"
 #: A program that detaches itself as daemons do: two forks and a session of its own. It ends once what it leaves has
 #: become what it will be: only then is the pipe closed everywhere.
 DETACHED = """
@@ -30,17 +30,19 @@ os.wait()
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-n", "-E"]
 
 
-def contained(folder: Path, *command: str, before: tuple[str, ...] = (), path: str = "") -> tuple[int, list[str]]:
-    """Exit code, and the lines that say what was left."""
+def contained(
+    folder: Path, *command: str, before: tuple[str, ...] = (), path: str = "", grace: float = 0.5
+) -> tuple[int, list[str]]:
+    """Exit code, and the lines that say what was left after `grace` seconds."""
     environment = steps.environment(PYTHONPATH=str(steps.ROOT / "tools"))
     environment["PATH"] = path + environment["PATH"]
     done = subprocess.run(
-        [*before, sys.executable, "-c", QUICK, str(folder), *command],
+        [*before, sys.executable, "-c", TOOL, str(grace), str(folder), *command],
         env=environment,
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     return done.returncode, [line for line in done.stdout.splitlines() if line.startswith("left behind: ")]
 
@@ -51,7 +53,7 @@ def test_a_command_that_leaves_nothing_ends_as_it_would_alone(tmp_path: Path, co
 
 
 def test_a_process_that_is_just_ending_is_no_leftover(tmp_path: Path) -> None:
-    assert contained(tmp_path, "sh", "-c", "sleep 0.1 &") == (0, [])
+    assert contained(tmp_path, "sh", "-c", "sleep 0.1 &", grace=PATIENCE) == (0, [])
 
 
 def test_a_detached_process_is_named_and_ended(tmp_path: Path) -> None:

@@ -12,16 +12,17 @@ from dbus_fast import Message, MessageType
 
 from osrdyne.drivers.units import bus
 from osrdyne.drivers.units.bus import Bus, BusError, Call, Listener
+from tests.engines.waiting import PATIENCE
 
 HELLO = Call("/", "org.example", "Hello")
 
 
-def bus_at(path: Path) -> Bus:
+def bus_at(path: Path, timeout: float = PATIENCE) -> Bus:
     async def prepare() -> None:
         pass
 
     listener = Listener((), prepare, lambda _: None, lambda _: None)
-    return Bus(f"unix:path={path}", "org.example", listener, timeout=0.2)
+    return Bus(f"unix:path={path}", "org.example", listener, timeout=timeout)
 
 
 async def test_a_bus_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -44,24 +45,24 @@ async def server(path: Path, says: bytes) -> AsyncIterator[None]:
 
     async with await asyncio.start_unix_server(serve, path):
         yield
-        await asyncio.wait_for(hung_up.wait(), 10)
+        await asyncio.wait_for(hung_up.wait(), PATIENCE)
 
 
 @pytest.mark.parametrize(
-    ("says", "said"),
+    ("says", "timeout", "said"),
     [
-        (b"", "does not answer; see systemctl status dbus"),
-        (b"REJECTED EXTERNAL\r\n", "authentication failed: REJECTED"),
-        (b"220 mail.example ESMTP\r\n", "cannot reach the bus at .*: authentication failed"),
-        (b"OK 1234\r\n", "does not answer"),
+        (b"", 0.2, "does not answer; see systemctl status dbus"),
+        (b"REJECTED EXTERNAL\r\n", PATIENCE, "authentication failed: REJECTED"),
+        (b"220 mail.example ESMTP\r\n", PATIENCE, "cannot reach the bus at .*: authentication failed"),
+        (b"OK 1234\r\n", 0.2, "does not answer"),
     ],
 )
 async def test_a_bus_that_does_not_take_us_is_told_in_time_and_hung_up_on(
-    says: bytes, said: str, tmp_path: Path
+    says: bytes, timeout: float, said: str, tmp_path: Path
 ) -> None:
     async with server(tmp_path / "bus", says):
         with pytest.raises(BusError, match=said):
-            await bus_at(tmp_path / "bus").call(HELLO)
+            await bus_at(tmp_path / "bus", timeout).call(HELLO)
 
 
 async def test_an_address_that_is_none_is_told() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from osrdyne.drivers import Change, Driver, Group, GroupState
-from tests.engines.waiting import until_async
+from tests.engines.waiting import PATIENCE, until_async
 
 #: Credential that every worker is given, and that may show up nowhere but in its environment.
 PASSWORD = "pass-word-of-the-workers"
@@ -27,7 +27,7 @@ async def listed(driver: Driver) -> dict[str, Group]:
     return found
 
 
-async def next_change(driver: Driver, *, within: float = 20.0) -> Change:
+async def next_change(driver: Driver, *, within: float = PATIENCE) -> Change:
     """Returns the next change of any key."""
     async with asyncio.timeout(within):
         return await anext(aiter(driver.changes()))
@@ -43,8 +43,6 @@ class Subject(ABC):
 
     name: ClassVar[str]
     owns_workers: ClassVar[bool]
-    #: Seconds that the suite waits for what takes an engine time.
-    patience: ClassVar[float] = 20.0
 
     @classmethod
     def prepare(cls) -> None:
@@ -111,7 +109,7 @@ class Owning(Subject):
                     return False
             return True
 
-        await until_async(running, within=self.patience)
+        await until_async(running)
 
     async def until_gone(self, driver: Driver, *keys: str) -> None:
         """Returns once none of the keys is listed any more."""
@@ -119,7 +117,7 @@ class Owning(Subject):
         async def gone() -> bool:
             return not (await listed(driver)).keys() & set(keys)
 
-        await until_async(gone, within=self.patience)
+        await until_async(gone)
 
     async def ready(self, driver: Driver, key: str) -> None:
         """Starts a key, and returns once its worker can be asked to stop."""
@@ -129,12 +127,12 @@ class Owning(Subject):
         async def is_ready() -> bool:
             return (await self.output(key)).count("ready") > before
 
-        await until_async(is_ready, within=self.patience)
+        await until_async(is_ready)
         await self.until_running(driver, key)
 
     async def error(self, driver: Driver, key: str) -> str:
         """Returns the next error that the driver tells of a key."""
-        async with asyncio.timeout(self.patience):
+        async with asyncio.timeout(PATIENCE):
             async for change in driver.changes():
                 if change.key == key and change.error is not None:
                     return change.error

@@ -40,7 +40,6 @@ class DockerSubject(Owning):
 
     name = "docker"
     heals = True
-    patience = 60.0
 
     @classmethod
     @contextlib.contextmanager
@@ -125,7 +124,7 @@ class DockerSubject(Owning):
             found = await environment()
             return None if found is None else [found]
 
-        found = await until_async(settled, within=self.patience)
+        found = await until_async(settled)
         return [one for one in found or [] if one]
 
     async def workers(self, key: str, *, pool: str | None = None, instance: str = "one") -> list[str]:

@@ -112,7 +112,6 @@ class KubernetesSubject(Owning):
 
     name = "kubernetes"
     heals = True
-    patience = 120.0
 
     @classmethod
     def prepare(cls) -> None:

@@ -29,7 +29,6 @@ class SystemdSubject(Owning):
 
     name = "systemd"
     heals = True
-    patience = 60.0
 
     @classmethod
     @contextlib.contextmanager

@@ -76,7 +76,7 @@ def down(directory: Path) -> None:
     running(directory)
     stop = os.open(directory / "stop", os.O_RDWR)
     os.write(stop, b"x")
-    until(lambda: not directory.exists(), within=120, every=0.1, what=f"{directory} to be gone")
+    until(lambda: not directory.exists(), every=0.1, what=f"{directory} to be gone")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def start_keda(node: Host, programs: Path) -> None:
     files = [f"--filename={programs / name}" for name in KEDA_RESOURCES]
     node.kubectl("apply", "--server-side", "--force-conflicts", *files)
     names = node.kubectl("get", *files, "-o", "name").split()
-    until(lambda: _all_are("Established", node, names), within=60, what="KEDA's resource definitions to be established")
+    until(lambda: _all_are("Established", node, names), what="KEDA's resource definitions to be established")
     serving = node.authority.issue(
         "keda",
         "keda",
@@ -156,7 +156,7 @@ def _register(node: Host, process: str, group: str, namespace: str, service: str
     node.processes.wait(process, lambda: answers(healthy, node.authority.cacertfile))
     address = node.kubectl("-n", namespace, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
     rule = f"-d {address}/32 "
-    until(lambda: rule in run("iptables", "--wait", "-t", "nat", "-S"), within=60, what=f"a route to {service}")
+    until(lambda: rule in run("iptables", "--wait", "-t", "nat", "-S"), what=f"a route to {service}")
     registration = _object("apiregistration.k8s.io/v1", "APIService", f"v1beta1.{group}")
     registration["spec"] = {
         "group": group,

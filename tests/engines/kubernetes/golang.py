@@ -12,6 +12,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from tests.engines import apt
+
 #: The oldest Go that builds all of the modules.
 OLDEST = (1, 26, 4)
 #: What is fetched where the machine's is older.
@@ -61,14 +63,13 @@ def environment() -> dict[str, str]:
 
 def _install() -> str:
     """Debian's own Go, which is too old to build anything here, but fetches modules."""
-    superuser = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    apt = [*superuser, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
-    subprocess.run([*apt, "update"], check=False, capture_output=True)
-    install = [*apt, "install", "-y", "--no-install-recommends", "golang-go"]
-    done = subprocess.run(install, check=False, capture_output=True, text=True)
+    try:
+        apt.install("golang-go", why=f"Go; {_dotted(OLDEST)} or later would do without")
+    except apt.NotInstalled as error:
+        raise NoGo(str(error)) from error
     own = shutil.which("go")
-    if done.returncode or own is None:
-        raise NoGo(f"apt-get could not install golang-go; install Go {_dotted(OLDEST)} or later: {done.stderr[-800:]}")
+    if own is None:
+        raise NoGo(f"golang-go brought no `go`; install Go {_dotted(OLDEST)} or later")
     return own
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from tests.engines import apt
 from tests.engines.kernel_settings import enough_watchers
 from tests.engines.kubernetes.components import PLUGINS
 from tests.engines.kubernetes.layout import Layout
@@ -54,15 +55,9 @@ def main() -> None:
 
 def install() -> None:
     """Installs the packages that are missing."""
-    if all(shutil.which(program) for program in PROGRAMS):
-        return
-    apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
-    subprocess.run([*apt, "update"], check=False, capture_output=True)
-    done = subprocess.run(
-        [*apt, "install", "-y", "--no-install-recommends", *PACKAGES], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise RuntimeError(f"apt-get could not install {', '.join(PACKAGES)}: {done.stderr[-800:]}")
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    if not all(shutil.which(program, path=path) for program in PROGRAMS):
+        apt.install(*PACKAGES, why="Kubernetes")
 
 
 def lay_out(directory: Path) -> Layout:
@@ -132,7 +127,7 @@ def namespaces(layout: Layout) -> Iterator[subprocess.Popen[bytes]]:
     try:
         ours = os.readlink("/proc/self/ns/net")
         theirs = f"/proc/{inside.pid}/ns/net"
-        until(lambda: inside.poll() is not None or os.readlink(theirs) != ours, within=60, what="a network namespace")
+        until(lambda: inside.poll() is not None or os.readlink(theirs) != ours, what="a network namespace")
         check(inside, layout)
         command("ip", "link", "add", layout.link, "type", "veth", "peer", "name", "eth0", "netns", str(inside.pid))
         command("ip", "address", "add", f"{layout.gateway}/30", "dev", layout.link)

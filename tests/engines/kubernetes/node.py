@@ -83,7 +83,7 @@ def arrange_mounts(layout: Layout) -> None:
 
 def arrange_network(layout: Layout) -> None:
     """One wire to the machine, and no route to anywhere else."""
-    until(lambda: WIRE in run("ip", "-o", "link"), within=60, what="the wire to the machine")
+    until(lambda: WIRE in run("ip", "-o", "link"), what="the wire to the machine")
     run("ip", "link", "set", "lo", "up")
     run("ip", "address", "add", f"{layout.address}/30", "dev", WIRE)
     run("ip", "link", "set", WIRE, "up")

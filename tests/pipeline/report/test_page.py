@@ -13,6 +13,9 @@ from osrdyne_pipeline.report.page import page
 from tests.engines.browser import Browser
 from tests.pipeline.report import samples
 
+# In a browser, which is installed where there is none.
+pytestmark = pytest.mark.full
+
 #: Boxes of all text in each chart, with the chart's own.
 TEXTS_OF_CHARTS = """
 [...document.querySelectorAll('svg')].map(svg => {

@@ -58,7 +58,7 @@ class Events:
             channel.basic_publish(self.pool.names.activity_exchange, key, body, properties)
         connection.close()
         self.sent += len(messages)
-        until(lambda: self.end() >= before + len(messages), within=60, what="all events in the stream")
+        until(lambda: self.end() >= before + len(messages), what="all events in the stream")
 
     def end(self) -> int:
         held = stream.bounds(self.monitor_uri, self.stream)

@@ -27,7 +27,7 @@ ingest_stream(spark, Lake(lake, "core"), uri_file=uri_file, rules=Rules(batch_ev
 """
 
 
-@pytest.mark.parametrize("broker_version", ["4.3"], scope="session")
+@pytest.mark.full
 def test_a_job_that_is_killed_leaves_no_gap_and_no_duplicate(
     spark: SparkSession, lake: Lake, pool_events: Events
 ) -> None:

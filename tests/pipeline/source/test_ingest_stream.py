@@ -17,14 +17,11 @@ from osrdyne_pipeline.source import datasource, stream
 from tests.engines.waiting import until
 from tests.pipeline.source.conftest import Events
 
-newest = pytest.mark.parametrize("broker_version", ["4.3"], scope="session")
-
 
 def offsets(spark: SparkSession, lake: Lake) -> list[tuple[str, int]]:
     return sorted((row["source"], row["offset"]) for row in lake.read(spark, "bronze").collect())
 
 
-@newest
 def test_each_run_goes_on_where_the_last_one_stopped(spark: SparkSession, lake: Lake, pool_events: Events) -> None:
     nothing = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
     assert (nothing.batches, nothing.events) == (0, 0)
@@ -43,7 +40,6 @@ def test_each_run_goes_on_where_the_last_one_stopped(spark: SparkSession, lake: 
     assert offsets(spark, lake) == [("core-events", number) for number in (*range(40), *range(43, 48))]
 
 
-@newest
 def test_following_takes_in_what_comes_until_it_is_stopped(
     spark: SparkSession, lake: Lake, pool_events: Events
 ) -> None:
@@ -61,14 +57,13 @@ def test_following_takes_in_what_comes_until_it_is_stopped(
     try:
         for count in (3, 7):
             pool_events.send(count - len(offsets(spark, lake)))
-            until(partial(has, count), within=60, what="the events in bronze")
+            until(partial(has, count), what="the events in bronze")
     finally:
         stop.set()
         thread.join(60)
     assert seen[-1].events == 7
 
 
-@newest
 def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one(
     spark: SparkSession, lake: Lake, pool_events: Events
 ) -> None:
@@ -92,7 +87,6 @@ def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one(
     assert offsets(spark, lake) == [("core-events", number) for number in range(10)] + anew
 
 
-@newest
 def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: Lake, pool_events: Events) -> None:
     # Given a stream that keeps little, of which something was read
     pool_events.make_anew(**{"x-max-length-bytes": 80_000, "x-stream-max-segment-size-bytes": 20_000})
@@ -106,7 +100,7 @@ def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: La
         held = stream.bounds(pool_events.monitor_uri, pool_events.stream)
         return held.first if held else 0
 
-    begins = until(lambda: (found := first()) > 10 and found, within=60, what="the stream to drop its oldest")
+    begins = until(lambda: (found := first()) > 10 and found, what="the stream to drop its oldest")
 
     # I expect to be told so, and to go on without them when I want to
     with pytest.raises(EventsLost, match=rf"10 to {begins - 1} .*on-gap record"):
@@ -123,7 +117,6 @@ def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: La
     assert [offset for _, offset in offsets(spark, lake)] == [*range(10), *left]
 
 
-@newest
 def test_no_password_is_in_a_plan_or_the_lake(spark: SparkSession, lake: Lake, pool_events: Events) -> None:
     pool_events.send(5)
     secret = pool_events.pool.passwords[pool_events.pool.users.monitor]
@@ -145,7 +138,6 @@ def test_no_password_is_in_a_plan_or_the_lake(spark: SparkSession, lake: Lake, p
     assert "wrong-one" not in str(caught.value)
 
 
-@newest
 def test_a_streaming_query_goes_on_exactly_from_its_checkpoint(
     spark: SparkSession, pool_events: Events, tmp_path: Path
 ) -> None:

@@ -9,6 +9,8 @@ from osrdyne_pipeline.source import stream
 from osrdyne_pipeline.source.stream import Bounds
 from tests.pipeline.source.conftest import Events
 
+pytestmark = pytest.mark.both_versions
+
 
 def offsets(events: Events, start: int, end: int, *, size: int = 1000) -> list[int]:
     batches = stream.read(events.monitor_uri, events.stream, start, end, size=size)
@@ -85,6 +87,7 @@ def test_a_range_that_seems_to_end_early_is_read_to_its_end(
     assert not early
 
 
+@pytest.mark.full
 def test_the_end_is_found_behind_a_chunk_that_holds_no_message(pool_events: Events) -> None:
     # Given small segments, each of which begins with a note of the broker's own
     pool_events.make_anew(**{"x-stream-max-segment-size-bytes": 5_000})

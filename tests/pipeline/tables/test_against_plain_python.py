@@ -24,7 +24,6 @@ from osrdyne_pipeline.schemas import BRONZE
 from tests.pipeline.tables.histories import Tables, made_of, ordered, random_history
 
 #: A dozen Spark jobs, on a machine that others use too.
-pytestmark = pytest.mark.timeout(900)
 
 
 @dataclass(frozen=True)

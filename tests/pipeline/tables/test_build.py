@@ -12,7 +12,7 @@ from tests.pipeline.tables.histories import Pool, bronze, ordered
 from tests.pipeline.tables.test_by_hand import STORIES
 
 #: A dozen Spark jobs, on a machine that others use too.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.full
 
 
 def test_every_table_is_made_with_progress_and_is_the_same_when_made_again(spark: SparkSession, lake: Lake) -> None:
