@@ -166,9 +166,12 @@ def tool(*arguments: str) -> list[str]:
 
 
 def run_tool(*arguments: str) -> str:
-    done = subprocess.run(tool(*arguments), check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    # What is installed and made is said as it happens: it takes a minute.
+    errors = None if arguments[0] == "install" else subprocess.PIPE
+    command, pipe = tool(*arguments), subprocess.PIPE
+    done = subprocess.run(command, check=False, stdout=pipe, stderr=errors, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise BrokerFailed(f"rabbitmq-rootfs {' '.join(arguments)}: {done.stderr or done.stdout}")
+        raise BrokerFailed(f"rabbitmq-rootfs {' '.join(arguments)}: {done.stderr or done.stdout or 'see above'}")
     return done.stdout
 
 

@@ -120,6 +120,7 @@ def ensure_debootstrap() -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     lock = "DPkg::Lock::Timeout=300"
     wanted = ["debootstrap", "debian-archive-keyring"]
+    print(f"apt installs {' and '.join(wanted)}", file=sys.stderr, flush=True)
     for step in (["update"], ["install", "-y", "--no-install-recommends", *wanted]):
         done = subprocess.run(
             ["apt-get", "-q", "-o", lock, *step],
