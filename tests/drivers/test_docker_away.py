@@ -115,9 +115,12 @@ async def test_a_restart_of_the_engine_brings_back_workers_but_none_that_was_to_
 async def test_a_frozen_engine_is_given_up_and_serves_again_when_it_thaws(
     own: OwnDockerd, machine: DockerSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Given a worker that was started without haste, and a driver that waits for no more than 4 s
+    former = machine.driver()
+    await machine.ready(former, "a")
+    await former.close()
     monkeypatch.setattr(engine, "TIMEOUT", 4.0)
     driver = machine.driver()
-    await machine.ready(driver, "a")
     own.signal(signal.SIGSTOP)
     try:
         for call in (driver.list(), driver.start("b"), driver.stop("a")):

@@ -59,10 +59,10 @@ async def test_what_does_not_end_is_killed_after_the_grace_and_told(dockerd: Doc
 async def test_a_stop_that_takes_long_holds_up_nothing(dockerd: DockerSubject) -> None:
     driver = dockerd.driver()
     await dockerd.ready(driver, "deaf")
-    async with asyncio.timeout(10):
-        await driver.stop("deaf")
-        await driver.start("other")
-        assert (await listed(driver))["deaf"].state is GroupState.STOPPING
+    # None of these waits for its end
+    await driver.stop("deaf")
+    await driver.start("other")
+    assert (await listed(driver))["deaf"].state is GroupState.STOPPING
 
 
 async def test_the_next_daemon_lists_what_is_stopping_and_sends_no_second_signal(dockerd: DockerSubject) -> None:

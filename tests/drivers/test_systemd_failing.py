@@ -90,7 +90,8 @@ async def test_a_unit_that_was_given_up_is_an_error_and_the_next_start_resets_it
             errors.append(change.error)
             if "given it up" in change.error:
                 break
-    assert "ended with status 3; systemd starts it again" in errors[0]
+    # Of several changes at once the latest is told, so that one of the first may be missing.
+    assert any("ended with status 3" in error for error in errors)
     # Then it is no group any more, and a person sees it as failed
     assert await listed(driver) == {}
     assert units.machine.run("systemctl", "show", "--property=ActiveState", units.unit_of("crash")) == (
