@@ -121,6 +121,7 @@ async def test_a_frozen_engine_is_given_up_and_serves_again_when_it_thaws(
     await former.close()
     monkeypatch.setattr(engine, "TIMEOUT", 4.0)
     driver = machine.driver()
+    assert (await listed(driver)).keys() == {"a"}
     own.signal(signal.SIGSTOP)
     try:
         for call in (driver.list(), driver.start("b"), driver.stop("a")):
