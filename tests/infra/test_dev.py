@@ -73,6 +73,7 @@ def chosen(stack: Stack, name: str) -> dict[str, Any]:
     return next(one for one in stack.values["pools"] if one["name"] == name)
 
 
+@pytest.mark.both_versions
 def test_the_live_broker_is_what_the_model_declares(stack: Stack, tmp_path: Path) -> None:
     stack.values["pools"] = [{"name": "core", "message_ttl": 1200}, {"name": "other", "delivery_limit": 3}]
     stack.configure()
@@ -88,6 +89,7 @@ def test_the_live_broker_is_what_the_model_declares(stack: Stack, tmp_path: Path
     assert {one["rule"] for one in findings(stack, tmp_path, "other")} >= {"missing"}
 
 
+@pytest.mark.both_versions
 def test_a_second_up_changes_nothing(stack: Stack) -> None:
     stack.must_up()
 
