@@ -141,6 +141,8 @@ class EventLine:
             except Exception as error:  # noqa: BLE001 - no event is worth the end of what it tells of
                 reason = error
             self._settled.set()
+            if self._waiting:  # the connection ended before all of them were sent
+                self._wanted.set()
             if loop.time() - began > STABLE:
                 pause, failures = FIRST_PAUSE, 0
             failures += 1

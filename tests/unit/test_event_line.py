@@ -129,6 +129,18 @@ async def test_events_that_end_their_connection_are_tried_with_growing_pauses(
     assert broker.got[-50:] == list(range(551, 601))
 
 
+async def test_what_a_connection_left_waiting_when_it_ended_needs_no_further_event_to_be_sent(
+    broker: StandInBroker, line: EventLine
+) -> None:
+    broker.refuses = True
+    send(line, 1, 2)
+    await line.settled()
+    assert broker.got == [1]
+    broker.refuses = False
+    await asyncio.sleep(LONGEST_PAUSE + 1)
+    assert broker.got == [1, 2]
+
+
 async def test_who_knows_that_the_broker_is_back_need_not_wait(broker: StandInBroker, line: EventLine) -> None:
     broker.away = True
     send(line, 1)
