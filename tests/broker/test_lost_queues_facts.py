@@ -1,0 +1,118 @@
+"""What a real broker makes of a quorum queue of which its register lost the line, as a kill right after a declare does.
+
+RabbitMQ 4.0 can be made to lose one without a kill (`make_lost`). `python -m tests.broker_facts.lost_queues` shows
+much more, and docs/rabbitmq-facts.md says it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from osrdyne_client.amqp import Connection, Properties
+from osrdyne_client.errors import Nacked
+from osrdyne_protocol import quorum
+from tests.broker_facts.fates import EMPTY, LOST, QUORUM, close, declare, fates, make_lost, members, open_channel
+from tests.conftest import Vhost
+from tests.engines.broker import OF_THE_DEMO, Broker
+from tests.engines.broker_cluster import kill_now
+from tests.engines.waiting import PATIENCE
+
+pytestmark = pytest.mark.full
+PERSISTENT = Properties(delivery_mode=2)
+QUEUE = "queue"
+
+
+@pytest.fixture
+def vhost(brokers: Callable[[str], Broker]) -> Iterator[Vhost]:
+    """Return a vhost on the broker that loses queues."""
+    made = Vhost(brokers(OF_THE_DEMO), f"test-{secrets.token_hex(6)}")
+    made.broker.management.add_vhost(made.name, made.broker.admin)
+    yield made
+    made.broker.management.delete("vhosts", made.name)
+
+
+@pytest.fixture
+async def connection(vhost: Vhost) -> AsyncIterator[Connection]:
+    opened = await Connection.open(vhost.amqp_uri(), name="test")
+    yield opened
+    await opened.close()
+
+
+async def leave_a_message(connection: Connection) -> None:
+    channel = await connection.channel(confirm=True)
+    await channel.declare_queue(QUEUE, arguments=QUORUM)
+    async with asyncio.timeout(PATIENCE):
+        await channel.publish("", QUEUE, b"", PERSISTENT)
+    await channel.close()
+
+
+def shown(vhost: Vhost) -> tuple[quorum.Member, ...]:
+    return members(vhost.broker, QUEUE, vhost.name)
+
+
+async def ready(connection: Connection) -> int:
+    channel = await connection.channel()
+    found = await channel.declare_queue(QUEUE, passive=True)
+    await channel.close()
+    return found.ready
+
+
+async def test_a_queue_that_is_well_has_been_led(vhost: Vhost, connection: Connection) -> None:
+    await leave_a_message(connection)
+    (member,) = shown(vhost)
+    assert member.state == "leader"
+    assert member.term
+    assert member.last_index
+    assert not quorum.never_led([member])
+
+
+async def test_a_lost_queue_was_never_led_and_looks_empty(vhost: Vhost, connection: Connection) -> None:
+    await leave_a_message(connection)
+    make_lost(vhost.broker, QUEUE, vhost.name)
+    (member,) = shown(vhost)
+    assert (member.state, member.term, member.last_index) == ("follower", 0, 0)
+    assert quorum.never_led([member])
+    # A passive declare does not show the difference.
+    assert await ready(connection) == 0
+
+
+async def test_a_lost_queue_that_is_deleted_and_declared_again_is_well(vhost: Vhost, connection: Connection) -> None:
+    await leave_a_message(connection)
+    make_lost(vhost.broker, QUEUE, vhost.name)
+    channel = await connection.channel()
+    await channel.delete_queue(QUEUE)
+    await leave_a_message(connection)
+    assert not quorum.never_led(shown(vhost))
+    assert await ready(connection) == 1
+
+
+async def test_a_publish_that_waits_for_a_lost_queue_is_nacked_when_that_is_deleted(
+    vhost: Vhost, connection: Connection
+) -> None:
+    await leave_a_message(connection)
+    make_lost(vhost.broker, QUEUE, vhost.name)
+    channel = await connection.channel(confirm=True)
+    publishing = asyncio.ensure_future(channel.publish("", QUEUE, b"", PERSISTENT))
+    # The publish is on its way to the broker before that is asked for another channel.
+    deleting = await connection.channel()
+    assert not publishing.done()
+    await deleting.delete_queue(QUEUE)
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(Nacked):
+            await publishing
+
+
+@pytest.mark.both_versions
+def test_a_queue_that_is_declared_just_before_a_kill_is_lost_or_empty(private_broker: Broker) -> None:
+    channel = open_channel(private_broker)
+    queue = declare(channel, QUEUE)
+    kill_now(private_broker)
+    private_broker.kill()
+    close(channel)
+    private_broker.start()
+    (found,) = fates(private_broker, [queue], queue.at)
+    assert found.fate == (LOST if private_broker.version == OF_THE_DEMO else EMPTY)
