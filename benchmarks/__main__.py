@@ -14,7 +14,18 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import calls, cold_start, orphans, pipeline_source, pipeline_tables, recovery, report, stack_up, steady
+from benchmarks import (
+    calls,
+    cold_start,
+    lost_queue,
+    orphans,
+    pipeline_source,
+    pipeline_tables,
+    recovery,
+    report,
+    stack_up,
+    steady,
+)
 from benchmarks.ratios import Row
 from benchmarks.rig import Rig
 from tests.engines.broker import SUITES, Broker
@@ -26,6 +37,7 @@ MEASUREMENTS: dict[str, Callable[[Rig], list[Row]]] = {
     "cold-start": cold_start.measure,
     "steady": steady.measure,
     "recovery": recovery.measure,
+    "lost-queue": lost_queue.measure,
     "stack-up": stack_up.measure,
     "pipeline-source": pipeline_source.measure,
     "pipeline-tables": pipeline_tables.measure,

@@ -14,6 +14,7 @@ from osrdyne_infra.configuration import BrokerStack, StackSettings
 from osrdyne_infra.errors import InfraError
 from osrdyne_infra.guard import Guard
 from osrdyne_infra.management import Management
+from osrdyne_infra.mend import Mend
 from osrdyne_infra.pool_objects import PoolObjects
 from osrdyne_infra.pool_users import PoolUsers
 from osrdyne_infra.vhost import Vhost
@@ -28,7 +29,7 @@ def pools(settings: StackSettings) -> None:
     broker = Management(
         settings.broker.management, settings.broker.admin, settings.admin_password, settings.broker.cacertfile
     )
-    found = live.read(broker, settings.vhost)
+    found = live.read(broker, settings.vhost, declared)
     preflight.check(settings, declared, found)
 
     provider = rabbitmq.Provider(
@@ -41,6 +42,8 @@ def pools(settings: StackSettings) -> None:
     vhost = Vhost(settings, [user.name for one in declared for user in one.users], provider)
     users = {one.pool: PoolUsers(settings, one, vhost, provider) for one in declared}
     objects = {one.pool: PoolObjects(one, vhost, preflight.replaced(one, found), provider) for one in declared}
+    for one in declared:
+        Mend(settings, one, found.lost, pulumi.ResourceOptions(depends_on=[objects[one.pool]]))
     running = on_cluster(settings, users, objects)
     guards = [
         Guard(pool, settings, pool, pulumi.ResourceOptions(depends_on=[objects[pool], users[pool], *running[pool]]))

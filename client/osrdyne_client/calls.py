@@ -57,6 +57,8 @@ class Call:
     timer: asyncio.TimerHandle | None = None
     #: When its deadline passes, on the loop's clock; None for a call that has none.
     expires: float | None = None
+    #: Its confirm while it may still wait for a channel to leave on; cancelled then, it does not leave.
+    leaving: asyncio.Future[None] | None = None
 
 
 def failure(call: Call, error: BaseException, *, resend: bool) -> BaseException | None:

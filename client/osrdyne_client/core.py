@@ -21,12 +21,13 @@ from urllib.parse import unquote, urlsplit
 
 from osrdyne_client import replies
 from osrdyne_client.address import Address, present
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_client.amqp import Channel, Message, Properties
 from osrdyne_client.calls import Call, Future, State, failure, undeliverable
 from osrdyne_client.errors import (
     AccessRefused,
     BodyTooLarge,
     BrokerError,
+    BrokerTimeout,
     CallError,
     CallTimeout,
     ClientClosed,
@@ -93,7 +94,7 @@ class Core:
 
     @property
     def is_connected(self) -> bool:
-        return self._link is not None and self._link.publisher.is_open
+        return self._link is not None and self._link.is_open
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -223,6 +224,7 @@ class Core:
         """Its caller does not wait any more. The request itself is not taken back."""
         if call.timer is not None:
             call.timer.cancel()
+        self._hold_back(call)
         if call.wants_reply:
             self.slots.abandon(call.correlation_id)
         else:
@@ -230,24 +232,37 @@ class Core:
 
     def _send(self, call: Call) -> None:
         """Publish over the present link, or leave it to the next one. Raises Unencodable."""
-        if self._link is None or not self._link.publisher.is_open:
+        if self._link is None or not self._link.is_open:
             return
-        channel = self._link.publisher
-        if call.expires is not None and call.properties is not None:
-            # Relative, so it is told anew at each publish: a resent request must not live longer than the first.
-            left = max(1, int((call.expires - self._loop.time()) * 1000))
-            call.properties.expiration = str(left) if left <= LONGEST_EXPIRATION else None
-        if self._options.confirm:
-            call.state = State.SENT
-            confirm = channel.publish(self._exchange, call.key, call.body, call.properties, mandatory=True)
-            confirm.add_done_callback(partial(self._on_confirm, call))
+        channel = self._link.lanes.shared(call.key)
+        if channel is None:
+            confirm = self._link.lanes.prove(call.key, partial(self._publish, call))
+            if call.state is State.UNSENT:
+                call.leaving = confirm
+        elif self._options.confirm:
+            confirm = self._publish(call, channel)
         else:
+            self._renew_expiration(call)
             channel.send(self._exchange, call.key, call.body, call.properties, mandatory=True)
             self._accepted(call)
+            return
+        confirm.add_done_callback(partial(self._on_confirm, call))
+
+    def _publish(self, call: Call, channel: Channel) -> asyncio.Future[None]:
+        self._renew_expiration(call)
+        confirm = channel.publish(self._exchange, call.key, call.body, call.properties, mandatory=True)
+        call.state, call.leaving = State.SENT, None
+        return confirm
+
+    def _renew_expiration(self, call: Call) -> None:
+        """An expiration is relative: a request that leaves later, or again, must not live longer for that."""
+        if call.expires is not None and call.properties is not None:
+            left = max(1, int((call.expires - self._loop.time()) * 1000))
+            call.properties.expiration = str(left) if left <= LONGEST_EXPIRATION else None
 
     def _send_unsent(self) -> None:
         for call in [*self.slots.waiting(), *self._casts.values()]:
-            if call.state is State.UNSENT:
+            if call.state is State.UNSENT and call.leaving is None:
                 try:
                     self._send(call)
                 except Unencodable as error:
@@ -270,9 +285,18 @@ class Core:
             self._settle(call, None, answer)
 
     def _on_confirm(self, call: Call, confirm: asyncio.Future[None]) -> None:
+        call.leaving = None
+        if confirm.cancelled():
+            return  # given up before it left
         error = confirm.exception()
         if error is None:
             self._accepted(call)
+        elif call.state is State.UNSENT and isinstance(error, BrokerError):
+            return  # the link was lost before it left
+        elif isinstance(error, BrokerTimeout):
+            # Its answer may still come. Only the next link sends it again, as all that was not confirmed.
+            if self._options.resend:
+                call.state = State.UNSENT
         elif not call.future.done():
             final = failure(call, error, resend=self._options.resend)
             if final is None:
@@ -316,9 +340,14 @@ class Core:
         if not call.future.done():
             call.future.set_result(answer) if error is None else call.future.set_exception(error)
 
+    def _hold_back(self, call: Call) -> None:
+        if call.leaving is not None:
+            call.leaving.cancel()
+
     def _forget(self, call: Call) -> None:
         if call.timer is not None:
             call.timer.cancel()
+        self._hold_back(call)
         self.slots.release(call.correlation_id)
         self._casts.pop(call.correlation_id, None)
 
@@ -336,7 +365,9 @@ class Core:
             why = f"the broker is away ({self._trouble})"
         elif call.state is State.ACCEPTED:
             why = "the broker took the request; its worker may be starting, busy or failing (see `osrdyne status`)"
+        elif call.state is State.SENT:
+            why = "the broker has not confirmed the request: its queue may have no leader (see `osrdyne status`)"
         else:
-            why = "the broker has not confirmed the request"
+            why = "the key's queue has not answered for requests before it (see `osrdyne status`)"
         text = f"no reply for key {call.key!r} within {call.timeout:g} s: {why}; correlation id {call.correlation_id}"
         self._settle(call, None, CallTimeout(text))

@@ -1,8 +1,9 @@
-"""One connection of a client, from open to loss: a channel to publish on and a consumer of its replies.
+"""One connection of a client, from open to loss: channels to publish on and a consumer of its replies.
 
 Replies are acknowledged, once for all that arrive in a moment, so that a reply on its way when the connection breaks
 comes again to the next link. One that was taken in that moment comes again, too, finds no call and is dropped. With
-direct reply-to the broker keeps no replies: they need the channel that published, and end with it.
+direct reply-to the broker keeps no replies: they need the channel that published, and end with it. The loss of any of
+these channels is the loss of the link.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 
 from osrdyne_client.amqp import Channel, Connection, Message, Properties
 from osrdyne_client.errors import BrokerError, ChannelClosed, Returned
+from osrdyne_client.lanes import Lanes
 
 #: The pseudo queue of RabbitMQ's direct reply-to.
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
@@ -29,14 +31,23 @@ ACK_TIME = 0.02
 class Link:
     """An open connection; made by `open`. It ends once: `lost` says why, `close` ends it."""
 
-    def __init__(self, connection: Connection, publisher: Channel, consumer: Channel, queue: str | None) -> None:
-        #: The channel to publish requests on.
-        self.publisher = publisher
+    def __init__(
+        self,
+        connection: Connection,
+        publisher: Channel,
+        consumer: Channel,
+        queue: str | None,
+        on_reply: Callable[[Message], None],
+    ) -> None:
+        #: The channels to publish requests on.
+        self.lanes = Lanes(publisher, self._open_lane, blocked=self._is_blocked, broken=self._end)
+        self._publisher = publisher
         self._connection = connection
+        self._on_reply = on_reply
         self._consumer = consumer
         self._queue = queue
         self._loop = asyncio.get_running_loop()
-        self._cancelled: asyncio.Future[BrokerError] = self._loop.create_future()
+        self._ended: asyncio.Future[BrokerError] = self._loop.create_future()
         self._last_tag = 0
         self._acking = False
 
@@ -60,20 +71,37 @@ class Link:
             publisher = await connection.channel(confirm=confirm)
             publisher.on_return = on_return
             consumer = publisher if queue is None else await connection.channel()
-            self = cls(connection, publisher, consumer, queue)
-            await self._consume(on_reply)
+            self = cls(connection, publisher, consumer, queue, on_reply)
+            await self._consume()
         except BaseException:
             await connection.close()
             raise
         return self
 
-    async def _consume(self, on_reply: Callable[[Message], None]) -> None:
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can leave."""
+        return self._publisher.is_open
+
+    def _is_blocked(self) -> bool:
+        return self._connection.blocked
+
+    async def _open_lane(self) -> Channel:
+        lane = await self._connection.channel(confirm=True)
         if self._queue is None:
-            await self._consumer.consume(DIRECT_REPLY_TO, on_reply, on_cancel=self._on_cancel, no_ack=True)
+            await self._consume_directly(lane)
+        return lane
+
+    async def _consume_directly(self, channel: Channel) -> None:
+        await channel.consume(DIRECT_REPLY_TO, self._on_reply, on_cancel=self._on_cancel, no_ack=True)
+
+    async def _consume(self) -> None:
+        if self._queue is None:
+            await self._consume_directly(self._consumer)
             return
 
         def on_message(message: Message) -> None:
-            on_reply(message)
+            self._on_reply(message)
             self._last_tag = message.delivery_tag
             if not self._acking:
                 self._acking = True
@@ -88,14 +116,17 @@ class Link:
             self._consumer.ack(self._last_tag, multiple=True)
 
     def _on_cancel(self) -> None:
-        if not self._cancelled.done():
-            self._cancelled.set_result(ChannelClosed("the broker cancelled the consumer of the reply queue"))
+        self._end(ChannelClosed("the broker cancelled the consumer of the reply queue"))
+
+    def _end(self, reason: BrokerError) -> None:
+        if not self._ended.done():
+            self._ended.set_result(reason)
 
     async def lost(self) -> BrokerError:
         """Wait until replies or confirms can no longer come, and return why."""
         waits = [
             asyncio.ensure_future(one)
-            for one in (self.publisher.wait_closed(), self._consumer.wait_closed(), self._cancelled)
+            for one in (self._publisher.wait_closed(), self._consumer.wait_closed(), asyncio.shield(self._ended))
         ]
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

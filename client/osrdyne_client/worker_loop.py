@@ -9,6 +9,7 @@ finished work is taken for it and the handler does not run twice. No task is mad
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import math
 import random
@@ -19,7 +20,7 @@ from typing import Any
 
 from osrdyne_client import overdue
 from osrdyne_client.amqp import Properties
-from osrdyne_client.errors import AccessRefused, BrokerError, HandlerHung, InvalidUri, Nacked, NotFound, Unencodable
+from osrdyne_client.errors import AccessRefused, BrokerError, HandlerHung, InvalidUri, Nacked, NotFound
 from osrdyne_client.event_line import EventLine
 from osrdyne_client.handling import Outcome, Request, deadline_of, fit, is_refused, owes
 from osrdyne_client.runners import Runner
@@ -283,11 +284,9 @@ class Worker:
         if X_RPC_PATH in work.request.headers:
             headers[X_RPC_PATH] = work.request.headers[X_RPC_PATH]
         properties = Properties(headers=headers, correlation_id=request.correlation_id, delivery_mode=2)
-        try:
-            confirm = session.reply(request.reply_to, outcome.body, properties)
-        except Unencodable:  # a reason or path too long for one frame
-            properties.headers = {name: headers[name] for name in (X_STATUS, X_EXPIRED_AT) if name in headers}
-            confirm = session.reply(request.reply_to, outcome.body, properties)
+        shorter = copy.copy(properties)
+        shorter.headers = {name: headers[name] for name in (X_STATUS, X_EXPIRED_AT) if name in headers}
+        confirm = session.reply(request.reply_to, outcome.body, properties, shorter)
         confirm.add_done_callback(partial(self._on_replied, work, session))
 
     def _on_replied(self, work: Work, session: Session, confirm: asyncio.Future[bool]) -> None:

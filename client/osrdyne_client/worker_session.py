@@ -1,7 +1,8 @@
 """One connection of a worker: it consumes the request queue and sends replies, each on a channel of its own.
 
 A channel that the broker closes takes everything on it along, so what can fail alone is apart: a reply that the broker
-refuses costs no delivery. Activity events are not sent here at all, but on a connection of their own (`event_line`).
+refuses costs no delivery, and one to a queue that does not answer holds up no other (`lanes`). Activity events are not
+sent here at all, but on a connection of their own (`event_line`).
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from osrdyne_client.address import from_file, present
 from osrdyne_client.amqp import Channel, Connection, Message, Properties
-from osrdyne_client.errors import BrokerError, InvalidUri, NotFound
+from osrdyne_client.errors import BrokerError, InvalidUri, NotFound, Unencodable
+from osrdyne_client.lanes import Lanes
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 
 logger = logging.getLogger(__name__)
@@ -40,7 +43,7 @@ class Session:
         self._environment = environment
         self._connection = connection
         self._requests = requests
-        self._replies = replies
+        self._replies = Lanes(replies, partial(connection.channel, confirm=True), blocked=lambda: connection.blocked)
         self._consumer: str | None = None
         #: Set when the broker has cancelled the consumer.
         self.cancelled = asyncio.Event()
@@ -111,17 +114,27 @@ class Session:
 
     # --- sending --------------------------------------------------------------------------------------------
 
-    def reply(self, reply_to: str | bytes, body: bytes, properties: Properties) -> asyncio.Future[bool]:
+    def reply(
+        self, reply_to: str | bytes, body: bytes, properties: Properties, shorter: Properties
+    ) -> asyncio.Future[bool]:
         """Send a reply; the result is False when its caller is gone.
 
-        Fails with Nacked, or the reason for which the channel ended. Raises Unencodable.
+        `shorter` is sent where `properties` do not fit in one frame. Fails with Nacked, or the reason for which the
+        channel ended. Raises Unencodable, or fails with it.
         """
-        return self._replies.publish_final("", reply_to, body, properties)
+
+        def send(channel: Channel) -> asyncio.Future[bool]:
+            try:
+                return channel.publish_final("", reply_to, body, properties)
+            except Unencodable:
+                return channel.publish_final("", reply_to, body, shorter)
+
+        return self._replies.publish(reply_to, send)
 
     async def reopen_replies(self) -> None:
-        """Open the reply channel again after the broker closed it. Raises BrokerError."""
-        if not self._replies.is_open:
-            self._replies = await self._connection.channel(confirm=True)
+        """Open the channel of replies again after the broker closed it. Raises BrokerError."""
+        if not self._replies.main.is_open:
+            self._replies.main = await self._connection.channel(confirm=True)
 
     async def close(self) -> None:
         """Disconnect; what was sent leaves first, and what was not settled goes back to the queue. Never raises."""

@@ -49,11 +49,12 @@ class Condition:
     phase: str = "connecting"
     detail: str | None = None
 
-    def not_ready(self) -> str | None:
-        """Say why the daemon cannot work; None when it leads or stands by."""
-        if self.phase in ("leading", "standby"):
+    def not_ready(self, state: PoolState) -> str | None:
+        """Say why the daemon cannot work; None when it leads or stands by, and no static queue is lost."""
+        phase, detail = status_view.with_lost(state, self.phase, self.detail)
+        if phase in ("leading", "standby") and detail is None:
             return None
-        return f"{self.phase}: {self.detail}" if self.detail else self.phase
+        return f"{phase}: {detail}" if detail else phase
 
 
 class Daemon:
@@ -89,8 +90,9 @@ class Daemon:
             await self._opened[1].close()
 
     def not_ready(self) -> str | None:
-        """Say why the daemon cannot work; None when it leads or stands by."""
-        return self._condition.not_ready()
+        """Say why the daemon cannot work; None when it leads or stands by, and no static queue is lost."""
+        assert self._opened is not None
+        return self._condition.not_ready(self._opened[0])
 
     async def _act_for_ever(self, state: PoolState, driver: Driver) -> None:
         failures = 0

@@ -24,6 +24,7 @@ from osrdyne.queue_plan import Totals
 from osrdyne_client import tls
 from osrdyne_client.address import Address, present
 from osrdyne_client.errors import BrokerError
+from osrdyne_protocol import quorum
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.topology import Topology
 
@@ -63,6 +64,8 @@ class ManagementApi:
         self._address = address
         self._timeout = timeout
         self._calls = asyncio.Semaphore(_CALLS)
+        #: The virtual host that is read.
+        self.vhost = vhost
         self._vhost = quote(vhost, safe="")
         self._server = self._present(None)
 
@@ -89,6 +92,18 @@ class ManagementApi:
         if found is None:
             raise ManagementError(f"{self._server.where} has no statistics of queue {queue} yet")
         return found
+
+    async def members(self, queue: str) -> tuple[quorum.Member, ...] | None:
+        """Return what the members of a quorum queue say; None when there is no such quorum queue.
+
+        Raises `ManagementError` also while the broker cannot say, as while it starts the queue.
+        """
+        try:
+            answer = await self._get(f"queues/quorum/{self._vhost}/{quote(queue, safe='')}/status")
+        except _NotFound:
+            return None
+        with self._reading("the members of a quorum queue"):
+            return quorum.read(answer)
 
     async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
         """Return every queue whose name is that of a request queue of the pool."""

@@ -37,8 +37,24 @@ class Metrics:
             ["queue"],
             registry=of,
         )
+        self.queues_lost = Counter(
+            "osrdyne_queues_lost_by_broker",
+            "Request queues that the broker had lost, and that were made anew.",
+            registry=of,
+        )
+        self.messages_lost = Counter(
+            "osrdyne_messages_lost_by_broker",
+            "Messages that such queues held when they were last seen before, where that is known.",
+            registry=of,
+        )
         self.drift = Gauge(
             "osrdyne_topology_findings", "Findings of the last comparison with the topology.", registry=of
+        )
+        self.lost = Gauge(
+            "osrdyne_static_queues_lost",
+            "1 for each static queue that the broker lost; absent for the others.",
+            ["queue"],
+            registry=of,
         )
         self.sessions_ended = Counter(
             "osrdyne_sessions_ended", "Times that a session on the broker ended or could not begin.", registry=of

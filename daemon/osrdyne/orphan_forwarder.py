@@ -167,6 +167,7 @@ class OrphanForwarder:
             except BrokerTimeout as error:
                 # One queue that does not confirm is no reason to end the session of all. Whether the request
                 # arrived is unknown; delivery is at least once, so it is sent again.
+                self._state.unconfirmed.add(forward.key)
                 answer = Answer(statuses.UNROUTABLE, str(error))
             failures += 1
             if failures == 1:

@@ -15,6 +15,7 @@ from osrdyne.queue_plan import Phase, Queue, Totals
 from osrdyne.target import TargetTracker
 from osrdyne.values import Changes, Keyed
 from osrdyne.worker_plan import Attempt
+from osrdyne_protocol.lost import Evidence
 from osrdyne_protocol.settings import PoolSettings
 
 
@@ -54,10 +55,23 @@ class PoolState:
     totals: dict[str, Totals] = field(default_factory=dict)
     ready_since: dict[str, float] = field(default_factory=dict)
     totals_changes: Changes = field(default_factory=Changes)
+    #: What was known of queues when the connection before this one ended.
+    former_totals: dict[str, Totals] = field(default_factory=dict)
+    #: Keys whose queue has not confirmed a forward in time: marked by the orphan forwarder, looked at by the queue
+    #: watcher.
+    unconfirmed: set[str] = field(default_factory=set)
+    #: Of keys whose queue the broker seems to have lost: by the queue watcher, taken by the queue loop.
+    lost: Evidence = field(default_factory=Evidence)
+    lost_changes: Changes = field(default_factory=Changes)
+    #: Keys whose queue was made anew because the broker had lost it, and when, by the queue loop.
+    remade: dict[str, float] = field(default_factory=dict)
     #: Messages in the orphan, dead-letter and poison queue by name, where known, and what the broker has an alarm
     #: of; seconds late, by the queue watcher.
     depths: dict[str, int] = field(default_factory=dict)
     alarm: str | None = None
+    #: Static queues that the broker lost, and what to do about each, by `static_queues`. Outlives a connection: such a
+    #: queue does not come back by itself.
+    lost_static: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pool: PoolSettings, clock: Callable[[], float]) -> PoolState:

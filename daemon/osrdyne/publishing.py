@@ -4,17 +4,21 @@ A broker closes the channel on a message that it refuses outright (an expiration
 its limit), and with it fails everything else in flight there without saying which message it was. So what was
 in flight is published again one by one on a channel of its own; the one that breaks that channel too is the
 culprit, and only it is refused.
+
+A queue that does not answer holds up nothing but what goes to it: see `osrdyne_client.lanes`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from osrdyne.errors import DaemonError
 from osrdyne_client.amqp import Channel, Connection, Properties
 from osrdyne_client.errors import AccessRefused, BrokerError, BrokerTimeout, Nacked, NotFound, Returned, Unencodable
+from osrdyne_client.lanes import Lanes
 
 T = TypeVar("T")
 
@@ -34,7 +38,7 @@ class Publisher:
     def __init__(self, connection: Connection, *, timeout: float) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._channel: Channel | None = None
+        self._lanes: Lanes | None = None
         self._suspects = asyncio.Lock()
         self._opening = asyncio.Lock()
 
@@ -59,7 +63,7 @@ class Publisher:
                 publish_id=publish_id,
             )
 
-        await self._attempt(on)
+        await self._attempt((exchange, routing_key), on)
 
     async def reply(self, reply_to: str | bytes, body: bytes, properties: Properties) -> bool:
         """Publish a reply and wait for the confirm; return False when its caller is gone, which is final."""
@@ -67,12 +71,14 @@ class Publisher:
         def on(channel: Channel) -> asyncio.Future[bool]:
             return channel.publish_final("", reply_to, body, properties)
 
-        return await self._attempt(on)
+        return await self._attempt(("", reply_to), on)
 
-    async def _attempt(self, publish: Callable[[Channel], asyncio.Future[T]]) -> T:
-        channel = await self._open()
+    async def _attempt(
+        self, destination: tuple[str, str | bytes], publish: Callable[[Channel], asyncio.Future[T]]
+    ) -> T:
+        lanes = await self._open()
         try:
-            return await self._confirmed(publish(channel))
+            return await self._confirmed(lanes.publish(destination, publish))
         except Unencodable as error:
             raise Refused(str(error)) from error
         except (Nacked, Returned, BrokerTimeout):
@@ -108,11 +114,18 @@ class Publisher:
                 confirm.cancel()
                 raise BrokerTimeout(f"no publisher confirm within {self._timeout:.0f} s")
 
-    async def _open(self) -> Channel:
+    async def _open(self) -> Lanes:
         async with self._opening:
-            if self._channel is None or not self._channel.is_open:
-                self._channel = await self._connection.channel(confirm=True)
-            return self._channel
+            if self._lanes is None or not self._lanes.main.is_open:
+                main = await self._connection.channel(confirm=True)
+                if self._lanes is None:
+                    self._lanes = Lanes(
+                        main,
+                        partial(self._connection.channel, confirm=True),
+                        blocked=lambda: self._connection.blocked,
+                    )
+                self._lanes.main = main
+            return self._lanes
 
 
 class ChannelPool:

@@ -15,17 +15,20 @@ from osrdyne import queue_plan
 from osrdyne.errors import ManagementError
 from osrdyne.journal import Journal
 from osrdyne.management_api import ManagementApi
+from osrdyne.metrics import Metrics
 from osrdyne.pool_state import PoolState
 from osrdyne.publishing import ChannelPool
 from osrdyne.queue_plan import Phase, Queue, Step
 from osrdyne.values import ChangeReader, Timers
 from osrdyne_client.amqp import Channel
 from osrdyne_client.errors import BrokerError, BrokerTimeout, Locked, NotFound, PreconditionFailed
-from osrdyne_protocol import events
+from osrdyne_protocol import events, quorum
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.topology import request_queue_arguments
 
 log = logging.getLogger(__name__)
+
+_ANSWERS_AGAIN = "the broker answers for this queue again, which looked lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class QueueLoop:
         channels: ChannelPool,
         management: ManagementApi,
         journal: Journal,
+        metrics: Metrics,
         timing: QueueTiming,
     ) -> None:
         self._names = names
@@ -55,18 +59,20 @@ class QueueLoop:
         self._channels = channels
         self._management = management
         self._journal = journal
+        self._metrics = metrics
         self._timing = timing
         self._busy: set[str] = set()
         self._timers = Timers()
         self._reader: ChangeReader = state.target_changes.reader()
 
     async def run(self) -> None:
-        groups = self._state.group_changes.reader()
+        others = [self._state.group_changes.reader(), self._state.lost_changes.reader()]
         for key in (*self._state.tracker.wanted, *self._state.queues.items()):
             self._reader.add(key)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._relay(groups), name="queue-loop-groups")
+                for reader in others:
+                    tasks.create_task(self._relay(reader), name="queue-loop-relay")
                 while True:
                     changed = await self._reader.take(self._timers.wait(self._state.clock()))
                     for key in {
@@ -75,12 +81,13 @@ class QueueLoop:
                     }:
                         self._consider(key, tasks)
         finally:
-            groups.close()
+            for reader in others:
+                reader.close()
             self._reader.close()
 
-    async def _relay(self, groups: ChangeReader) -> None:
+    async def _relay(self, changes: ChangeReader) -> None:
         while True:
-            for key in await groups.take(None):
+            for key in await changes.take(None):
                 self._reader.add(key)
 
     def _consider(self, key: str, tasks: asyncio.TaskGroup) -> None:
@@ -93,6 +100,7 @@ class QueueLoop:
             group_gone=key not in self._state.groups,
             interval=self._timing.statistics_interval,
             now=self._state.clock(),
+            lost=key in self._state.lost.lost,
         )
         if plan.step is not None:
             self._busy.add(key)
@@ -103,6 +111,7 @@ class QueueLoop:
             self._state.queues.remove(key)
             self._state.activity.pop(key, None)
             self._state.unrouted.discard(key)
+            self._state.remade.pop(key, None)
 
     async def _act(self, key: str, queue: Queue, step: Step) -> None:
         try:
@@ -156,6 +165,8 @@ class QueueLoop:
                     return await self._look(key, queue, channel)
                 case Step.DELETE:
                     return await self._delete(key, queue, channel)
+                case Step.DISCARD:
+                    return await self._discard(key, queue, channel)
                 case Step.SAMPLE:
                     return await self._sample(key, queue)
         except BrokerTimeout:
@@ -226,4 +237,31 @@ class QueueLoop:
         await channel.delete_queue(self._names.request_queue(key))
         log.info("queue deleted", extra={"key": key})
         self._journal.record(events.QUEUE_DELETED, key)
+        return Queue(Phase.GONE)
+
+    async def _discard(self, key: str, queue: Queue, channel: Channel) -> Queue:
+        """Delete a queue that the broker has lost, if it still is: what answers again is left alone."""
+        name, exchange = self._names.request_queue(key), self._names.request_exchange
+        # What comes after this needs evidence of its own.
+        self._state.lost = self._state.lost.after({key: False}, self._state.clock())
+        # From here on its requests are orphans, which wait with the daemon for the new queue.
+        await channel.unbind_queue(name, exchange, key)
+        members = await self._management.members(name)
+        seen = await channel.declare_queue(name, passive=True)
+        if members is None or not (quorum.never_led(members) and seen.ready == seen.consumers == 0):
+            return queue_plan.after_failure(queue, Step.DISCARD, _ANSWERS_AGAIN, now=self._state.clock())
+        await channel.delete_queue(name)
+        before = self._state.former_totals.get(key)
+        held = before.ready + before.unacknowledged if before is not None else None
+        log.warning(
+            "the broker had lost this queue; it is made anew",
+            extra={"key": key, "messages_when_last_seen": "not known" if held is None else held},
+        )
+        self._metrics.queues_lost.inc()
+        self._metrics.messages_lost.inc(held or 0)
+        self._journal.record(events.QUEUE_LOST, key)
+        self._state.remade[key] = self._state.clock()
+        if key in self._state.groups:
+            # Callers may have waited for it, and call again now: its group is not stopped in that moment.
+            self._state.require(key, found_unbound=True)
         return Queue(Phase.GONE)

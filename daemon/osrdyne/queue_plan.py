@@ -5,6 +5,9 @@ empty", and its management API shows unacknowledged messages seconds late (broke
 queue that nobody wants passes a sequence, and anything found on the way makes its key Active again:
 unbind; nothing ready; nothing unacknowledged; stop the group; no consumer and nothing ready; two samples of
 totals one statistics interval apart, the first one interval after that look; one last look; delete.
+
+A queue that the broker itself has lost holds nothing that could be lost with it, and works again only when it is made
+anew; `osrdyne_protocol.lost` says what proves that.
 """
 
 from __future__ import annotations
@@ -73,6 +76,7 @@ class Step(Enum):
     LOOK = "look at ready messages and consumers"
     SAMPLE = "sample totals"
     DELETE = "look once more and delete"
+    DISCARD = "delete what the broker has lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +90,16 @@ class Plan:
 NOTHING = Plan()
 
 
-def plan(wanted: Wanted | None, queue: Queue, *, group_gone: bool, interval: float, now: float) -> Plan:
+def plan(
+    wanted: Wanted | None, queue: Queue, *, group_gone: bool, interval: float, now: float, lost: bool = False
+) -> Plan:
     """Decide the next step for one queue.
 
     `group_gone` says that the driver shows no group of this key. `interval` is the broker's statistics
-    interval in seconds: how late a sample may be.
+    interval in seconds: how late a sample may be. `lost` says that the broker is proved to have lost the queue.
     """
+    if lost and queue.phase not in (Phase.GONE, Phase.FOREIGN):
+        return _when(Step.DISCARD, queue.not_before, now)
     if wanted is not None and wanted.status is Status.ACTIVE:
         up_to_date = queue.phase is Phase.BOUND and queue.asserted >= wanted.generation
         return NOTHING if up_to_date else _when(Step.ASSERT, queue.not_before, now)

@@ -1,7 +1,10 @@
 """The queue watcher: asks the management API now and then for what status, metrics and stuck groups need.
 
-Writes `state.totals`, `state.ready_since`, `state.depths` and `state.alarm`. What it sees is seconds late, so
-nothing is deleted on its word.
+Writes `state.totals`, `state.ready_since`, `state.depths`, `state.alarm` and `state.lost`. What it sees is seconds
+late, so nothing is deleted on its word alone.
+
+Of a queue that the broker lost there are no counts. So only queues without counts are asked about one by one, and those
+that have not confirmed a forward.
 """
 
 from __future__ import annotations
@@ -13,9 +16,14 @@ from collections.abc import Callable
 from osrdyne.errors import ManagementError
 from osrdyne.management_api import ManagementApi, RequestQueue
 from osrdyne.pool_state import PoolState
+from osrdyne_protocol import quorum
+from osrdyne_protocol.lost import Evidence
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
+
+#: Queues that are asked about one by one in one look. A call takes the broker a millisecond.
+_MOST_ASKED = 200
 
 
 class QueueWatcher:
@@ -44,8 +52,9 @@ class QueueWatcher:
         try:
             self._note_alarm(self._blocked())
             while True:
-                await asyncio.sleep(self._interval)
+                # At once: after a broker's end there may be queues that it has lost.
                 await self._look()
+                await asyncio.sleep(self._interval)
         finally:
             self._forget()
 
@@ -54,6 +63,7 @@ class QueueWatcher:
             alarm = await self._management.alarm()
             depths = await self._management.depths(self._names)
             queues = await self._management.request_queues(self._names)
+            await self._look_for_lost(queues)
         except ManagementError as error:
             if not self._failing:
                 log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
@@ -71,9 +81,32 @@ class QueueWatcher:
             # Nor is a group stuck whose replies the broker holds back.
             self._state.ready_since.clear()
 
+    async def _look_for_lost(self, queues: list[RequestQueue]) -> None:
+        state, now = self._state, self._state.clock()
+        own = {one.key: one for one in queues if one.key is not None and self._names.request_queue(one.key) == one.name}
+        silent = [key for key, one in own.items() if one.totals is None]
+        unconfirmed = [key for key in sorted(state.unconfirmed) if key in own]
+        state.unconfirmed.clear()
+        before = state.lost
+        # Those that look lost already first: whether they still do is what matters most.
+        suspects = dict.fromkeys([*(key for key in before.seen if key in own), *unconfirmed, *silent])
+        looks = dict.fromkeys((key for key in before.seen if key not in own), False)
+        for key in list(suspects)[:_MOST_ASKED]:
+            try:
+                members = await self._management.members(own[key].name)
+            except ManagementError:
+                continue  # as while the broker starts it: that proves nothing
+            looks[key] = members is not None and quorum.never_led(members)
+        # The queue loop may have taken some meanwhile: what is known of them is from before it did.
+        taken = {key: False for key in before.seen if key not in state.lost.seen}
+        state.lost = state.lost.after({**looks, **taken}, now)
+        for key in dict.fromkeys([*before.seen, *state.lost.seen]):
+            state.lost_changes.add(key)
+
     def _forget(self) -> None:
         """Leave nothing that would look as if it were still true."""
         self._state.depths = {}
+        self._state.lost = Evidence()
         self._state.alarm = None
 
     def _note_alarm(self, alarm: str | None) -> None:

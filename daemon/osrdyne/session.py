@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from osrdyne.activity_listener import ActivityListener
@@ -28,6 +28,7 @@ from osrdyne.queue_loop import QueueLoop, QueueTiming
 from osrdyne.queue_plan import Phase, Queue
 from osrdyne.queue_watcher import QueueWatcher
 from osrdyne.settings import DaemonSettings
+from osrdyne.static_queues import StaticQueues
 from osrdyne.target_clock import TargetClock
 from osrdyne.topology_watcher import TopologyWatcher
 from osrdyne.warmer import Warmer
@@ -35,7 +36,9 @@ from osrdyne.warming import Schedule
 from osrdyne.worker_loop import WorkerLoop, WorkerTiming
 from osrdyne_client.amqp import Channel, Connection, Message
 from osrdyne_client.event_line import EventLine
+from osrdyne_protocol import lost
 from osrdyne_protocol.drift import drift
+from osrdyne_protocol.lost import Evidence
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.topology import milliseconds, topology
 
@@ -63,6 +66,8 @@ class Session:
     async def run(self, connection: Connection, lock_lost: asyncio.Event, acting: Callable[[], None]) -> None:
         """Act until something ends. `acting` is called once every task runs. The caller holds the lock."""
         settings, names = self.settings, self.names
+        queues = StaticQueues(names, self.state, self.management)
+        await _unless_ended(connection, lock_lost, queues.usable())
         await self._check_topology()
         await self._adopt()
         limits = settings.limits
@@ -76,7 +81,7 @@ class Session:
         publisher = Publisher(connection, timeout=settings.broker.timeout)
         answerer = Answerer(names, publisher, self.metrics)
         async with asyncio.TaskGroup() as tasks:
-            self._start_loops(connection, journal, tasks)
+            self._start_loops(connection, journal, queues, tasks)
             forwarder = OrphanForwarder(
                 names,
                 self.state,
@@ -117,7 +122,9 @@ class Session:
             tasks.create_task(_end_without(lock_lost), name="lock")
             acting()
 
-    def _start_loops(self, connection: Connection, journal: Journal, tasks: asyncio.TaskGroup) -> None:
+    def _start_loops(
+        self, connection: Connection, journal: Journal, queues: StaticQueues, tasks: asyncio.TaskGroup
+    ) -> None:
         settings, state = self.settings, self.state
         intervals, limits = settings.intervals, settings.limits
         queue_loop = QueueLoop(
@@ -126,6 +133,7 @@ class Session:
             ChannelPool(connection, limits.queue_actions),
             self.management,
             journal,
+            self.metrics,
             QueueTiming(settings.broker.statistics_interval, intervals.recheck),
         )
         watcher = QueueWatcher(
@@ -135,7 +143,9 @@ class Session:
             lambda: connection.blocked_reason,
             interval=intervals.queue_listing,
         )
-        topology = TopologyWatcher(settings.pool, self.management, self.metrics, interval=intervals.topology_check)
+        topology = TopologyWatcher(
+            settings.pool, self.management, queues, self.metrics, interval=intervals.topology_check
+        )
         tasks.create_task(TargetClock(state).run(), name="target-clock")
         tasks.create_task(Warmer(state, Schedule(settings.pool.overrides), wall_ms).run(), name="warmer")
         tasks.create_task(queue_loop.run(), name="queue-loop")
@@ -155,7 +165,8 @@ class Session:
         live = await self.management.topology()
         missing = [one for one in drift(topology(self.settings.pool), live) if one.rule == "missing"]
         if missing:
-            raise SessionEnded(incomplete([one.object for one in missing], self.names.events_stream))
+            objects = [one.object for one in missing]
+            raise SessionEnded(incomplete(objects, self.names.events_stream, self.management.vhost))
 
     async def _adopt(self) -> None:
         """Take over every request queue there is: a restart forgets no key."""
@@ -163,7 +174,10 @@ class Session:
         # Keys whose time ran out meanwhile, and that have no queue any more: another daemon has led since.
         self.state.tracker.advance(self.state.clock())
         # What was seen before an outage proves nothing about workers that had no broker meanwhile.
+        if self.state.totals:
+            self.state.former_totals = self.state.totals
         self.state.totals = {}
+        self.state.lost = Evidence()
         self.state.ready_since.clear()
         for found in await self.management.request_queues(self.names):
             if found.key is None or self.names.request_queue(found.key) != found.name:
@@ -174,18 +188,17 @@ class Session:
             self.state.queues.set(found.key, Queue(Phase.UNKNOWN))
 
 
-def incomplete(missing: Sequence[str], stream: str) -> str:
+def incomplete(missing: Sequence[str], stream: str, vhost: str) -> str:
     """What to say of static objects that the broker does not have, `stream` being the pool's stream of events.
 
-    Seen after a kill of RabbitMQ 4.0: for a moment, the stream alone is missing, and its binding is there already. One
-    that somebody deleted has lost its binding, too.
+    Seen after a kill of RabbitMQ 4.0: for a moment, or for good, the stream alone is missing, and its binding is there
+    already. One that somebody deleted has lost its binding, too.
     """
-    late = list(missing) == [f"queue {stream}"]
-    hint = "; a broker that has just started brings its streams back last, else" if late else ";"
-    return (
-        f"the pool's topology is not complete: {', '.join(missing)} missing{hint} apply it (pulumi up, or "
-        "ansible-playbook playbooks/dev.yml), then `osrdyne lint` shows what is left"
-    )
+    if list(missing) == [f"queue {stream}"]:
+        mend = lost.stream_problem(vhost, stream)
+    else:
+        mend = "apply it (pulumi up, or ansible-playbook playbooks/dev.yml), then `osrdyne lint` shows what is left"
+    return f"the pool's topology is not complete: {', '.join(missing)} missing; {mend}"
 
 
 async def _consume(channel: Channel, queue: str, on_message: Callable[[Message], None], no_ack: bool) -> None:
@@ -204,6 +217,15 @@ async def _consume(channel: Channel, queue: str, on_message: Callable[[Message],
             again.cancel()
         log.warning("consumer cancelled by the broker; starting it again", extra={"queue": queue})
         await asyncio.sleep(0.5)
+
+
+async def _unless_ended(connection: Connection, lock_lost: asyncio.Event, work: Awaitable[None]) -> None:
+    """Wait for work that may take until a person does something, unless the connection or the lock is lost."""
+    async with asyncio.TaskGroup() as tasks:
+        ends = [tasks.create_task(_end_with(connection)), tasks.create_task(_end_without(lock_lost))]
+        await work
+        for one in ends:
+            one.cancel()
 
 
 async def _end_with(connection: Connection) -> None:

@@ -61,6 +61,9 @@ async def serve(
         for queue, messages in shown["queues"].items():
             if messages is not None:
                 metrics.depths.labels(queue).set(messages)
+        metrics.lost.clear()
+        for queue in shown["static_queues_lost"]:
+            metrics.lost.labels(queue).set(1)
         return web.Response(body=metrics.render(), content_type="text/plain", charset="utf-8")
 
     async def status(_: web.Request) -> web.Response:

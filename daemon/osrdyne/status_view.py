@@ -16,6 +16,8 @@ from osrdyne_protocol.names import PoolNames
 #: `idle` is unbound: the next request is a cold start.
 STATES = ("starting", "ready", "failed", "idle", "draining", "stopping")
 
+_LOST = "the broker has lost this queue; it is made anew within seconds"
+
 
 @dataclass(frozen=True, slots=True)
 class KeyView:
@@ -33,6 +35,8 @@ class KeyView:
     last_error: str | None
     unbinds_in: float | None
     stops_in: float | None
+    #: Seconds since its queue was made anew because the broker had lost it.
+    queue_remade_ago: float | None = None
 
 
 def keys_view(state: PoolState, *, owns_workers: bool, now: float) -> list[KeyView]:
@@ -44,7 +48,8 @@ def keys_view(state: PoolState, *, owns_workers: bool, now: float) -> list[KeyVi
 def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> KeyView:
     wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
     group, attempt, totals = state.groups.get(key), state.attempts.get(key), state.totals.get(key)
-    error = (queue.error if queue else None) or (attempt.error if attempt else None)
+    lost, remade = _LOST if key in state.lost.suspects else None, state.remade.get(key)
+    error = lost or (queue.error if queue else None) or (attempt.error if attempt else None)
     left = max(0.0, wanted.until - now) if wanted else None
     return KeyView(
         key=key,
@@ -56,6 +61,7 @@ def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> 
         last_error=error,
         unbinds_in=left if wanted and wanted.status is Status.ACTIVE else None,
         stops_in=left if wanted and wanted.status is Status.UNBOUND else None,
+        queue_remade_ago=None if remade is None else max(0.0, now - remade),
     )
 
 
@@ -66,6 +72,8 @@ def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
         return "stopping"
     if wanted is None:
         return "draining"
+    if key in state.lost.suspects:
+        return "failed"
     if (queue is not None and queue.error) or (group is None and attempt is not None and attempt.failures):
         return "failed"
     if wanted.status is Status.UNBOUND:
@@ -90,11 +98,13 @@ def document(
 ) -> dict[str, Any]:
     """Return the whole status as JSON-ready values.
 
-    `queues` is how many messages are in the pool's own queues, None where that is not known, and `alarm` what the
-    broker has an alarm of. A daemon that stands by shows no key: what it knows of them, if anything, is old.
+    `queues` is how many messages are in the pool's own queues, None where that is not known, `alarm` what the broker
+    has an alarm of, and `static_queues_lost` what to do about each queue that the broker lost. A daemon that stands by
+    shows no key and no such queue: what it knows of them, if anything, is old.
     """
-    names, owns_workers = PoolNames(pool), rest.pop("owns_workers")
-    keys = [] if phase == "standby" else keys_view(state, owns_workers=owns_workers, now=state.clock())
+    names, owns_workers, stands_by = PoolNames(pool), rest.pop("owns_workers"), phase == "standby"
+    keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, now=state.clock())
+    phase, detail = with_lost(state, phase, detail)
     return {
         "pool": pool,
         "instance": instance,
@@ -105,9 +115,21 @@ def document(
         "queues": {
             name: state.depths.get(name) for name in (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
         },
+        "static_queues_lost": {} if stands_by else state.lost_static,
         "keys": [asdict(one) for one in keys],
         **rest,
     }
+
+
+def with_lost(state: PoolState, phase: str, detail: str | None) -> tuple[str, str | None]:
+    """Return phase and detail as they are shown: static queues that the broker lost keep a daemon from its work.
+
+    One that prepares waits for those that it consumes; one that leads goes on without the others.
+    """
+    if not state.lost_static or phase not in ("preparing", "leading"):
+        return phase, detail
+    reason = "; ".join(f"queue {name}: {problem}" for name, problem in state.lost_static.items())
+    return "waiting" if phase == "preparing" else phase, reason
 
 
 def keys_by_state(document: Mapping[str, Any]) -> dict[str, int]:

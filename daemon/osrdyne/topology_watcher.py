@@ -1,4 +1,4 @@
-"""The topology watcher: compares the live broker with the declared topology, and reports what differs.
+"""The topology watcher: compares the live broker with the declared topology, and reports what differs or is lost.
 
 It repairs nothing: static objects are infrastructure code's. A finding is logged once, and counted.
 """
@@ -11,6 +11,7 @@ import logging
 from osrdyne.errors import ManagementError
 from osrdyne.management_api import ManagementApi
 from osrdyne.metrics import Metrics
+from osrdyne.static_queues import StaticQueues
 from osrdyne_protocol.drift import drift
 from osrdyne_protocol.lint import Finding
 from osrdyne_protocol.settings import PoolSettings
@@ -22,9 +23,18 @@ log = logging.getLogger(__name__)
 class TopologyWatcher:
     """Runs until cancelled."""
 
-    def __init__(self, pool: PoolSettings, management: ManagementApi, metrics: Metrics, *, interval: float) -> None:
+    def __init__(
+        self,
+        pool: PoolSettings,
+        management: ManagementApi,
+        queues: StaticQueues,
+        metrics: Metrics,
+        *,
+        interval: float,
+    ) -> None:
         self._expected = topology(pool)
         self._management = management
+        self._queues = queues
         self._metrics = metrics
         self._interval = interval
         self._reported: set[Finding] = set()
@@ -43,4 +53,5 @@ class TopologyWatcher:
                     )
                 self._reported = findings
                 self._metrics.drift.set(len(findings))
-            await asyncio.sleep(self._interval)
+            await self._queues.look()
+            await asyncio.sleep(self._queues.pause(self._interval))

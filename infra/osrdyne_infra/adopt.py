@@ -55,7 +55,7 @@ def main() -> None:
         settings = read(json.load(sys.stdin))
         broker = settings.broker
         management = Management(broker.management, broker.admin, settings.admin_password, broker.cacertfile)
-        found = live.read(management, settings.vhost)
+        found = live.read(management, settings.vhost, ())
         if not management.vhost_exists(settings.vhost):
             sys.exit(f"adopt: the broker has no vhost {settings.vhost}: there is nothing to adopt; run `pulumi up`")
         differing = [name for one in preflight.topologies(settings) for name in sorted(preflight.replaced(one, found))]

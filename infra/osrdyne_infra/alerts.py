@@ -34,6 +34,7 @@ def rules(pool: str, namespace: str) -> list[dict[str, Any]]:
         _rule(
             "TopologyDrifts", f"max({of('osrdyne_topology_findings')}) > 0", "5m", "the broker is not as declared", pool
         ),
+        _rule("StaticQueueLost", f"max({of('osrdyne_static_queues_lost')}) > 0", "1m", "the broker lost a queue", pool),
         _rule(
             "SettingsRejected", f"max({of('osrdyne_settings_rejected')}) > 0", "1m", "changed settings are wrong", pool
         ),

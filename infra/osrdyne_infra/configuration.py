@@ -36,6 +36,7 @@ EXAMPLES: Mapping[str, str] = {
     "instance": "osrdyne:instance: dev",
     "pools": "osrdyne:pools: [{name: core, unbind_delay: PT10M, delivery_limit: 5}]",
     "lose_messages_of": "osrdyne:lose_messages_of: [core]",
+    "mend_lost_queues": "osrdyne:mend_lost_queues: true",
     "rotate": "osrdyne:rotate: {core: {worker: 2}}",
     "adopt": "osrdyne:adopt: true",
     "kubernetes": "osrdyne:kubernetes: {namespace: osrdyne, daemon: {image: 'registry.example/osrdyne:0.1.0'}}",
@@ -80,6 +81,8 @@ class StackSettings:
     pools: tuple[PoolSettings, ...]
     #: Pools whose queues may be deleted with the messages that they hold.
     lose_messages_of: tuple[str, ...] = ()
+    #: Static queues that the broker lost when it was killed, which hold nothing, are deleted and declared again.
+    mend_lost_queues: bool = False
     #: Pool -> role -> any text: another text is another password.
     rotate: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: The vhost and users that are on the broker already become the stack's.
@@ -118,6 +121,7 @@ def _pool_stack(values: Mapping[str, str]) -> StackSettings:
         instance=instance,
         pools=pools,
         lose_messages_of=_names(_structure(values, "lose_messages_of", default=[]), names),
+        mend_lost_queues=_checked(values, "mend_lost_queues", checks.flag, default=False),
         rotate=_rotations(_structure(values, "rotate", default={}), names),
         adopt=_checked(values, "adopt", checks.flag, default=False),
         cluster=cluster,

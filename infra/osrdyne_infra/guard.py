@@ -34,34 +34,36 @@ def access(settings: StackSettings) -> dict[str, Any]:
     }
 
 
-def _management(props: dict[str, Any]) -> Management:
+def management(props: dict[str, Any]) -> Management:
+    """Return the broker that the inputs of a resource name."""
     return Management(props["url"], props["user"], props["password"], props["cacertfile"])
 
 
-class _Provider(dynamic.ResourceProvider):
+class Provider(dynamic.ResourceProvider):
     """Keeps its inputs."""
 
     def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
-        return dynamic.CreateResult(props["vhost"], _kept(props))
+        return dynamic.CreateResult(props["vhost"], kept(props))
 
     def update(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.UpdateResult:
-        return dynamic.UpdateResult(_kept(news))
+        return dynamic.UpdateResult(kept(news))
 
     def diff(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.DiffResult:
         # Nothing else counts: another release of Python or of this file writes the same provider differently.
-        return dynamic.DiffResult(changes=_kept(olds) != _kept(news), replaces=self.replaces(olds, news))
+        return dynamic.DiffResult(changes=kept(olds) != kept(news), replaces=self.replaces(olds, news))
 
     def replaces(self, olds: dict[str, Any], news: dict[str, Any]) -> list[str]:
         """Return the inputs that cannot change in place."""
         return []
 
 
-def _kept(props: dict[str, Any]) -> dict[str, Any]:
+def kept(props: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs without Pulumi's own."""
     return {name: value for name, value in props.items() if not name.startswith("__")}
 
 
 @contextmanager
-def _plainly() -> Iterator[None]:
+def plainly() -> Iterator[None]:
     """Have Pulumi, which prints the traceback of what a provider raises, print the text of a refusal alone."""
     try:
         yield
@@ -70,7 +72,7 @@ def _plainly() -> Iterator[None]:
         raise
 
 
-class _Claims(_Provider):
+class _Claims(Provider):
     """Checks, in a preview too, that the vhost and the users that are new in the stack are not there yet."""
 
     def check(self, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.CheckResult:
@@ -78,9 +80,9 @@ class _Claims(_Provider):
         known, problems = list(olds.get("users", [])), []
         if news["adopt"]:
             return dynamic.CheckResult(_claimed(known, news), [])
-        with _plainly():
-            vhost_is_there = olds.get("vhost") != news["vhost"] and _management(news).vhost_exists(news["vhost"])
-            taken = [user for user in news["users"] if user not in known and _management(news).user_exists(user)]
+        with plainly():
+            vhost_is_there = olds.get("vhost") != news["vhost"] and management(news).vhost_exists(news["vhost"])
+            taken = [user for user in news["users"] if user not in known and management(news).user_exists(user)]
         if vhost_is_there:
             problems.append(
                 f"vhost {news['vhost']} is on the broker already, and not of this stack; name another one in "
@@ -107,19 +109,19 @@ class Claim(dynamic.Resource, module="osrdyne", name="Claim"):
         super().__init__(_Claims(), name, {**access(settings), "users": users, "adopt": settings.adopt}, opts)
 
 
-class _Guards(_Provider):
+class _Guards(Provider):
     """Refuses to be deleted while queues hold messages. With another vhost, the old one's guard is deleted too."""
 
     def replaces(self, olds: dict[str, Any], news: dict[str, Any]) -> list[str]:
         return ["vhost"] if olds["vhost"] != news["vhost"] else []
 
     def delete(self, id_: str, props: dict[str, Any]) -> None:
-        with _plainly():
+        with plainly():
             _refuse_losses(props)
 
 
 def _refuse_losses(props: dict[str, Any]) -> None:
-    broker, vhost = _management(props), props["vhost"]
+    broker, vhost = management(props), props["vhost"]
     if not broker.vhost_exists(vhost):
         return
     # The broker's counts are late: what was published just now shows in the second look only.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from osrdyne_infra import lost_queues
 from osrdyne_infra.management import Management
+from osrdyne_protocol import lost
 from osrdyne_protocol.topology import ApplyTo, Binding, Exchange, Policy, Queue, QueueType, Topology
 
 
@@ -17,10 +19,12 @@ class Live:
     topology: Topology = field(default_factory=lambda: Topology((), (), (), ()))
     #: Queues that hold messages, with their number.
     messages: Mapping[str, int] = field(default_factory=dict)
+    #: Static quorum queues of the declared pools that the broker lost.
+    lost: frozenset[str] = frozenset()
 
 
-def read(broker: Management, vhost: str) -> Live:
-    """Look at the vhost. Raises BrokerError."""
+def read(broker: Management, vhost: str, declared: Iterable[Topology]) -> Live:
+    """Look at the vhost, and whether it has lost queues of the declared pools. Raises BrokerError."""
     broker.check()
     if not broker.vhost_exists(vhost):
         return Live()
@@ -36,7 +40,9 @@ def read(broker: Management, vhost: str) -> Live:
         policies=tuple(_policy(one) for one in listed["policies"]),
         operator_policies=tuple(_policy(one) for one in listed["operator-policies"]),
     )
-    return Live(found, broker.messages(vhost))
+    there = {one.name for one in found.queues if one.type == "quorum"}
+    asked = [name for one in declared for name in lost.static_quorum_queues(one) if name in there]
+    return Live(found, broker.messages(vhost), lost_queues.find(broker, vhost, asked))
 
 
 def _queue(raw: Mapping[str, Any]) -> Queue:

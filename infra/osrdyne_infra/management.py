@@ -1,4 +1,4 @@
-"""What is on the broker, through its management API. Only reads.
+"""What is on the broker, through its management API. Only reads, but for a queue that is made anew (`mend`).
 
 The one module of the program that speaks HTTP. Every failure is a BrokerError that says what to do, and never holds a
 password.
@@ -11,11 +11,13 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from osrdyne_infra.errors import BrokerError
+from osrdyne_protocol import quorum
 
 #: Seconds to wait for one answer.
 TIMEOUT = 15.0
@@ -56,6 +58,25 @@ class Management:
         found = self._call("queues", vhost, query="?disable_stats=true&enable_queue_totals=true") or []
         return {one["name"]: int(one["messages"]) for one in found if one.get("messages")}
 
+    def members(self, vhost: str, queue: str) -> tuple[quorum.Member, ...]:
+        """Return what the members of a quorum queue say, none where there is no such queue."""
+        answer = self._call("queues", "quorum", vhost, queue, "status") or []
+        try:
+            return quorum.read(answer)
+        except (AttributeError, KeyError, TypeError):
+            raise BrokerError(f"{self.url} answers what are no members of queue {queue}") from None
+
+    def delete_queue(self, vhost: str, queue: str) -> None:
+        """Delete a queue with all that it holds; nothing where it is gone."""
+        self._call("queues", vhost, queue, method="DELETE")
+
+    def declare_queue(self, vhost: str, queue: str, arguments: Mapping[str, Any]) -> None:
+        self._call("queues", vhost, queue, method="PUT", body={"durable": True, "arguments": dict(arguments)})
+
+    def bind(self, vhost: str, exchange: str, queue: str, routing_key: str) -> None:
+        body = {"routing_key": routing_key, "arguments": {}}
+        self._call("bindings", vhost, "e", exchange, "q", queue, method="POST", body=body)
+
     def get(self, *path: str) -> Any:
         """Return what is at a path. Raises BrokerError where nothing is."""
         found = self._call(*path)
@@ -63,16 +84,19 @@ class Management:
             raise BrokerError(f"{self.url} has no {'/'.join(path)}: is that RabbitMQ's management API?")
         return found
 
-    def _call(self, *path: str, query: str = "") -> Any:
+    def _call(self, *path: str, query: str = "", method: str = "GET", body: object = None) -> Any:
         address = f"{self.url}/api/" + "/".join(quote(part, safe="") for part in path) + query
         token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        request = urllib.request.Request(address, headers={"Authorization": f"Basic {token}"})  # noqa: S310
+        headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(address, data, headers, method=method)  # noqa: S310
         try:
             with self._opener().open(request, timeout=TIMEOUT) as answer:
-                return json.loads(answer.read())
+                text = answer.read()
+                return json.loads(text) if text else {}
         except urllib.error.HTTPError as error:
             with error:
-                if error.code == 404:
+                if error.code == 404 and method in ("GET", "DELETE"):
                     return None
                 raise BrokerError(self._refusal(error.code)) from None
         except (OSError, ValueError) as error:

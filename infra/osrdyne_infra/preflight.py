@@ -2,7 +2,7 @@
 
 The linter judges each pool as it is declared, and as it will be on the broker together with what others put there. A
 queue or exchange that differs in what a broker cannot change must be replaced: that is refused while messages would
-go with it.
+go with it. A queue that the broker lost is refused too, unless the stack may make it anew.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import Refused
 from osrdyne_infra.live import Live
+from osrdyne_protocol import lost
 from osrdyne_protocol.drift import concerning, drift, request_queues
 from osrdyne_protocol.lint import Finding, lint
 from osrdyne_protocol.topology import Exchange, Queue, Topology, topology
@@ -25,7 +26,11 @@ def topologies(settings: StackSettings) -> tuple[Topology, ...]:
 
 def check(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -> None:
     """Raise Refused with everything that is wrong."""
-    problems = [*_judge(declared, live.topology), *_losses(settings, declared, live)]
+    problems = [
+        *_judge(declared, live.topology),
+        *_losses(settings, declared, live),
+        *_lost(settings, declared, live),
+    ]
     if problems:
         raise Refused("\n".join(["the stack is not applied:", *(f"- {one}" for one in dict.fromkeys(problems))]))
 
@@ -74,6 +79,14 @@ def _losses(settings: StackSettings, declared: tuple[Topology, ...], live: Live)
                     f"queue {name} must be deleted and made anew, and holds {messages(count)}; empty it, or say in "
                     f"osrdyne:lose_messages_of that those of pool {one.pool} may go"
                 )
+
+
+def _lost(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -> Iterator[str]:
+    for name in sorted(live.lost) if not settings.mend_lost_queues else ():
+        yield f"queue {name}: {lost.problem(settings.vhost, name)}"
+    for one in declared:
+        for name in lost.lost_streams(one, live.topology):
+            yield f"queue {name}: {lost.stream_problem(settings.vhost, name)}"
 
 
 def messages(count: int) -> str:

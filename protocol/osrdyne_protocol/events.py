@@ -27,6 +27,7 @@ FORWARDED = "forwarded"
 UNBOUND = "unbound"
 GROUP_STOPPED = "group-stopped"
 QUEUE_DELETED = "queue-deleted"
+QUEUE_LOST = "queue-lost"
 DEAD_LETTERED = "dead-lettered"
 
 #: Events that the daemon sends about its own actions.
@@ -39,6 +40,7 @@ LIFECYCLE = frozenset(
         UNBOUND,
         GROUP_STOPPED,
         QUEUE_DELETED,
+        QUEUE_LOST,
         DEAD_LETTERED,
     }
 )

@@ -14,6 +14,7 @@ import pytest
 
 import osrdyne_protocol.lint as lint_module
 import steps
+from osrdyne.commands import lost_queues
 from osrdyne_protocol import drift as drift_module
 from tests.engines.broker import Broker
 from tests.engines.pool import DaemonProcess, Pool
@@ -112,7 +113,7 @@ def test_a_command_of_the_page_works(line: str, installed: tuple[DaemonProcess, 
 def test_the_page_explains_every_rule_of_lint() -> None:
     section = PAGE.split("## `osrdyne lint`")[1].split("\n## ")[0]
     shown = {rule for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for rule in re.findall("`(.*?)`", row)}
-    sources = [Path(str(module.__file__)).read_text() for module in (lint_module, drift_module)]
+    sources = [Path(str(module.__file__)).read_text() for module in (lint_module, drift_module, lost_queues)]
     rules = {rule for source in sources for rule in re.findall(r'Finding\(\s*"([a-z-]+)"', source)}
 
     assert shown == rules

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
 from osrdyne_client.amqp import Connection
+from osrdyne_protocol import quorum
 from tests.conftest import Vhost
 from tests.engines.broker import Broker
 from tests.simulation import virtual_time
@@ -66,8 +68,33 @@ class RealBench:
             return None
         return found["messages_ready"], found["messages_unacknowledged"], found["messages"]
 
+    async def counted_queues(self) -> list[str]:
+        rows = await asyncio.to_thread(self._api.get, "queues", self._vhost.name)
+        return sorted(one["name"] for one in rows if "messages" in one)
+
     async def restart(self) -> None:
         await asyncio.to_thread(self._vhost.broker.restart)
+
+    async def lose(self, queue: str) -> None:
+        found = f'rabbit_misc:r(<<"{self._vhost.name}">>, queue, <<"{queue}">>)'
+        await asyncio.to_thread(
+            self._vhost.broker.rabbitmqctl,
+            "eval",
+            # What a start of the broker does with a queue that its register of quorum queues does not have.
+            f"{{ok, Queue}} = rabbit_amqqueue:lookup({found}), {{Name, _}} = amqqueue:get_pid(Queue), "
+            "ok = ra:force_delete_server(quorum_queues, {Name, node()}), "
+            f'rabbit_quorum_queue:recover(<<"{self._vhost.name}">>, [Queue]).',
+        )
+
+    async def never_led(self, queue: str) -> bool | None:
+        path = ("queues", "quorum", self._vhost.name, queue, "status")
+        try:
+            members = await asyncio.to_thread(self._api.get, *path)
+        except HTTPError as error:
+            if error.code == 404:
+                return None
+            raise
+        return quorum.never_led(quorum.read(members))
 
     async def alarm(self, on: bool) -> None:
         limit = "0" if on else "0.6"

@@ -1,7 +1,8 @@
 """The account of all requests: what became of each, and during which fault. Pure: it is told what was found.
 
 Only a confirmed request can be lost. It was answered when any reply to it was seen, by its client or in the reply queue
-that a killed client left; else it is in the poison inventory, or still queued; else it is lost.
+that a killed client left; else it is in the poison inventory, or still queued; else it is lost. What was in a queue
+that the broker itself lost is counted apart.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ from typing import Any
 STEADY = "(no fault)"
 
 
+#: What an account counts.
+COUNTS = ("injected", "requests", "answered", "poisoned", "queued", "lost_by_broker", "lost", "duplicates")
+
+
 class Fate(enum.Enum):
     """What became of a confirmed request."""
 
     ANSWERED = "answered"
     POISONED = "poisoned"
     QUEUED = "queued"
+    #: The broker had confirmed it, and lost its queue.
+    LOST_BY_BROKER = "lost_by_broker"
     LOST = "lost"
 
 
@@ -42,6 +49,7 @@ class Request:
     replied: list[float | None] = field(default_factory=list)
     poisoned: bool = False
     queued: bool = False
+    lost_by_broker: bool = False
 
     @property
     def fate(self) -> Fate:
@@ -49,7 +57,9 @@ class Request:
             return Fate.ANSWERED
         if self.poisoned:
             return Fate.POISONED
-        return Fate.QUEUED if self.queued else Fate.LOST
+        if self.queued:
+            return Fate.QUEUED
+        return Fate.LOST_BY_BROKER if self.lost_by_broker else Fate.LOST
 
     def ended(self, lifetime: float) -> float:
         """Return when it was answered; without an answer, when its time to live was over at the latest."""
@@ -75,6 +85,7 @@ class Row:
     answered: int = 0
     poisoned: int = 0
     queued: int = 0
+    lost_by_broker: int = 0
     lost: int = 0
     duplicates: int = 0
     #: Longest time without any answer, in seconds.
@@ -82,7 +93,7 @@ class Row:
 
     def add(self, other: Row) -> None:
         """Add the account of the same kind in another run."""
-        for name in ("injected", "requests", "answered", "poisoned", "queued", "lost", "duplicates"):
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.outage = max(self.outage, other.outage)
 
@@ -132,6 +143,11 @@ class Ledger:
         request = self._find(name)
         if request is not None:
             request.queued = True
+
+    def lose_queue(self, key: str, *, since: float, until: float) -> None:
+        """The broker lost a key's queue at `until`. Requests that were sent after `since` may have been in it."""
+        for one in self.requests.values():
+            one.lost_by_broker |= one.key == key and since < one.sent < until
 
     def _find(self, name: str | None) -> Request | None:
         return self.requests.get(name or "")

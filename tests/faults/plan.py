@@ -27,6 +27,7 @@ KINDS: dict[str, Fault] = {
     "memory-alarm": broker_faults.memory_alarm,
     "disk-alarm": broker_faults.disk_alarm,
     "queue-deleted": broker_faults.queue_deleted,
+    "queue-lost": broker_faults.queue_lost,
     "lock-deleted": broker_faults.lock_deleted,
     "policy-deleted": broker_faults.policy_deleted,
     "binding-deleted": broker_faults.binding_deleted,

@@ -8,10 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from tests.faults.ledger import Row
+from tests.faults.ledger import COUNTS, Row
 from tests.faults.run import Result
-
-COLUMNS = ("injected", "requests", "answered", "poisoned", "queued", "lost", "duplicates")
 
 
 def merged(results: list[Result]) -> list[Row]:
@@ -36,12 +34,12 @@ def table(results: list[Result]) -> Table:
     rows = merged(results)
     found = Table(title="Requests by the first fault during which they were under way", caption=caption(results))
     found.add_column("fault", no_wrap=True)
-    for name in (*COLUMNS, "longest outage"):
-        found.add_column(name, justify="right")
+    for name in (*COUNTS, "longest outage"):
+        found.add_column(name.replace("_", " "), justify="right")
     for row in [*rows, total(rows)]:
         if row.kind == "total":
             found.add_section()
-        found.add_row(row.kind, *(str(getattr(row, name)) for name in COLUMNS), f"{row.outage:.1f} s")
+        found.add_row(row.kind, *(str(getattr(row, name)) for name in COUNTS), f"{row.outage:.1f} s")
     return found
 
 
@@ -58,7 +56,7 @@ def last_line(results: list[Result]) -> str:
     row = total(merged(results))
     return (
         f"faults: injected={row.injected} requests={row.requests} answered={row.answered} "
-        f"poisoned={row.poisoned} lost={row.lost} duplicates={row.duplicates}"
+        f"poisoned={row.poisoned} lost_by_broker={row.lost_by_broker} lost={row.lost} duplicates={row.duplicates}"
     )
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import psutil
 
 from osrdyne_protocol.topology import Topology, topology
 from tests.engines.broker import Broker
+from tests.engines.lost_queue import is_lost
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import until
 from tests.faults import load, timing
@@ -84,6 +86,11 @@ class Rig:
         self._generations = dict.fromkeys(CLIENTS, 0)
         self.clients: dict[str, LoadClient] = {}
         self._paused: set[str] = set()
+        #: When the broker was killed, by the number of the start after it.
+        self._kills: dict[int, float] = {}
+        #: Keys whose queue the broker lost with what was in it, and when; and those that were of no use after that.
+        self._lost: list[tuple[str, float]] = []
+        self._dead: list[tuple[str, float]] = []
         self._wait = threading.Event()
 
     def __enter__(self) -> Rig:
@@ -225,8 +232,37 @@ class Rig:
         """Let a fault last."""
         self._wait.wait(seconds)
 
+    def note_kill(self, at: float) -> None:
+        """The broker was killed at this moment, and runs again: what it lost shows in its log."""
+        self._kills[self.broker.starts] = at
+        prefix = self.pool.names.request_queue_prefix
+        for queue in self.pool.queues():
+            # One that has gone meanwhile, or that the broker has not started yet, cannot be asked.
+            with contextlib.suppress(urllib.error.HTTPError):
+                if queue.startswith(prefix) and is_lost(self.broker.management, VHOST, queue):
+                    self._dead.append((self._key(queue), at))
+
+    def note_lost(self, queue: str, at: float) -> None:
+        """The broker lost a request queue with what was in it, at this moment."""
+        self._lost.append((self._key(queue), at))
+        self._dead.append((self._key(queue), at))
+
+    def _key(self, queue: str) -> str:
+        return queue.removeprefix(self.pool.names.request_queue_prefix)
+
+    def enter_lost(self) -> None:
+        """Enter into the ledger which requests the broker may have lost. Everything else was read before."""
+        for number, queues in enumerate(self.broker.lost_at_starts(VHOST), start=1):
+            if number in self._kills:
+                self._lost += [(self._key(queue), self._kills[number]) for queue in queues]
+        for key, at in self._lost:
+            self.ledger.lose_queue(key, since=at - timing.ORPHAN_TTL - timing.MESSAGE_TTL, until=at)
+
     def until_recovered(self, *, within: float) -> None:
-        """Wait until the daemon leads, and every client has an `ok` for a request that it sent after now."""
+        """Wait until the daemon leads, and every client has an `ok` for a request that it sent after now.
+
+        A key whose queue the broker lost must have answered since, too, if it is asked at all.
+        """
         now = time.monotonic()
         ended = [client.name for client in self.clients.values() if client.process.poll() is not None]
         assert not ended, f"ended by itself: {', '.join(ended)}"
@@ -236,6 +272,17 @@ class Rig:
 
         self.leader.wait_for("leading", timeout=within)
         until(lambda: not missing(), within=within, what="answers for every client")
+        until(lambda: not self._silent(), within=within, what=f"answers of {', '.join(self._silent())}")
+
+    def _silent(self) -> list[str]:
+        """Return keys whose queue was lost for good, and that were asked since and have answered nothing."""
+        requests = self.read().requests.values()
+        silent = []
+        for key, at in self._dead:
+            since = [one for one in requests if one.key == key and one.sent > at and one.wants_reply]
+            if since and not any(one.replies for one in since):
+                silent.append(key)
+        return silent
 
     def put_right(self) -> None:
         """Undo what a fault that failed may have left: one daemon runs, and nothing rests."""

@@ -136,6 +136,7 @@ class Run:
         rig.stop_all()
         rig.read()
         drain.drain(rig)
+        rig.enter_lost()
         ledger, result = rig.ledger, self.result
         result.rows = ledger.rows(self._windows, began=began, ended=ended, lifetime=timing.MESSAGE_TTL)
         result.statuses = dict(ledger.statuses)

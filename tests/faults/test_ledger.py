@@ -127,3 +127,14 @@ def test_a_journal_is_read_up_to_its_last_whole_line_and_on_from_there(tmp_path:
     news = journals.news()
     assert [(one["step"], one["client"]) for one in news] == [("confirmed", "one")]
     assert journals.news() == []
+
+
+def test_what_was_in_a_queue_that_the_broker_lost_is_counted_apart_and_nothing_else_is() -> None:
+    account = ledger(*sent(1.0, "long before"), *sent(5.0, "in it"), *sent(9.5, "after"), *sent(5.0, "found"))
+    account.reply("found", "ok")
+    account.lose_queue("another", since=4.0, until=9.0)
+    assert len(account.lost) == 3
+    account.lose_queue("k", since=4.0, until=9.0)
+    assert [one.name for one in account.lost] == ["long before", "after"]
+    found = rows(account)[STEADY]
+    assert (found.answered, found.lost_by_broker, found.lost) == (1, 1, 2)

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from osrdyne_protocol import lost
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.topology import Users, topology
 from tests.conftest import Vhost
+from tests.engines.lost_queue import is_lost, lose, lose_stream, mend
 from tests.engines.management import Management
 
 MODULE = Path(__file__).parents[2] / "roles/topology/library/osrdyne_topology.py"
@@ -35,6 +37,7 @@ class Applied:
     admin_password: str | None = None
     url: str | None = None
     instance: str = "default"
+    mend_lost: bool = False
 
     def __post_init__(self) -> None:
         users = dataclasses.astuple(Users.of(self.pool, self.instance))
@@ -52,6 +55,8 @@ class Applied:
             "admin_password": self.admin_password or self.vhost.broker.admin_password,
             "vhost": self.vhost.name,
             "topology": dataclasses.asdict(topology(PoolSettings(self.pool, self.instance))),
+            "lost": lost.problems(topology(PoolSettings(self.pool, self.instance)), self.vhost.name),
+            "mend_lost": self.mend_lost,
             "passwords": self.passwords,
             "_ansible_check_mode": check,
         }
@@ -235,3 +240,74 @@ def test_users_of_an_earlier_set_up_are_named_and_left_alone(applied: Applied) -
         assert applied.accepts(f"{applied.pool}-daemon", applied.passwords[f"{applied.pool}-daemon"])
     finally:
         named.close()
+
+
+@pytest.fixture
+def losing(losing_vhost: Vhost) -> Iterator[Applied]:
+    """A pool that is applied, on the version that loses queues."""
+    pool = Applied(losing_vhost)
+    pool.run()
+    yield pool
+    pool.close()
+
+
+def test_queues_that_the_broker_lost_are_refused_with_what_to_do_and_made_anew_where_it_is_allowed(
+    losing: Applied,
+) -> None:
+    api, broker, vhost = losing.api, losing.vhost.broker, losing.vhost.name
+    orphan, poison, letters = (f"{losing.pool}-{end}" for end in ("orphan", "poison", "dl"))
+    wanted = losing.state()
+    # Given two queues that the broker lost, and a policy that somebody deleted (of a lost queue, that takes 30 s)
+    api.delete("policies", vhost, orphan)
+    lose(broker, vhost, orphan, poison)
+    # Then a run refuses to go on, says what to do, and changes nothing
+    refused = losing.run()
+    assert refused["failed"]
+    assert f"queue {orphan}: the broker lost it when it was killed" in refused["msg"]
+    assert f"queue {poison}: the broker lost it" in refused["msg"]
+    assert letters not in refused["msg"]
+    assert "-e osrdyne_mend_lost_queues=true" in refused["msg"]
+    assert refused["changes"] == []
+    # And what it says mends the first one
+    mend(broker, refused["msg"])
+    assert not is_lost(api, vhost, orphan)
+    # Where it is allowed, a rehearsal foretells what a run does with the other one
+    losing.mend_lost = True
+    rehearsed = losing.run(check=True)
+    assert is_lost(api, vhost, poison)
+    done = losing.run()
+    assert done["changes"] == rehearsed["changes"]
+    assert done["changes"] == [
+        f"queue {poison}, which the broker lost, deleted",
+        f"policy {orphan}",
+        f"queue {poison}",
+    ]
+    assert not is_lost(api, vhost, poison)
+    # And all is as it was
+    assert losing.state() == wanted
+    assert not losing.run()["changed"]
+
+
+def test_a_queue_that_is_made_anew_gets_its_bindings_back(losing: Applied) -> None:
+    letters = f"{losing.pool}-dl"
+    wanted = losing.state()
+    lose(losing.vhost.broker, losing.vhost.name, letters)
+    losing.mend_lost = True
+
+    done = losing.run()
+
+    binding = f"binding {letters}-xchg to {letters}"
+    assert done["changes"] == [f"queue {letters}, which the broker lost, deleted", f"queue {letters}", binding]
+    assert losing.state() == wanted
+
+
+def test_a_stream_that_the_broker_lost_is_refused_with_the_command_that_brings_it_back(losing: Applied) -> None:
+    events = f"{losing.pool}-events"
+    lose_stream(losing.vhost.broker, losing.vhost.name, events)
+
+    for losing.mend_lost in (False, True):
+        refused = losing.run()
+
+        assert refused["failed"]
+        assert f"queue {events}: the broker has its bindings and does not list it" in refused["msg"]
+        assert "rabbit_stream_coordinator:new_stream" in refused["msg"]

@@ -30,7 +30,7 @@ from tests.security.arbitrary import FUZZ, JSON, PRINTABLE, mutated
 
 # --- what is asked of us ----------------------------------------------------------------------------------------------
 
-DOCUMENT: dict[str, Any] = {"keys": [], "alarm": None, "queues": {}}
+DOCUMENT: dict[str, Any] = {"keys": [], "alarm": None, "queues": {}, "static_queues_lost": {}}
 REQUEST = b"GET /status?a=b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 

@@ -65,6 +65,7 @@ def many(first: int, count: int, jobs: int, *, as_json: bool) -> int:
     sums = runner.total(found)
     print(
         f"{sums.requests} requests, {sums.duplicated} served or answered more than once, "
+        f"{sums.lost_by_broker} lost by the broker itself, "
         f"{time.monotonic() - began:.0f} s",
         file=sys.stderr,
     )

@@ -41,6 +41,10 @@ class DaemonChecks(Checks):
         #: Keys that a client has ever asked for, and when a worker last took a request of each.
         self._asked_for: set[str | bytes] = set()
         self._active_at: dict[str | bytes, float] = {}
+        #: Queues that the broker has lost for good, and from when until when it was killed and down.
+        self._lost: set[str] = set()
+        self._killed_at: float | None = None
+        self._back_at: float | None = None
         self.handlers: Mapping[str, Callable[[Event], None]] = {
             "session ended": self._session_ended,
             "group started": self._group_started,
@@ -58,6 +62,9 @@ class DaemonChecks(Checks):
             kinds.UNBOUND: self._unbound,
             kinds.DELETED: self._deleted,
             kinds.DISCONNECTED: self._disconnected,
+            kinds.LOST_BY_BROKER: self._lost_by_broker,
+            kinds.BROKER_STOPPED: self._broker_stopped,
+            kinds.BROKER_STARTED: self._broker_started,
         }
 
     def _published(self, event: Event) -> None:
@@ -127,6 +134,8 @@ class DaemonChecks(Checks):
             return
         idle = event.at - self._active_at.get(event.detail[1], -1000.0)
         # What was told a moment ago is still under way to the daemon.
+        if event.place in self._lost:
+            return
         if _NEWS < idle < self._scenario.pool.unbind_delay and not self._had("activity lost"):
             self._break(7, f"{event.place!r} was unbound {idle:.1f} s after its worker took a request")
 
@@ -140,10 +149,12 @@ class DaemonChecks(Checks):
                 self._lock_left[self._lock] = event.at
             self._lock = None
             return
+        self._lost.discard(event.place)
         if not event.actor.startswith("daemon"):
             return
         self._changed(event)
-        if any(event.detail):
+        # A queue that the broker has lost holds nothing; to delete it is the only mend.
+        if any(event.detail) and not event.detail.lost:
             self._break(3, f"{event.actor} deleted {event.place!r}: {event.detail}")
 
     def _delivered(self, event: Event) -> None:
@@ -171,8 +182,23 @@ class DaemonChecks(Checks):
 
     def _session_ended(self, event: Event) -> None:
         expected, reasons = event.detail
-        if not expected or self._scenario.kind is not Kind.STORM:
+        if not expected or not (self._scenario.kind is Kind.STORM or self._is_about_the_kill(event)):
             self._break(8, f"a session of {event.actor} ended: {'; '.join(reasons)}")
+
+    def _lost_by_broker(self, event: Event) -> None:
+        if event.message is None and event.detail == kinds.FOR_GOOD:
+            self._lost.add(event.place)
+
+    def _broker_stopped(self, event: Event) -> None:
+        if event.detail == kinds.KILLED:
+            self._killed_at, self._back_at = event.at, None
+
+    def _broker_started(self, event: Event) -> None:
+        self._back_at = event.at
+
+    def _is_about_the_kill(self, event: Event) -> bool:
+        """Say whether a session ended because the broker was killed, and is down or has just come back."""
+        return self._killed_at is not None and (self._back_at is None or event.at < self._back_at + _NEWS)
 
     def _error_logged(self, event: Event) -> None:
         self._break(8, f"{event.actor}: {event.kind}: {event.detail}")

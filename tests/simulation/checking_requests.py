@@ -12,7 +12,7 @@ from tests.simulation import scenario as plans
 from tests.simulation.findings import Checks, Verdict, name_of
 from tests.simulation.model import Event
 from tests.simulation.model import history as kinds
-from tests.simulation.scenario import Kind, RequestPlan
+from tests.simulation.scenario import RETURN_BOUND, Kind, RequestPlan
 from tests.simulation.world import NAMES, Outcome
 
 #: Seconds that an orphan of a healthy key may take, from the broker to its queue, whatever other keys do.
@@ -20,7 +20,7 @@ ORPHAN_BOUND = 2.0
 #: Seconds that the first request of a healthy key may take beside the work itself, whatever other keys do.
 ANSWER_BOUND = 20.0
 
-_BROKER_FAULTS = ("broker down", "confirms never", "confirms late", "alarm", "publishes refused")
+_BROKER_FAULTS = ("broker down", "queues lost", "confirms never", "confirms late", "alarm", "publishes refused")
 #: Statuses that a request without fault of its own may get, and the faults that explain each.
 _ALLOWED_BY = {
     statuses.DELIVERY_LIMIT: ("worker cut", "worker half open", "worker killed", "worker revoked", *_BROKER_FAULTS),
@@ -41,8 +41,14 @@ class _Request:
     served: int = 0
     #: A copy was destroyed by what is no part of the system: its operator, a policy that was taken away.
     destroyed: bool = False
-    #: An answer was published to it.
-    answer_sent: bool = False
+    #: A copy was in a queue that the broker lost.
+    lost_by_broker: bool = False
+    #: When an answer was first published to it, and when a worker first served it.
+    answer_sent_at: float | None = None
+    served_at: float | None = None
+    #: When its client first wanted to send it, and when it first reached the broker.
+    asked_at: float | None = None
+    published_at: float | None = None
     poisoned: bool = False
     orphaned_at: float | None = None
     forwarded_at: float | None = None
@@ -56,6 +62,11 @@ class RequestChecks(Checks):
         self._requests: dict[str, _Request] = defaultdict(_Request)
         self._sessions: Counter[str] = Counter()
         self._acting_at: float | None = None
+        #: When the broker was killed, was back, and had a daemon again; queues that it has lost.
+        self._killed_at: float | None = None
+        self._back_at: float | None = None
+        self._acting_again_at: float | None = None
+        self._lost_queues: set[str] = set()
         self.handlers: Mapping[str, Callable[[Event], None]] = {
             "asked": self._asked,
             "request confirmed": self._request_confirmed,
@@ -67,6 +78,9 @@ class RequestChecks(Checks):
             kinds.ROUTED: self._routed,
             kinds.DROPPED: self._dropped,
             kinds.LOST: self._destroyed,
+            kinds.LOST_BY_BROKER: self._lost_by_broker,
+            kinds.BROKER_STOPPED: self._broker_stopped,
+            kinds.BROKER_STARTED: self._broker_started,
         }
 
     def conclude(self) -> None:
@@ -77,9 +91,22 @@ class RequestChecks(Checks):
     def _acting(self, event: Event) -> None:
         if self._acting_at is None:
             self._acting_at = event.at
+        if self._back_at is not None and self._acting_again_at is None:
+            self._acting_again_at = event.at
+
+    def _broker_stopped(self, event: Event) -> None:
+        if event.detail == kinds.KILLED:
+            self._killed_at, self._back_at, self._acting_again_at = event.at, None, None
+
+    def _broker_started(self, event: Event) -> None:
+        if self._killed_at is not None:
+            self._back_at = event.at
 
     def _asked(self, event: Event) -> None:
-        self._requests[event.place].session = event.detail
+        request = self._requests[event.place]
+        request.session = event.detail
+        if request.asked_at is None:
+            request.asked_at = event.at
         self._sessions[event.actor] = max(self._sessions[event.actor], event.detail)
 
     def _request_confirmed(self, event: Event) -> None:
@@ -99,11 +126,20 @@ class RequestChecks(Checks):
         self._requests[event.place].answers.append((event.at, str(event.detail)))
 
     def _served(self, event: Event) -> None:
-        self._requests[event.place].served += 1
+        request = self._requests[event.place]
+        request.served += 1
+        if request.served_at is None:
+            request.served_at = event.at
 
     def _destroyed(self, event: Event) -> None:
         if event.message is not None and not event.actor.startswith("daemon"):
             self._requests[name_of(event.message)].destroyed = True
+
+    def _lost_by_broker(self, event: Event) -> None:
+        if event.message is None:
+            self._lost_queues.add(event.place)
+        else:
+            self._requests[name_of(event.message)].lost_by_broker = True
 
     def _dropped(self, event: Event) -> None:
         if event.message is not None and self._had("policy removed"):
@@ -112,8 +148,12 @@ class RequestChecks(Checks):
     def _published(self, event: Event) -> None:
         message = event.message
         assert message is not None
+        request = self._requests[name_of(message)]
         if event.place == "" and message.routing_key != NAMES.poison_queue:
-            self._requests[name_of(message)].answer_sent = True
+            if request.answer_sent_at is None:
+                request.answer_sent_at = event.at
+        elif event.place == NAMES.request_exchange and request.published_at is None:
+            request.published_at = event.at
 
     def _routed(self, event: Event) -> None:
         assert event.message is not None
@@ -126,18 +166,21 @@ class RequestChecks(Checks):
             request.forwarded_at = request.forwarded_at or event.at
 
     def _judge(self, plan: RequestPlan, request: _Request) -> None:
+        if self._scenario.kind is Kind.LOST:
+            self._judge_return(plan, request)
         if request.confirmed_at is None:
             return
         self._verdict.requests += 1
         name = plan.name
         if len(request.answers) > 1 or request.served > 1:
             self._verdict.duplicated.append(name)
-            nothing_failed = self._scenario.kind is not Kind.STORM and not self._had("client cut", "queue deleted")
+            nothing_failed = self._scenario.kind not in (Kind.STORM, Kind.LOST)
+            nothing_failed = nothing_failed and not self._had("client cut", "queue deleted")
             # At its deadline a request may be answered while it is being forwarded.
             if nothing_failed and plan.do == plans.ANSWER and self._is_healthy(plan) and not plan.may_expire:
                 self._break(1, f"{name} was served or answered twice, and nothing had failed")
         for _, status in request.answers:
-            if status not in self._allowed(plan):
+            if status not in self._allowed(plan, request):
                 self._verdict.unexpected.append(f"{name} ({plan.do}, key {plan.routing_key!r}) was answered {status}")
             if status == statuses.DELIVERY_LIMIT and not (request.poisoned or self._where(name)):
                 self._break(1, f"{name} was answered delivery_limit, and no copy was kept")
@@ -152,13 +195,17 @@ class RequestChecks(Checks):
         )
         if request.destroyed or request.returned or (where and self._without_ttl()):
             return
-        if answerable and not (plan.reply == plans.DIRECT and request.answer_sent and self._client_lost(plan)):
+        if request.lost_by_broker and not where:
+            self._verdict.lost_by_broker.append(plan.name)
+            return
+        sent = request.answer_sent_at is not None
+        if answerable and not (plan.reply == plans.DIRECT and sent and self._client_lost(plan)):
             text = f"{plan.name} ({plan.do}, key {plan.routing_key!r}, reply {plan.reply})"
             if where or request.poisoned:
                 self._verdict.unanswered.append(f"{text} is still in {where}")
             else:
                 self._verdict.lost.append(text)
-        elif not (where or request.poisoned or request.served or request.answer_sent):
+        elif not (where or request.poisoned or request.served or sent):
             self._verdict.lost.append(f"{plan.name} ({plan.do}, key {plan.routing_key!r}, reply {plan.reply})")
 
     def _where(self, name: str) -> list[str]:
@@ -171,9 +218,11 @@ class RequestChecks(Checks):
     def _is_healthy(self, plan: RequestPlan) -> bool:
         return plan.routing_key == self._scenario.keys[0].key
 
-    def _allowed(self, plan: RequestPlan) -> set[str]:
+    def _allowed(self, plan: RequestPlan, request: _Request) -> set[str]:
         """The statuses with which a request may be answered."""
         allowed = self._allowed_of_its_own(plan)
+        if self._scenario.kind is Kind.LOST:
+            return self._allowed_of_lost(plan, request, allowed)
         if self._scenario.kind is Kind.STORM:
             allowed = allowed | {statuses.EXPIRED}
             for status, faults in _ALLOWED_BY.items():
@@ -199,17 +248,61 @@ class RequestChecks(Checks):
             allowed = allowed | {statuses.EXPIRED}
         return allowed
 
+    def _allowed_of_lost(self, plan: RequestPlan, request: _Request, allowed: set[str]) -> set[str]:
+        """While a key's queue is lost its requests may be refused; before, afterwards and elsewhere nothing is."""
+        back = self._back_at or 0.0
+        waited = (request.asked_at or 0.0) < back + RETURN_BOUND
+        if self._is_lost(plan) and waited:
+            return allowed | {statuses.EXPIRED, statuses.MAXLEN}
+        return allowed - {statuses.EXPIRED}
+
+    def _is_kept(self, plan: RequestPlan) -> bool:
+        return any(one.kept and one.key == plan.routing_key for one in self._scenario.keys)
+
+    def _is_lost(self, plan: RequestPlan) -> bool:
+        key = plan.routing_key
+        return isinstance(key, str) and "\0" not in key and NAMES.request_queue(key) in self._lost_queues
+
+    def _judge_return(self, plan: RequestPlan, request: _Request) -> None:
+        """Judge when a request was answered in a run in which the broker lost queues. Everybody asks on one channel."""
+        if request.asked_at is None or request.lost_by_broker:
+            return
+        ends = [one for one in (request.answer_sent_at, request.served_at) if one is not None]
+        ended = min(ends) if ends else self._outcome.seconds
+        work = sum(one.work for one in self._scenario.requests if one.routing_key == plan.routing_key)
+        took = ended - self._since(request.asked_at, ended, self._back_at) - work
+        if not ends:
+            self._verdict.unanswered.append(
+                f"{plan.name} (key {plan.routing_key!r}), asked at {request.asked_at:.1f} s"
+            )
+        elif took > RETURN_BOUND:
+            self._break(5, f"{plan.name} (key {plan.routing_key!r}) was answered {took:.1f} s late")
+        if request.published_at is None or self._is_lost(plan):
+            return
+        took = ended - self._since(request.published_at, ended, self._acting_again_at) - work
+        if took > ANSWER_BOUND:
+            self._break(
+                5, f"{plan.name} of key {plan.routing_key!r}, which was not lost, was answered {took:.1f} s late"
+            )
+
+    def _since(self, at: float, ended: float, back: float | None) -> float:
+        """From when on a wait counts that began at `at`: not while there was no broker, nor a daemon at first."""
+        if self._killed_at is not None and back is not None and at < back and ended > self._killed_at:
+            return back
+        return max(at, self._acting_at or 0.0)
+
     def _judge_delay(self, plan: RequestPlan, request: _Request) -> None:
-        if self._scenario.kind is Kind.STORM or not self._is_healthy(plan) or not plan.plain:
+        if self._scenario.kind is Kind.STORM or not (self._is_healthy(plan) or self._is_kept(plan)) or not plan.plain:
             return
         if request.destroyed or self._had("client cut"):
             return
         acting = self._acting_at or 0.0
         if request.orphaned_at is not None:
-            took = (request.forwarded_at or self._outcome.seconds) - max(request.orphaned_at, acting)
+            forwarded = request.forwarded_at or self._outcome.seconds
+            took = forwarded - self._since(request.orphaned_at, forwarded, self._acting_again_at)
             if took > ORPHAN_BOUND:
                 self._break(5, f"{plan.name} of a healthy key was an orphan for {took:.1f} s")
-        if request.answers and request.confirmed_at is not None:
+        if request.answers and request.confirmed_at is not None and self._scenario.kind is not Kind.LOST:
             work = sum(one.work for one in self._scenario.requests if one.routing_key == plan.routing_key)
             took = request.answers[0][0] - max(request.confirmed_at, acting) - work
             if took > ANSWER_BOUND:

@@ -35,6 +35,11 @@ class Client:
         #: Name of its connection, while it has one.
         self.connection: str | None = None
 
+    @property
+    def waits_for_confirms(self) -> bool:
+        """Say whether it has requests that the broker has not confirmed."""
+        return bool(self._unsent or self._unknown)
+
     async def run(self) -> None:
         while True:
             try:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.model.timing import Confirming, Range
-from tests.simulation.scenario import Fault
+from tests.simulation.scenario import DOWN, YOUNG, Fault
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -95,6 +95,36 @@ def _broker_down(world: World, fault: Fault) -> Undo:
     return world.broker.start
 
 
+def _queues_lost(world: World, fault: Fault) -> Undo:
+    """Kill the broker a moment after a request queue was declared: it loses all that are young."""
+    broker = world.broker
+    # Half of the time while the first forward to the new queue is under way.
+    wait = fault.number / 3000 if fault.number % 2 else fault.number / 60
+    kept = {world.names.request_queue(one.key) for one in world.scenario.keys if one.kept}
+
+    def can_be_lost(name: str) -> bool:
+        ours = name.startswith(world.names.request_queue_prefix) and name not in kept
+        return ours and broker.queues[name].kind == "quorum"
+
+    def on_declared(name: str) -> None:
+        if on_declared in broker.on_declared and can_be_lost(name):
+            broker.on_declared.remove(on_declared)
+            world.loop.call_later(wait, kill, context=Context())
+
+    def kill() -> None:
+        if broker.running:
+            youngest = broker.now - YOUNG
+            lose = [name for name, queue in broker.queues.items() if can_be_lost(name) and queue.made_at >= youngest]
+            broker.kill_and_start(lose=lose, down=world.rng.uniform(*DOWN))
+
+    def undo() -> None:
+        if on_declared in broker.on_declared:
+            broker.on_declared.remove(on_declared)
+
+    broker.on_declared.append(on_declared)
+    return undo
+
+
 def _alarm(world: World, fault: Fault) -> Undo:
     world.broker.alarm(True)
     return partial(world.broker.alarm, False)
@@ -136,6 +166,10 @@ def _management_away(world: World, fault: Fault) -> Undo:
 
 def _management_hangs(world: World, fault: Fault) -> Undo:
     return _management(world, "hangs")
+
+
+def _queues_uncounted(world: World, fault: Fault) -> Undo:
+    return _management(world, "uncounted")
 
 
 def _management(world: World, what: str) -> Undo:
@@ -235,12 +269,14 @@ _FAULTS: dict[str, Callable[[World, Fault], Undo]] = {
     "worker half open": _worker_half_open,
     "worker killed": _worker_killed,
     "broker down": _broker_down,
+    "queues lost": _queues_lost,
     "alarm": _alarm,
     "confirms late": _confirms_late,
     "confirms never": _confirms_never,
     "publishes refused": _publishes_refused,
     "management away": _management_away,
     "management hangs": _management_hangs,
+    "queues uncounted": _queues_uncounted,
     "policy removed": _policy_removed,
     "queue deleted": _queue_deleted,
     "queue unbound": _queue_unbound,

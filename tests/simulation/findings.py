@@ -20,6 +20,8 @@ class Verdict:
     #: (number of the invariant in the design, what happened)
     broken: list[tuple[int, str]] = field(default_factory=list)
     requests: int = 0
+    #: Requests that the broker confirmed and then lost itself: nobody's mistake.
+    lost_by_broker: list[str] = field(default_factory=list)
 
     @property
     def good(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -31,9 +31,10 @@ from osrdyne import (
 )
 from osrdyne.queue_plan import Phase, Step
 from osrdyne.target import Status
-from osrdyne_client.amqp import Properties
+from osrdyne_client.amqp import Channel, Properties
 from osrdyne_client.errors import Nacked, Returned
-from osrdyne_protocol import events, headers, statuses
+from osrdyne_client.lanes import Lanes
+from osrdyne_protocol import events, headers, quorum, statuses
 
 Patch = tuple[Any, str, Any]
 
@@ -244,6 +245,27 @@ def _group_not_wanted_without_queue() -> list[Patch]:
     return [(worker_plan, "plan", lazy)]
 
 
+def _all_on_one_channel() -> list[Patch]:
+    def shared(self: Lanes, destination: object) -> Channel:
+        return self.main
+
+    return [(Lanes, "shared", shared)]
+
+
+def _lost_without_evidence() -> list[Patch]:
+    def believing(members: Sequence[quorum.Member]) -> bool:
+        return bool(members)
+
+    return [(quorum, "never_led", believing)]
+
+
+def _lost_for_ever() -> list[Patch]:
+    def blind(members: Sequence[quorum.Member]) -> bool:
+        return False
+
+    return [(quorum, "never_led", blind)]
+
+
 MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a message is acknowledged before what follows is confirmed": _acknowledge_before_confirm,
     "a returned message counts as taken": _returned_counts_as_taken,
@@ -265,6 +287,10 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "the lock is not waited for": _lock_not_waited_for,
     "one group's failure ends the session": _driver_error_ends_all,
     "idle groups are never stopped": _group_not_wanted_without_queue,
+    # Seen in runs in which the broker loses queues, and in no other.
+    "what goes to one key's queue holds up what goes to all others": _all_on_one_channel,
+    "a queue is taken for lost without evidence": _lost_without_evidence,
+    "a queue that the broker lost is left as it is": _lost_for_ever,
 }
 
 

@@ -29,6 +29,7 @@ class Result:
     unanswered: int = 0
     duplicated: int = 0
     broken: int = 0
+    lost_by_broker: int = 0
     findings: list[str] = field(default_factory=list)
 
 
@@ -53,6 +54,7 @@ def result_of(seed: int) -> Result:
         len(verdict.unanswered),
         len(verdict.duplicated),
         len(verdict.broken) + len(verdict.unexpected),
+        len(verdict.lost_by_broker),
         verdict.findings(),
     )
 
@@ -76,4 +78,5 @@ def total(found: Iterable[Result]) -> Result:
         sum_of.unanswered += one.unanswered
         sum_of.duplicated += one.duplicated
         sum_of.broken += one.broken
+        sum_of.lost_by_broker += one.lost_by_broker
     return sum_of

@@ -1,7 +1,8 @@
 """What happens in a run, made from its seed: keys and their workers, requests, faults. Pure.
 
-Three kinds of run: `calm` (nothing fails), `bad keys` (some keys' workers, drivers or requests fail, somebody
-meddles with queues, and nothing else) and `storm` (everything may fail). The calmer a run, the more is asked of it.
+Kinds of run: `calm` (nothing fails), `bad keys` (some keys' workers, drivers or requests fail, somebody meddles with
+queues, and nothing else), `queues lost` (the broker is killed once and loses queues, and nothing else) and `storm`
+(everything may fail). The calmer a run, the more is asked of it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Kind(Enum):
     CALM = "calm"
     BAD_KEYS = "bad keys"
     STORM = "storm"
+    LOST = "queues lost"
 
 
 #: What a worker does with a request.
@@ -31,6 +33,12 @@ ANSWER, CRASH, HANG, REJECT, REQUEUE, REQUEUE_ONCE = "answer", "crash", "hang", 
 STARTS, REFUSED, SLOW, DEAF, EXITS, TAKEN = "starts", "refused", "slow", "deaf", "exits", "taken"
 #: Where a client reads its replies.
 DIRECT, QUEUE, NOWHERE, IN_POOL = "direct", "queue", "nowhere", "in the pool"
+#: Seconds after the broker's return in which a key whose queue was lost answers again, whatever it takes to notice.
+RETURN_BOUND = 60.0
+#: Seconds that the broker is down at least and at most when it is killed.
+DOWN = (0.3, 5.0)
+#: Age in seconds up to which a broker that is killed loses a request queue.
+YOUNG = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,8 @@ class KeyPlan:
     start: str = STARTS
     #: Seconds from the start of a worker to its first event.
     boot: float = 0.3
+    #: A broker that loses queues never loses this key's.
+    kept: bool = False
 
     @property
     def healthy(self) -> bool:
@@ -103,6 +113,7 @@ class Scenario:
     #: Engine faults of keys are over then, too: what they delayed has to be brought to an end.
     settle: float = 700.0
     by_name: dict[str, RequestPlan] = field(default_factory=dict, compare=False)
+    clients: int = 2
 
 
 _FAULTS = {
@@ -134,6 +145,8 @@ _FAULTS = {
     "driver refuses": (3, 1.0, 15.0),
     "driver blind": (2, 1.0, 15.0),
     "clock jumps": (2, 0.0, 0.0),
+    "queues lost": (4, 1.0, 15.0),
+    "queues uncounted": (2, 5.0, 40.0),
 }
 
 
@@ -144,15 +157,17 @@ _MEDDLING = ("queue deleted", "queue unbound", "poison deleted", *(["stray activ
 def scenario(seed: int) -> Scenario:
     """Return the run of a seed."""
     rng = random.Random(f"scenario {seed}")
-    kind = rng.choices((Kind.CALM, Kind.BAD_KEYS, Kind.STORM), (15, 25, 60))[0]
+    kind = rng.choices((Kind.CALM, Kind.BAD_KEYS, Kind.STORM, Kind.LOST), (15, 25, 60, 12))[0]
+    if kind is Kind.LOST:
+        return _lost(seed, rng)
     end = rng.uniform(20.0, 70.0)
     keys = _keys(rng, kind)
     requests = _requests(rng, kind, keys, end)
     faults = _faults(rng, kind, keys, end)
     # Nothing but the broker's own numbers then says that a key is in use: delays are as short as they can be.
-    lost = [one for one in faults if one.what == "activity lost"]
-    hasty = bool(lost)
-    for fault in lost[:1]:
+    unheard = [one for one in faults if one.what == "activity lost"]
+    hasty = bool(unheard)
+    for fault in unheard[:1]:
         requests = (*requests, *_late_in_the_life_of_a_key(rng, len(requests), fault.at, keys))
     pool = PoolSettings(
         "core",
@@ -278,3 +293,61 @@ def _faults(rng: random.Random, kind: Kind, keys: tuple[KeyPlan, ...], end: floa
         )
         result.append(fault)
     return tuple(sorted(result, key=lambda one: one.at))
+
+
+def _lost(seed: int, rng: random.Random) -> Scenario:
+    """The broker is killed right after queues of some keys were declared, and loses those; nothing else fails.
+
+    Of the keys that it never loses, with a client of their own, the first is called all the time, and each other once
+    after the kill: some of these are orphans while the daemon deals with what was lost. The keys whose queues may be
+    lost are not called before the fault, and once at the end, when they must have come back.
+    """
+    chosen = rng.sample(KEYS, rng.randint(7, 9))
+    keys = tuple(KeyPlan(key, boot=rng.uniform(0.05, 1.0), kept=number < 6) for number, key in enumerate(chosen))
+    at = rng.uniform(4.0, 12.0)
+    end = at + RETURN_BOUND + 15.0
+    wanted = [(at + rng.uniform(2.0, 30.0), "nul\0", ANSWER, 0)]
+    moment = 1.0
+    while moment < end:
+        wanted.append((moment, keys[0].key, ANSWER if rng.random() < 0.8 else REJECT, 0))
+        moment += rng.uniform(2.0, 9.0)
+    for plan in keys[1:]:
+        if plan.kept:
+            wanted.append((at + rng.uniform(1.0, 20.0), plan.key, ANSWER, 0))
+            continue
+        moments = [at + rng.uniform(0.0, 0.3) for _ in range(rng.randint(1, 3))]
+        moments += [at + rng.uniform(*span) for span in ((0.5, 8.0), (8.0, 25.0), (25.0, 50.0))]
+        moments.append(end + rng.uniform(0.0, 3.0))
+        # A publish to a lost queue holds up its client, too, and only another one's can be an orphan meanwhile.
+        wanted += [(one, plan.key, ANSWER, rng.randint(1, 3)) for one in moments]
+    requests = tuple(
+        RequestPlan(
+            f"r{number}", one, key, do, rng.choice((0.01, 0.1, 1.0)), rng.choice((QUEUE, DIRECT)), client=client
+        )
+        for number, (one, key, do, client) in enumerate(sorted(wanted))
+    )
+    faults = [Fault("queues lost", at, at + 10.0, rng.randint(0, 60))]
+    if rng.random() < 0.5:
+        # A queue without counts is not lost for that.
+        faults.append(Fault("queues uncounted", at, at + 40.0))
+    return Scenario(
+        seed,
+        Kind.LOST,
+        rng.choice(("4.0", "4.3")),
+        PoolSettings(
+            "core",
+            unbind_delay=4.0,
+            stop_delay=2.0,
+            message_ttl=90.0,
+            orphan_ttl=rng.choice((20.0, 40.0)),
+            delivery_limit=3,
+            consumer_timeout=25.0,
+            poison_max_length=1000,
+        ),
+        keys,
+        requests,
+        tuple(faults),
+        end=end + 3.5,
+        clients=4,
+        by_name={one.name: one for one in requests},
+    )

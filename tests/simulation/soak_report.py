@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from osrdyne import handouts
+from osrdyne_client import lanes
 
 #: What a daemon or client without keys may hold in one container, and what holds more because it says how much at most.
 IDLE_BOUND = 64
@@ -17,6 +18,8 @@ _FIXED = {
     "._methods": 4 * 1024,
     "Slots.": 8192,
     "ChannelPool._free": 256,
+    # Of the daemon and of the client.
+    "Lanes._proven": lanes.REMEMBERED,
     "ModelConnection._channels": 300,
 }
 #: How often as many keys as are alive one container may hold: heaps and debounces are tidied only now and then.

@@ -27,7 +27,6 @@ USERS = Users.of("core")
 #: A queue of another pool in the same virtual host: nobody may touch it.
 FOREIGN_QUEUE = "corex-req-42"
 
-_CLIENTS = 2
 #: Seconds between two looks whether everything has come to its end.
 _LOOK = 5.0
 #: Seconds after the load in which every request has come to the end of its time, and a dead letter that found no queue
@@ -103,7 +102,7 @@ class World:
         }
         self.daemon_settings = daemon_settings(scenario.pool)
         self.engine = Engine(self)
-        self.clients = [Client(self, number) for number in range(_CLIENTS)]
+        self.clients = [Client(self, number) for number in range(scenario.clients)]
         self.daemons = [DaemonProcess(self, "a")]
         self._plans = {one.key: one for one in scenario.keys}
         #: Policies that a fault has removed, and what is wrong with the management API.
@@ -123,7 +122,7 @@ class World:
         return made
 
     def management_fails(self, how: str, fails: bool) -> None:
-        """Begin or end a fault of the management API: `away`, `hangs`."""
+        """Begin or end a fault of the management API: `away`, `hangs`, `uncounted`."""
         if fails:
             self._management_faults.add(how)
         else:
@@ -134,6 +133,7 @@ class World:
         for one in self._managements:
             one.away = "away" in self._management_faults
             one.hangs = "hangs" in self._management_faults
+            one.uncounted = "uncounted" in self._management_faults
 
     def key_plan(self, key: str) -> KeyPlan:
         return self._plans.get(key) or KeyPlan(key)
@@ -146,9 +146,11 @@ class World:
         return Worker(self, key, name)
 
     def load_of(self, key: str) -> tuple[int, int, bool] | None:
-        """Return ready and unacknowledged messages of a key's queue, and whether it is bound; None without queue."""
+        """Return ready and unacknowledged messages of a key's queue, and whether it is bound; None without queue, and
+        where the broker has lost it.
+        """
         queue = self.broker.queues.get(NAMES.request_queue(key))
-        if queue is None:
+        if queue is None or queue.lost:
             return None
         return len(queue.ready), len(queue.unacked), bool(self.broker.routing.bindings_of(queue.name))
 
@@ -179,6 +181,11 @@ class World:
         """Say whether nothing is left to do: no request anywhere, no queue, no group."""
         ours = (name for name, queue in self.broker.queues.items() if queue.kind == "quorum")
         if self.engine.running or any(name.startswith(NAMES.request_queue_prefix) for name in ours):
+            return False
+        faults = {one.what for one in self.scenario.faults}
+        # What waits for a lost queue is nowhere at the broker; it is sent again when that queue is gone.
+        resent = "queues lost" in faults and "confirms never" not in faults
+        if resent and any(client.waits_for_confirms for client in self.clients):
             return False
         if not any(self.broker.messages(name) for name in (NAMES.orphan_queue, NAMES.dead_letter_queue)):
             return True

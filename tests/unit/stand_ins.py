@@ -19,6 +19,7 @@ from osrdyne.queue_plan import Totals
 from osrdyne_client.amqp import QueueInfo
 from osrdyne_client.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
 from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.quorum import Member
 from osrdyne_protocol.settings import PoolSettings
 
 NAMES = PoolNames("core")
@@ -59,6 +60,8 @@ class BrokerQueue:
     unacknowledged: int = 0
     consumers: int = 0
     bound: bool = False
+    #: The broker has lost it.
+    lost: bool = False
 
 
 @dataclass
@@ -184,9 +187,20 @@ class StandInManagement:
     async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
         await self.broker.called("list", "")
         return [
-            RequestQueue(names.request_queue(key), key, Totals(one.ready, one.unacknowledged, one.consumers, 0))
+            RequestQueue(
+                names.request_queue(key),
+                key,
+                None if one.lost else Totals(one.ready, one.unacknowledged, one.consumers, 0),
+            )
             for key, one in self.broker.queues.items()
         ]
+
+    async def members(self, queue: str) -> tuple[Member, ...] | None:
+        key = await self.broker.called("members", queue)
+        if key not in self.broker.queues:
+            return None
+        lost = self.broker.queues[key].lost
+        return (Member("rabbit@one", "follower", 0, 0) if lost else Member("rabbit@one", "leader", 1, 7),)
 
 
 class StandInJournal:

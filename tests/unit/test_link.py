@@ -37,8 +37,8 @@ class Replies:
 async def linked(seen: list[int]) -> Replies:
     replies: Any = Replies()
     nothing: Any = None
-    link = Link(nothing, nothing, replies, "reply")
-    await link._consume(lambda message: seen.append(message.delivery_tag))
+    link = Link(nothing, nothing, replies, "reply", lambda message: seen.append(message.delivery_tag))
+    await link._consume()
     found: Replies = replies
     return found
 

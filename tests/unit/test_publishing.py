@@ -35,6 +35,7 @@ class ConfirmChannel:
         self._connection = connection
         self._waiting: list[asyncio.Future[Any]] = []
         self._reason: BrokerError | None = None
+        self._stalled = False
 
     @property
     def is_open(self) -> bool:
@@ -52,7 +53,9 @@ class ConfirmChannel:
             raise Unencodable("a header does not fit")
         self._connection.published.append(body)
         self._waiting.append(future)
-        if body != b"never confirmed":
+        # A broker stops with the first message that it cannot bring to its queue, and with all behind it.
+        self._stalled = self._stalled or routing_key in self._connection.stalling
+        if body != b"never confirmed" and not self._stalled:
             loop.call_later(1.0, self._settle, future, body)
         return future
 
@@ -89,6 +92,8 @@ class Connection:
     channels: list[ConfirmChannel] = field(default_factory=list)
     published: list[bytes] = field(default_factory=list)
     arrived: list[bytes] = field(default_factory=list)
+    #: Routing keys whose queue does not answer.
+    stalling: set[str] = field(default_factory=set)
 
     async def channel(self, *, confirm: bool = False, prefetch: int | None = None) -> ConfirmChannel:
         self.channels.append(ConfirmChannel(self))
@@ -122,7 +127,7 @@ async def test_the_message_that_breaks_the_channel_is_refused_and_the_innocent_o
     # And the next ones share a channel again
     channels = len(connection.channels)
     assert await outcomes(publisher, b"d", b"e") == [None, None]
-    assert len(connection.channels) == channels + 1
+    assert len(connection.channels) == channels
 
 
 async def test_several_culprits_are_each_found(publisher: Publisher, connection: Connection) -> None:
@@ -133,7 +138,8 @@ async def test_several_culprits_are_each_found(publisher: Publisher, connection:
 
 async def test_channels_of_suspects_are_closed_again(publisher: Publisher, connection: Connection) -> None:
     await outcomes(publisher, b"breaks it", b"a", b"b")
-    assert [one for one in connection.channels if one.is_open] == []
+    # Open is the one that all share, which "breaks it" never reached.
+    assert [one for one in connection.channels if one.is_open] == connection.channels[:1]
 
 
 async def test_what_amqp_cannot_carry_is_refused_and_costs_nothing(
@@ -142,7 +148,7 @@ async def test_what_amqp_cannot_carry_is_refused_and_costs_nothing(
     found = await outcomes(publisher, b"cannot be sent", b"a")
     assert isinstance(found[0], Refused)
     assert found[1] is None
-    assert len(connection.channels) == 1
+    assert all(one.is_open for one in connection.channels)
 
 
 @pytest.mark.parametrize("error", [Nacked(), Returned("no queue")])
@@ -151,6 +157,34 @@ async def test_what_the_broker_says_of_one_message_is_told_as_it_is(
 ) -> None:
     connection.errors[b"a"] = error
     assert await outcomes(publisher, b"a", b"b") == [error, None]
+
+
+async def test_a_key_that_is_not_confirmed_delays_no_other_key_no_reply_and_no_copy(
+    publisher: Publisher, connection: Connection
+) -> None:
+    connection.stalling.add("lost")
+    lost = asyncio.ensure_future(publisher.publish("x", "lost", b"a", Properties()))
+    await asyncio.sleep(0.1)
+    began = asyncio.get_running_loop().time()
+    await asyncio.gather(
+        publisher.publish("x", "well", b"b", Properties()),
+        publisher.reply("reply-1", b"", Properties()),
+        publisher.publish("", "core-poison", b"c", Properties()),
+    )
+    assert asyncio.get_running_loop().time() - began == pytest.approx(1.0, abs=0.1)
+    with pytest.raises(BrokerTimeout):
+        await lost
+
+
+async def test_what_was_not_confirmed_is_not_sent_again_behind_itself(
+    publisher: Publisher, connection: Connection
+) -> None:
+    connection.stalling.add("lost")
+    for _ in range(3):
+        with pytest.raises(BrokerTimeout):
+            await publisher.publish("x", "lost", b"a", Properties())
+    assert connection.published == [b"a"] * 3
+    assert [len(one._waiting) for one in connection.channels] == [0, 1, 1, 1]
 
 
 async def test_a_missing_exchange_is_no_message_s_fault(publisher: Publisher, connection: Connection) -> None:
@@ -185,7 +219,8 @@ async def test_a_lost_connection_is_not_taken_for_a_refusal(publisher: Publisher
     waiting = asyncio.ensure_future(publisher.publish("x", "key", b"a", Properties()))
     await asyncio.sleep(0.5)
     connection.is_open = False
-    connection.channels[0].fail(ConnectionLost())
+    for one in connection.channels:
+        one.fail(ConnectionLost())
     with pytest.raises(ConnectionLost):
         await waiting
 
@@ -200,10 +235,11 @@ async def test_a_confirm_that_comes_too_late_leaves_no_error_that_nobody_reads(
     await asyncio.sleep(0.5)
     given_up.cancel()
     await asyncio.wait((given_up,))
-    connection.channels[0].fail(ConnectionLost())
+    for one in connection.channels:
+        one.fail(ConnectionLost())
     # Then nobody is told of it when the confirms are forgotten
     connection.channels.clear()
-    publisher._channel = None
+    publisher._lanes = None
     del given_up
     await asyncio.sleep(1.0)
     gc.collect()

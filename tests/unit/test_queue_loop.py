@@ -9,12 +9,14 @@ import pytest
 
 from osrdyne.drivers import Group, GroupState
 from osrdyne.errors import ManagementError
+from osrdyne.metrics import Metrics
 from osrdyne.pool_state import PoolState
 from osrdyne.publishing import ChannelPool
 from osrdyne.queue_loop import QueueLoop, QueueTiming
-from osrdyne.queue_plan import Phase, Queue
+from osrdyne.queue_plan import Phase, Queue, Totals
 from osrdyne.target_clock import TargetClock
 from osrdyne_client.errors import BrokerError, Locked, PreconditionFailed
+from osrdyne_protocol.lost import Evidence
 from tests.unit.stand_ins import (
     NAMES,
     BrokerQueue,
@@ -43,13 +45,20 @@ class Loop:
         self.journal = StandInJournal()
         connection: Any = StandInConnection(self.broker)
         pool, management, journal = ChannelPool(connection, size), self.management, self.journal
-        given: Any = (NAMES, self.state, pool, management, journal, QueueTiming(7.5, recheck=30.0))
+        self.metrics = Metrics()
+        given: Any = (NAMES, self.state, pool, management, journal, self.metrics, QueueTiming(7.5, recheck=30.0))
         self.coroutines = (QueueLoop(*given).run(), TargetClock(self.state).run())
 
     def bound(self, *keys: str) -> bool:
         return all(key in self.broker.queues and self.broker.queues[key].bound for key in keys)
 
-    def abandoned(self, key: str, **holding: int) -> BrokerQueue:
+    def lose(self, key: str) -> None:
+        """Let the broker lose a queue, and the watcher prove it."""
+        self.broker.queues[key].lost = True
+        self.state.lost = Evidence.known([key], self.state.clock())
+        self.state.lost_changes.add(key)
+
+    def abandoned(self, key: str, **holding: Any) -> BrokerQueue:
         """Put a queue there that nobody wants."""
         queue = self.broker.queues[key] = BrokerQueue(bound=True, **holding)
         self.state.queues.set(key, Queue(Phase.UNKNOWN))
@@ -318,3 +327,108 @@ async def test_a_loop_that_ends_leaves_no_reader_behind() -> None:
         await asyncio.sleep(1.0)
     assert not loop.state.target_changes._readers
     assert not loop.state.group_changes._readers
+
+
+async def test_a_queue_that_the_broker_lost_is_made_anew_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    loop = Loop()
+    loop.state.former_totals["42"] = Totals(ready=3, unacknowledged=1, consumers=1, bindings=0)
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        loop.lose("42")
+        await until(lambda: loop.broker.steps("42")[-1] == "bind" and len(loop.broker.steps("42")) > 2)
+    assert loop.broker.steps("42")[2:] == ["unbind", "members", "look", "delete", "declare", "bind"]
+    assert not loop.broker.queues["42"].lost
+    assert loop.journal.events == [("queue-ready", "42"), ("queue-lost", "42"), ("queue-ready", "42")]
+    assert "42" in loop.state.remade
+    text = loop.metrics.render().decode()
+    assert "osrdyne_queues_lost_by_broker_total 1.0" in text
+    assert "osrdyne_messages_lost_by_broker_total 4.0" in text
+    (told,) = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert (told.message, vars(told)["messages_when_last_seen"]) == (
+        "the broker had lost this queue; it is made anew",
+        4,
+    )
+
+
+async def test_a_lost_queue_that_nobody_wants_is_deleted_and_not_made_anew() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        loop.abandoned("42")
+        loop.lose("42")
+        await until(lambda: "42" not in loop.broker.queues)
+        await asyncio.sleep(100.0)
+    assert "declare" not in loop.broker.steps("42")
+    assert loop.state.remade == {}
+
+
+async def test_a_lost_queue_of_a_key_whose_group_runs_is_made_anew_though_nobody_wanted_the_key_any_more() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        loop.abandoned("42")
+        loop.state.groups["42"] = Group("42", GroupState.RUNNING, 1, "")
+        loop.lose("42")
+        await until(lambda: loop.bound("42") and not loop.broker.queues["42"].lost)
+
+
+@pytest.mark.parametrize(
+    "holding", [{"lost": False}, {"lost": True, "ready": 1}, {"lost": True, "consumers": 1}], ids=str
+)
+async def test_a_queue_that_looked_lost_and_answers_again_is_not_deleted(holding: dict[str, Any]) -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        loop.lose("42")
+        for name, value in holding.items():
+            setattr(loop.broker.queues["42"], name, value)
+        await until(lambda: "look" in loop.broker.steps("42"))
+        loop.state.lost = Evidence()  # as the watcher sees it next
+        await until(lambda: loop.bound("42"))
+    assert "delete" not in loop.broker.steps("42")
+
+
+async def test_while_it_cannot_be_asked_whether_a_queue_is_lost_it_is_not_deleted() -> None:
+    loop = Loop()
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        loop.broker.on = refuse(("members", "42"), error=ManagementError("away"))
+        loop.lose("42")
+        await until(lambda: loop.broker.steps("42")[-2:] == ["declare", "bind"])
+        assert "delete" not in loop.broker.steps("42")
+        loop.broker.on = lambda what, key: None
+        loop.lose("42")
+        await until(lambda: "delete" in loop.broker.steps("42"))
+
+
+async def test_a_lost_queue_of_one_key_delays_no_other() -> None:
+    loop = Loop()
+    loop.broker.hanging.add(("delete", "42"))
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        loop.lose("42")
+        await until(lambda: "delete" in loop.broker.steps("42"))
+        began = asyncio.get_running_loop().time()
+        loop.state.require("7")
+        await until(lambda: loop.bound("7"))
+        assert asyncio.get_running_loop().time() - began < 0.1
+
+
+async def test_a_queue_of_which_the_broker_just_says_that_there_is_none_is_not_deleted() -> None:
+    # Seen of queues that are well, for a moment while a node starts.
+    class Management(StandInManagement):
+        async def members(self, queue: str) -> None:
+            await self.broker.called("members", queue)
+
+    loop = Loop()
+    loop.management.__class__ = Management
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        loop.lose("42")
+        await until(
+            lambda: loop.broker.steps("42")[-2:] == ["declare", "bind"] and "members" in loop.broker.steps("42")
+        )
+    assert "delete" not in loop.broker.steps("42")

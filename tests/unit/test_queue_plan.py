@@ -250,3 +250,23 @@ def _applied(
             if messages == 0:
                 evidence.quiet_samples.append(now)
     return result or replace(queue, phase=Phase.UNKNOWN, looked_at=None, sampled_at=None)
+
+
+@pytest.mark.parametrize("wanted", [None, ACTIVE, UNBOUND])
+@pytest.mark.parametrize("phase", [one for one in Phase if one not in (Phase.GONE, Phase.FOREIGN)])
+def test_a_queue_that_the_broker_lost_is_discarded_whether_it_is_wanted_or_not(
+    wanted: Wanted | None, phase: Phase
+) -> None:
+    found = plan(wanted, Queue(phase, asserted=3), group_gone=False, interval=INTERVAL, now=100.0, lost=True)
+    assert found == Plan(Step.DISCARD)
+
+
+def test_a_queue_of_somebody_else_is_never_discarded() -> None:
+    found = plan(None, Queue(Phase.FOREIGN), group_gone=True, interval=INTERVAL, now=100.0, lost=True)
+    assert found == NOTHING
+
+
+def test_a_discard_that_failed_waits_before_it_is_tried_again() -> None:
+    failed = queue_plan.after_failure(Queue(Phase.BOUND), Step.DISCARD, "no answer", now=100.0)
+    found = plan(ACTIVE, failed, group_gone=True, interval=INTERVAL, now=100.0, lost=True)
+    assert found == Plan(at=failed.not_before)

@@ -12,6 +12,7 @@ from osrdyne.management_api import RequestQueue
 from osrdyne.queue_plan import Phase, Totals
 from osrdyne.queue_watcher import QueueWatcher
 from osrdyne.session import Session
+from osrdyne_protocol.lost import Evidence
 from tests.unit.stand_ins import NAMES, BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of
 
 pytestmark = pytest.mark.looptime
@@ -30,7 +31,7 @@ async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some(
     management: Any = StandInManagement(broker)
     async with running(watcher(state, management).run()):
         await asyncio.sleep(12.0)
-        assert state.ready_since == {"42": pytest.approx(5.0, abs=0.1)}
+        assert state.ready_since == {"42": pytest.approx(0.0, abs=0.1)}
         assert state.totals["42"] == Totals(ready=3, unacknowledged=0, consumers=0, bindings=0)
         broker.queues["42"].ready = 0
         await asyncio.sleep(5.0)
@@ -151,3 +152,80 @@ async def test_a_queue_in_the_pools_namespace_that_is_not_ours_is_left_alone() -
     await adopt(state, Management())
     assert list(state.tracker.wanted) == ["7"]
     assert list(state.queues.items()) == ["7"]
+
+
+async def test_what_an_outage_found_is_kept_to_tell_what_the_broker_lost() -> None:
+    state = state_of()
+    state.totals = {"42": Totals(ready=3, unacknowledged=0, consumers=0, bindings=0)}
+    for _ in range(2):  # also when the first session after it does not come that far
+        await adopt(state, StandInManagement(StandInBroker()))
+    assert state.totals == {}
+    assert state.former_totals["42"].ready == 3
+
+
+async def test_a_queue_that_looks_lost_is_proven_by_two_looks_and_forgotten_when_it_answers() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(), "7": BrokerQueue()}), state_of()
+    management: Any = StandInManagement(broker)
+    broker.queues["42"].lost = True
+    changes = state.lost_changes.reader()
+    async with running(watcher(state, management).run()):
+        assert await changes.take(1.0) == ["42"]
+        assert state.lost.suspects == {"42"}
+        assert state.lost.lost == set()
+        await asyncio.sleep(5.1)
+        assert state.lost.lost == {"42"}
+        broker.queues["42"].lost = False
+        await asyncio.sleep(6.0)
+        assert state.lost.suspects == set()
+        assert await changes.take(1.0) == ["42"]
+    # A queue that shows how many messages it holds is not asked about.
+    assert "members" not in broker.steps("7")
+
+
+async def test_a_queue_without_counts_that_has_or_had_a_leader_is_not_lost() -> None:
+    class Management(StandInManagement):
+        async def request_queues(self, names: Any) -> list[RequestQueue]:
+            return [RequestQueue("core-req-42", "42", None)]
+
+    broker, state = StandInBroker({"42": BrokerQueue()}), state_of()
+    async with running(watcher(state, Management(broker)).run()):
+        await asyncio.sleep(30.0)
+        assert state.lost.suspects == set()
+    assert "members" in broker.steps("42")
+
+
+async def test_a_queue_that_did_not_confirm_a_forward_is_asked_about_once() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue()}), state_of()
+    state.unconfirmed.update({"42", "without a queue"})
+    management: Any = StandInManagement(broker)
+    async with running(watcher(state, management).run()):
+        await asyncio.sleep(30.0)
+    assert broker.steps("42") == ["members"]
+
+
+async def test_a_queue_that_cannot_be_asked_is_as_lost_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(lost=True), "7": BrokerQueue(lost=True)}), state_of()
+    management: Any = StandInManagement(broker)
+    broker.on = refuse(("members", "42"), error=ManagementError("the broker starts it"))
+    async with running(watcher(state, management).run()):
+        await asyncio.sleep(6.0)
+        assert state.lost.lost == {"7"}
+        broker.on = refuse(("members", "7"), error=ManagementError("away"))
+        await asyncio.sleep(5.0)
+        assert state.lost.suspects == {"42", "7"}
+        assert state.lost.lost == {"7"}
+    assert caplog.records == []
+
+
+async def test_what_the_queue_loop_took_during_a_look_is_not_lost_for_what_was_seen_before() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(lost=True)}), state_of()
+    management: Any = StandInManagement(broker)
+
+    def taken(what: str, key: str) -> None:
+        if what == "members" and state.clock() > 4.0:
+            state.lost = Evidence()
+
+    broker.on = taken
+    async with running(watcher(state, management).run()):
+        await asyncio.sleep(6.0)
+        assert state.lost.lost == set()

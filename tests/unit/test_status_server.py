@@ -17,7 +17,7 @@ class Served:
     """A server whose document and readiness a test changes."""
 
     def __init__(self) -> None:
-        self.document: dict[str, Any] = {"keys": [], "alarm": None, "queues": {}}
+        self.document: dict[str, Any] = {"keys": [], "alarm": None, "queues": {}, "static_queues_lost": {}}
         self.reason: str | None = None
         self.url = ""
 
@@ -70,3 +70,12 @@ async def test_metrics_tell_of_an_alarm_and_of_the_queues_that_can_be_seen(serve
     _, text = await served.get("/metrics")
     assert "osrdyne_broker_alarm 0.0" in text
     assert "core-orphan" not in text
+
+
+async def test_metrics_tell_of_each_static_queue_that_is_lost_while_it_is(served: Served) -> None:
+    served.document |= {"static_queues_lost": {"core-orphan": "what to do"}}
+    _, text = await served.get("/metrics")
+    assert 'osrdyne_static_queues_lost{queue="core-orphan"} 1.0' in text
+    served.document |= {"static_queues_lost": {}}
+    _, text = await served.get("/metrics")
+    assert "osrdyne_static_queues_lost{" not in text

@@ -13,6 +13,7 @@ from osrdyne.pool_state import Activity, PoolState
 from osrdyne.queue_plan import Phase, Queue, Totals
 from osrdyne.status_view import KeyView
 from osrdyne.worker_plan import Attempt
+from osrdyne_protocol.lost import Evidence
 from osrdyne_protocol.settings import PoolSettings
 
 BOUND = Queue(Phase.BOUND, asserted=1)
@@ -48,7 +49,21 @@ def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) 
         "last_error": None,
         "unbinds_in": 6.0,
         "stops_in": None,
+        "queue_remade_ago": None,
     }
+
+
+def test_a_key_whose_queue_the_broker_lost_says_so_and_says_later_that_it_was_made_anew(state: PoolState) -> None:
+    state.require("42")
+    state.queues.set("42", BOUND)
+    state.activity["42"] = Activity(last_event=99.0)
+    running(state)
+    state.lost = Evidence.known(["42"], 99.0)
+    assert view(state).state == "failed"
+    assert "lost" in str(view(state).last_error)
+    state.lost = Evidence()
+    state.remade["42"] = 94.0
+    assert (view(state).state, view(state).last_error, view(state).queue_remade_ago) == ("ready", None, 10.0)
 
 
 def test_a_key_without_a_sign_of_life_is_starting(state: PoolState) -> None:

@@ -16,6 +16,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from osrdyne.commands import lost_queues
 from osrdyne.commands.output import NO, CannotAsk, failing_clearly, print_json
 from osrdyne.commands.status_table import console
 from osrdyne.management_api import ManagementApi
@@ -54,7 +55,8 @@ def command(
     """Find mistakes that a broker accepts silently and that lose messages later.
 
     Alone it judges what the settings declare. With --live or --management it compares exchanges, queues, bindings and
-    policies of the broker with that, and says which policy really wins; with --users also users and permissions.
+    policies of the broker with that, and says which policy really wins and which queues the broker lost; with --users
+    also users and permissions.
 
     Exit status: 0 nothing found; 1 findings; 2 it could not look.
     """
@@ -67,11 +69,20 @@ def command(
         api = ManagementApi(
             _management(chosen.broker, management), vhost or _vhost(chosen), timeout=chosen.broker.timeout
         )
-        findings += judge(expected, asyncio.run(api.topology(with_users=users)), with_users=users)
+        findings += asyncio.run(_judge_live(api, expected, with_users=users))
     findings = list(dict.fromkeys(findings))
     _show(findings, as_json=json)
     if findings:
         raise typer.Exit(NO)
+
+
+async def _judge_live(api: ManagementApi, expected: Topology, *, with_users: bool) -> list[Finding]:
+    found = await api.topology(with_users=with_users)
+    lost = await lost_queues.findings(api, expected, found)
+    # To apply the topology does not bring back a stream that is missing because it is lost.
+    explained = {one.object for one in lost}
+    judged = judge(expected, found, with_users=with_users)
+    return [*(one for one in judged if one.rule != "missing" or one.object not in explained), *lost]
 
 
 def judge(expected: Topology, found: Topology, *, with_users: bool) -> list[Finding]:

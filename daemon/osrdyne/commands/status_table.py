@@ -107,9 +107,13 @@ def _table(keys: list[dict[str, Any]]) -> Table:
             *("-" if count is None else str(count) for count in counts),
             span(one.get("unbinds_in")),
             span(one.get("stops_in")),
-            Text(_printable(one.get("last_error") or "-")),
+            Text(_printable(one.get("last_error") or _remade(one.get("queue_remade_ago")))),
         )
     return table
+
+
+def _remade(ago: float | None) -> str:
+    return "-" if ago is None else f"none now; {span(ago)} ago its queue was made anew, which the broker had lost"
 
 
 def _printable(value: object) -> str:

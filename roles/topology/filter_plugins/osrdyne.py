@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
+from osrdyne_protocol import lost
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.lint import lint
 from osrdyne_protocol.settings import PoolSettings
@@ -29,6 +30,11 @@ def osrdyne_topology(pool: Mapping[str, Any]) -> dict[str, Any]:
     if findings:
         raise AnsibleFilterError("the topology is not sound: " + "; ".join(str(finding) for finding in findings))
     return dataclasses.asdict(wanted)
+
+
+def osrdyne_lost_queues(pool: Mapping[str, Any], vhost: str) -> dict[str, str]:
+    """What to say of each static queue of a pool that the broker lost, by its name."""
+    return lost.problems(topology(PoolSettings.from_mapping(plain(pool))), str(vhost))
 
 
 def osrdyne_credentials(wanted: Mapping[str, Any], passwords: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -122,6 +128,7 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "osrdyne_topology": osrdyne_topology,
+            "osrdyne_lost_queues": osrdyne_lost_queues,
             "osrdyne_credentials": osrdyne_credentials,
             "osrdyne_address": osrdyne_address,
             "osrdyne_password_hash": osrdyne_password_hash,

@@ -3,7 +3,8 @@
 
 Reads each object and writes only what differs. Policies come before the exchanges and queues that they are for, and
 the request exchange comes last, so that no request can arrive before its alternate route. What a broker cannot change
-in place (type or arguments of a queue or exchange) is an error that says what to do; nothing is ever deleted.
+in place (type or arguments of a queue or exchange) is an error that says what to do. Nothing is deleted but a quorum
+queue that the broker lost when it was killed, and that only where it is allowed: such a queue holds nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import json
 import os
 import ssl
+import time
 import urllib.error
 import urllib.request
 from typing import Any
@@ -32,6 +34,8 @@ options:
   vhost: {description: The pool's vhost., type: str, required: true}
   topology: {description: What the filter osrdyne_topology returns., type: dict, required: true}
   passwords: {description: Password of each user of the topology., type: dict, required: true}
+  lost: {description: "What to say of each static queue that the broker lost, by its name.", type: dict, default: {}}
+  mend_lost: {description: Declare quorum queues that the broker lost again., type: bool, default: false}
   timeout: {description: Seconds to wait for one answer., type: float, default: 30}
 author: osrdyne
 """
@@ -54,6 +58,10 @@ changes: {description: What was made or altered, one line each., type: list, ele
 HASHES = {"rabbit_password_hashing_sha256": hashlib.sha256, "rabbit_password_hashing_sha512": hashlib.sha512}
 
 
+#: Seconds between two looks that prove that a queue is lost; as in osrdyne_protocol.lost.
+LOOK_AGAIN = 3.0
+
+
 class Refused(Exception):
     """The broker or its state does not let the topology be applied; the text says what to do."""
 
@@ -74,10 +82,21 @@ class Api:
             handlers.append(urllib.request.HTTPSHandler(context=context(given["tls"])))
         self._opener = urllib.request.build_opener(*handlers)
         self.changes: list[str] = []
+        #: Queues that a rehearsal would have deleted.
+        self.gone: set[str] = set()
 
     def get(self, *path: str) -> Any:
         """What is there; None where there is nothing."""
+        if path[0] in ("queues", "bindings") and path[-1] in self.gone:
+            return None
         return self._call("GET", path, None)
+
+    def delete_queue(self, vhost: str, name: str) -> None:
+        self.changes.append(f"queue {name}, which the broker lost, deleted")
+        if self.rehearse:
+            self.gone.add(name)
+        else:
+            self._call("DELETE", ("queues", vhost, name), None)
 
     def change(self, what: str, method: str, *path: str, body: dict[str, Any]) -> None:
         self.changes.append(what)
@@ -126,9 +145,11 @@ def context(tls: dict[str, str]) -> ssl.SSLContext:
     return made
 
 
-def apply(api: Api, vhost: str, topology: dict[str, Any], passwords: dict[str, str]) -> None:
+def apply(api: Api, given: dict[str, Any]) -> None:
     """Everything, in the order in which nothing can be lost."""
+    vhost, topology, passwords = given["vhost"], given["topology"], given["passwords"]
     refuse_instances(api, vhost, topology)
+    deal_with_lost(api, vhost, topology, given["lost"], mend=given["mend_lost"])
     ensure_vhost(api, vhost)
     for user in topology["users"]:
         ensure_user(api, vhost, user, passwords[user["name"]])
@@ -195,6 +216,44 @@ def refuse_instances(api: Api, vhost: str, topology: dict[str, Any]) -> None:
             f"instances never share a vhost: name another vhost for this one, or that instance in the pool's settings "
             f"if it is this one; delete those users if that instance is gone"
         )
+
+
+def deal_with_lost(api: Api, vhost: str, topology: dict[str, Any], problems: dict[str, str], *, mend: bool) -> None:
+    """Queues that the broker lost when it was killed are refused, before anything is changed, or deleted."""
+    if api.get("vhosts", vhost) is None:
+        return
+    streams = lost_streams(api, vhost, topology)
+    quorum = [queue["name"] for queue in topology["queues"] if queue["type"] == "quorum"]
+    found = [name for name in quorum if never_led(api, vhost, name)]
+    if found:
+        # So is a queue for a moment while it is declared.
+        time.sleep(LOOK_AGAIN)
+        found = [name for name in found if never_led(api, vhost, name)]
+    refused = streams if mend else [*found, *streams]
+    if refused:
+        said = [f"queue {name}: {problems.get(name, 'the broker lost it when it was killed')}" for name in refused]
+        raise Refused("; ".join(said))
+    for name in found:
+        api.delete_queue(vhost, name)
+
+
+def never_led(api: Api, vhost: str, queue: str) -> bool:
+    """Whether no member of a quorum queue ever had a leader; see osrdyne_protocol.quorum."""
+    try:
+        members = api.get("queues", "quorum", vhost, queue, "status")
+    except Unreachable:
+        raise
+    except Refused:
+        return False  # as while the broker starts the queue
+    fresh = ("follower", 0, 0)
+    return bool(members) and all((one["Raft State"], one["Term"], one["Last Log Index"]) == fresh for one in members)
+
+
+def lost_streams(api: Api, vhost: str, topology: dict[str, Any]) -> list[str]:
+    """Declared streams that the broker does not have, and whose bindings it has; see osrdyne_protocol.lost."""
+    streams = {queue["name"] for queue in topology["queues"] if queue["type"] == "stream"}
+    bound = {one["destination"] for one in api.get("bindings", vhost) or [] if one["source"]}
+    return sorted(name for name in streams & bound if api.get("queues", vhost, name) is None)
 
 
 def left_over(api: Api, vhost: str, topology: dict[str, Any]) -> list[str]:
@@ -280,6 +339,8 @@ def main() -> None:
             "vhost": {"type": "str", "required": True},
             "topology": {"type": "dict", "required": True},
             "passwords": {"type": "dict", "required": True, "no_log": True},
+            "lost": {"type": "dict", "default": {}},
+            "mend_lost": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 30.0},
         },
         supports_check_mode=True,
@@ -291,7 +352,7 @@ def main() -> None:
     except Refused as refusal:
         module.fail_json(msg=str(refusal), changes=[])
     try:
-        apply(api, given["vhost"], given["topology"], given["passwords"])
+        apply(api, given)
         old = left_over(api, given["vhost"], given["topology"])
     except Unreachable as refusal:
         if not module.check_mode:

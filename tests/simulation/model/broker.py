@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_client.amqp import Connection
@@ -18,6 +18,7 @@ from tests.simulation.model.objects import Objects, Version
 from tests.simulation.model.refusals import Refusal
 from tests.simulation.model.routing import REPLY_TO
 from tests.simulation.model.server import ServerConnection
+from tests.simulation.model.server_channel import ServerChannel
 from tests.simulation.model.timing import Range, Timing
 from tests.simulation.model.wire import Wire
 
@@ -50,6 +51,8 @@ class ModelBroker(Objects):
         self.in_alarm = False
         self._connections: dict[str, ServerConnection] = {}
         self._wires: dict[str, tuple[Wire, ModelConnection]] = {}
+        #: Channels whose connection is gone, and that still wait for a lost queue.
+        self.lingering: dict[ServerChannel, None] = {}
 
     # --- clients ---
 
@@ -137,12 +140,49 @@ class ModelBroker(Objects):
         self.running = False
         for server in list(self._connections.values()):
             server.refuse(Refusal(320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"))
+        self._ended()
+
+    def crash(self, lose: Iterable[str] = ()) -> None:
+        """End as SIGKILL ends a broker: nobody is told, and `lose` of these queues."""
+        self.record(history.BROKER_STOPPED, detail=history.KILLED)
+        self.running = False
+        for server in list(self._connections.values()):
+            wire, _ = self._wires[server.name]
+            server.end("the broker was killed")
+            self.loop.call_soon(wire.lost, "connection reset", context=wire.context)
+            wire.silent = True
+        self._ended()
+        for name in lose:
+            self.lose(name)
+
+    def kill_and_start(self, *, lose: Iterable[str] = (), down: float = 1.0) -> None:
+        """`crash`, and `start` so many seconds later."""
+        self.crash(lose)
+        self.loop.call_later(down, self.start)
+
+    def _ended(self) -> None:
+        for channel in list(self.lingering):
+            channel.end_at_once()
         for queue in list(self.queues.values()):
             if not queue.durable:
                 self.remove_queue(queue, by="")
 
+    def lose(self, queue: str) -> None:
+        """Lose a quorum queue that was declared shortly before the broker was killed.
+
+        What it held is gone, of confirmed messages too; it keeps its bindings. Up to RabbitMQ 4.2 it never works again
+        and holds up every channel that uses it, until it is deleted. Later it comes back empty. Who consumes from it
+        hears nothing.
+        """
+        found = self.queues.get(queue)
+        if found is None or found.kind != "quorum":
+            raise ValueError(f"there is no quorum queue {queue!r} to lose")
+        found.lose()
+
     def start(self) -> None:
-        """Come back with what is durable; an alarm is over."""
+        """Come back with what is durable; an alarm is over. Nothing happens while it runs."""
+        if self.running:
+            return
         self.running = True
         self.in_alarm = False
         self.record(history.BROKER_STARTED)

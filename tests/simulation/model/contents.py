@@ -40,6 +40,10 @@ class Contents:
         self.arguments = arguments
         self.rules = Rules()
         self.deleted = False
+        #: the broker lost it: it is listed and bound, and nothing reaches it
+        self.lost = False
+        #: when it was declared
+        self.made_at = broker.loop.time()
         self.consumers: deque[Consumer] = deque()
         self.unacked: dict[Entry, Held] = {}
         #: dead letters that the target has not confirmed yet
@@ -47,7 +51,8 @@ class Contents:
         self.samples = Samples()
         #: when the latest of its dead letters is published
         self.last_letter = 0.0
-        self._came = 0
+        #: how many messages it has taken
+        self.came = 0
         self._returned: deque[Entry] = deque()
         self._fresh: deque[Entry] = deque()
         self._broker = broker
@@ -68,6 +73,14 @@ class Contents:
     def ready_count(self) -> int:
         return len(self._returned) + len(self._fresh)
 
+    def by_state(self) -> list[tuple[str, list[Entry]]]:
+        """What it holds: ready, unacknowledged, and dead letters that have not arrived yet."""
+        return [
+            ("ready", self.ready),
+            ("unacknowledged", list(self.unacked)),
+            ("dead lettering", list(self.dead_lettering)),
+        ]
+
     def all_messages(self) -> list[Message]:
         entries = (*self._returned, *self._fresh, *self.unacked, *self.dead_lettering)
         return [one.message for one in entries]
@@ -79,7 +92,9 @@ class Contents:
     # --- in ---
 
     def enqueue(self, message: Message) -> bool:
-        """Take a message; False: refused, because the queue is full."""
+        """Take a message; False: refused, because the queue is full or lost."""
+        if self.lost:
+            return False
         if self.deleted:
             # RabbitMQ confirms what was on its way to a quorum queue that is gone, and refuses for a classic one.
             self._broker.record(history.LOST, place=self.name, message=message, detail="queue was deleted meanwhile")
@@ -90,8 +105,8 @@ class Contents:
             if rules.reject_publish:
                 return False
             self._drop_head(rules.max_length - 1)
-        self._came += 1
-        entry = Entry(message, self._came, self._expires_at(message))
+        self.came += 1
+        entry = Entry(message, self.came, self._expires_at(message))
         self._fresh.append(entry)
         self._broker.record(history.ROUTED, place=self.name, message=message)
         if self.consumers:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 CONNECTED: Final = "connected"
 DISCONNECTED: Final = "disconnected"  # the broker's side has ended; detail: why
 CHANNEL_CLOSED: Final = "channel closed"  # by the broker; detail: (code, text)
-BROKER_STOPPED: Final = "broker stopped"
+BROKER_STOPPED: Final = "broker stopped"  # detail: KILLED when it had no time to say so
 BROKER_STARTED: Final = "broker started"
 FAULT: Final = "fault"  # somebody called a fault control; detail: which, with what
+STALLED: Final = "stalled"  # a channel waits for a lost queue; place: queue; detail: (channel number, seconds at most)
+WENT_ON: Final = "went on"  # it does no longer; detail: channel number
 
 # --- publishes; `actor` is the publishing connection's name, `message` what was published ---
 PUBLISHED: Final = "published"  # arrived at the broker; place: exchange
@@ -37,6 +39,9 @@ DEAD_LETTERED: Final = "dead lettered"  # detail: reason; place: the queue that 
 EXPIRED: Final = "expired"  # with a dead-letter exchange, DEAD_LETTERED follows
 DROPPED: Final = "dropped"  # gone, as the queue's rules say; detail: maxlen, expired, rejected, delivery_limit, ...
 LOST: Final = "lost"  # gone with its queue; detail: ready, unacknowledged or dead lettering
+#: The broker itself lost a quorum queue, or a message that was in one. Without message: the queue; detail: FOR_GOOD
+#: (it has to be deleted and made anew) or EMPTY (it works). With one: where it was, as in LOST.
+LOST_BY_BROKER: Final = "lost by the broker"
 
 # --- objects; place: queue ---
 DECLARED: Final = "declared"  # made, not found
@@ -45,6 +50,11 @@ UNBOUND: Final = "unbound"  # detail: (exchange, routing key)
 DELETED: Final = "deleted"  # detail: QueueAtDeletion
 CONSUMING: Final = "consuming"
 CONSUMER_CANCELLED: Final = "consumer cancelled"  # detail: by whom and why
+
+# --- details ---
+KILLED: Final = "killed"
+FOR_GOOD: Final = "for good"
+EMPTY: Final = "empty"
 
 
 class Event(NamedTuple):
@@ -70,6 +80,8 @@ class QueueAtDeletion(NamedTuple):
     consumers: int
     #: (exchange, routing key) of each.
     bindings: tuple[tuple[str, str], ...]
+    #: It was a queue that the broker had lost.
+    lost: bool = False
 
 
 class History:

@@ -19,7 +19,7 @@ class Lane:
     called runs in `context`, that of the side it arrives at.
     """
 
-    __slots__ = ("_context", "_gate", "_loop", "_random", "_timing", "last")
+    __slots__ = ("_context", "_gate", "_held", "_loop", "_random", "_timing", "last")
 
     def __init__(
         self,
@@ -36,9 +36,25 @@ class Lane:
         self._context = context
         #: when the last thing sent arrives
         self.last = 0.0
+        #: what was to be sent since `hold`; None while all is sent at once
+        self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+
+    def hold(self) -> None:
+        """Keep what is to be sent until `release`."""
+        self._held = []
+
+    def release(self, *, send: bool = True) -> None:
+        """Send what was kept, in its order, or forget it."""
+        held, self._held = self._held, None
+        for arrived, arguments in held or ():
+            if send:
+                self.send(arrived, *arguments)
 
     def send(self, arrived: Callable[..., None], *arguments: Any, work: float = 0.0) -> None:
         """Call `arrived` on the other side, `work` seconds later than the way takes."""
+        if self._held is not None:
+            self._held.append((arrived, arguments))
+            return
         least, most = self._timing.latency
         at = self._loop.time() + least + (most - least) * self._random() + work
         if at <= self.last:

@@ -36,6 +36,8 @@ class ModelManagement(ManagementApi):
         self.away = False
         #: Answer nothing: each call raises after `timeout` seconds.
         self.hangs = False
+        #: The list of queues has no counts, as of a broker that collects no statistics; a queue's own totals are there.
+        self.uncounted = False
         self.timeout = 10.0
 
     async def _ask(self, path: str, params: Mapping[str, str] | None) -> Any:
@@ -56,7 +58,9 @@ class ModelManagement(ManagementApi):
             case ["queues", _]:
                 return self._queues(params)
             case ["queues", _, name]:
-                return self._queue(self._found(name))
+                return self._queue(self._found(name), params)
+            case ["queues", "quorum", _, name, "status"]:
+                return self._members(self._found(name))
             case ["queues", _, name, "bindings"]:
                 return self._bindings_of(self._found(name))
             case ["health", *_]:
@@ -77,17 +81,47 @@ class ModelManagement(ManagementApi):
         pattern = re.compile(params.get("name", ""))
         found = [one for name, one in self._broker.queues.items() if pattern.search(name)]
         if "page" not in params:
-            return [self._queue(one) for one in found]
+            return [self._queue(one, params) for one in found]
         page, size = int(params["page"]), int(params["page_size"])
-        items = [self._queue(one) for one in found[(page - 1) * size : page * size]]
+        items = [self._queue(one, params) for one in found[(page - 1) * size : page * size]]
         return {"items": items, "page_count": max(1, -(-len(found) // size))}
 
-    def _queue(self, queue: Queue) -> dict[str, Any]:
-        shown: dict[str, Any] = {"name": queue.name, "type": queue.kind, "arguments": dict(queue.arguments)}
+    def _queue(self, queue: Queue, params: Mapping[str, str]) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "name": queue.name,
+            "type": queue.kind,
+            "arguments": dict(queue.arguments),
+            "state": "running",
+        }
+        if queue.lost:
+            # Its own samples, where they are asked for, are those of an empty queue; otherwise nothing is known of it.
+            own = ("messages_ready", "messages_unacknowledged", "messages") if "enable_queue_totals" in params else ()
+            return shown | dict.fromkeys(own, 0)
         sample = queue.samples.shown(self._broker, queue)
-        if sample is not None:
+        if sample is not None and not (self.uncounted and "enable_queue_totals" not in params):
             shown["messages_ready"], shown["messages_unacknowledged"], shown["messages"], shown["consumers"] = sample
         return shown
+
+    def _members(self, queue: Queue) -> list[dict[str, Any]]:
+        """What the only member of a quorum queue says of itself."""
+        if queue.kind != "quorum":
+            raise ManagementError(f"{_WHERE}/api/queues/quorum answered 503: see the broker's log")
+        # A leader begins its term with two entries of its own.
+        term, last = (0, 0) if queue.lost else (1, 2 + queue.came)
+        return [
+            {
+                "Node Name": "rabbit@model",
+                "Raft State": "follower" if queue.lost else "leader",
+                "Membership": "voter",
+                "Last Log Index": last,
+                "Last Written": -1 if queue.lost else last,
+                "Last Applied": last,
+                "Commit Index": last,
+                "Snapshot Index": -1,
+                "Term": term,
+                "Machine Version": 5 if self._broker.version == "4.0" else 8,
+            }
+        ]
 
     def _bindings_of(self, queue: Queue) -> list[dict[str, Any]]:
         listed = [("", queue.name), *queue.bindings]

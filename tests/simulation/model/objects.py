@@ -40,6 +40,8 @@ class Objects:
         #: Seconds since 1970 that the broker believes it is; the loop's time unless set.
         self.wall: Callable[[], float] = self.loop.time
         self.running = True
+        #: Each is called with the name of each queue that is made, once it is.
+        self.on_declared: list[Callable[[str], None]] = []
         self.queues: dict[str, Queue] = {}
         #: Those that are exclusive to a connection.
         self._exclusive: dict[str, Queue] = {}
@@ -134,6 +136,8 @@ class Objects:
         self.record(history.DECLARED, by, queue.name)
         queue.sampled()
         self._apply_policy(queue)
+        for told in list(self.on_declared):
+            told(queue.name)
 
     def remove_queue(self, queue: Queue, by: str) -> None:
         """Delete a queue; what it held is gone, and its consumers are told."""
@@ -141,12 +145,8 @@ class Objects:
             return
         name = queue.name
         counts = (queue.ready_count, len(queue.unacked), len(queue.dead_lettering), len(queue.consumers))
-        self.record(history.DELETED, by, name, detail=QueueAtDeletion(*counts, tuple(queue.bindings)))
-        for what, entries in (
-            ("ready", queue.ready),
-            ("unacknowledged", list(queue.unacked)),
-            ("dead lettering", list(queue.dead_lettering)),
-        ):
+        self.record(history.DELETED, by, name, detail=QueueAtDeletion(*counts, tuple(queue.bindings), queue.lost))
+        for what, entries in queue.by_state():
             for entry in entries:
                 self.record(history.LOST, by, name, entry.message, what)
         queue.end()

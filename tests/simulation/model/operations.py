@@ -1,11 +1,13 @@
 """Operations on objects, as a client asks for them: declare, bind, unbind, delete, consume.
 
-Each takes the broker's half of the channel and returns the answer, or raises `Refusal`.
+Each takes the broker's half of the channel and returns the answer, or raises `Refusal`; what takes its time, because
+the broker lost the queue, returns a `Wait`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from osrdyne_client.amqp import QueueInfo
@@ -14,6 +16,7 @@ from tests.simulation.model.queue import Queue
 from tests.simulation.model.refusals import Refusal
 from tests.simulation.model.routing import REPLY_TO
 from tests.simulation.model.server_channel import ServerChannel
+from tests.simulation.model.stall import DELETION, UNREACHED, Wait
 
 #: Arguments that must be the same when a queue is declared again.
 _COMPARED = (
@@ -147,7 +150,7 @@ def _allowed(channel: ServerChannel, name: str, exchange: str) -> Queue | None:
     return queue
 
 
-def delete(channel: ServerChannel, name: str, if_unused: bool = False, if_empty: bool = False) -> int:
+def delete(channel: ServerChannel, name: str, if_unused: bool = False, if_empty: bool = False) -> int | Wait:
     connection = channel.connection
     broker = connection.broker
     connection.may("configure", name, "queue")
@@ -157,12 +160,20 @@ def delete(channel: ServerChannel, name: str, if_unused: bool = False, if_empty:
     _check_owner(channel, queue)
     if queue.kind == "quorum" and (if_unused or if_empty):
         raise Refusal(540, "NOT_IMPLEMENTED - cannot delete: queue.delete if-unused or if-empty", ends_connection=True)
+    if queue.lost:
+        return Wait(DELETION, partial(_deleted, queue=queue), queue, until_deleted=False)
     ready = queue.ready_count
     broker.remove_queue(queue, by=connection.name)
     return ready
 
 
-def consume(channel: ServerChannel, name: str, tag: str, no_ack: bool, exclusive: bool) -> str:
+def _deleted(channel: ServerChannel, queue: Queue) -> int:
+    connection = channel.connection
+    connection.broker.remove_queue(queue, by=connection.name)
+    return 0
+
+
+def consume(channel: ServerChannel, name: str, tag: str, no_ack: bool, exclusive: bool) -> str | Wait:
     connection = channel.connection
     if name == REPLY_TO:
         if not no_ack:
@@ -174,8 +185,14 @@ def consume(channel: ServerChannel, name: str, tag: str, no_ack: bool, exclusive
     if queue is None:
         raise _missing(name)
     _check_owner(channel, queue)
+    if queue.lost:
+        return Wait(UNREACHED, _not_consumed, queue)
     channel.consume(queue, tag, no_ack)
     return tag
+
+
+def _not_consumed(channel: ServerChannel) -> str:
+    raise Refusal(541, "INTERNAL_ERROR", ends_connection=True)
 
 
 def cancel(channel: ServerChannel, tag: str) -> str:

@@ -6,7 +6,7 @@ One class for quorum and classic queues, which differ in few rules; `Stream` onl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.model import history
@@ -17,6 +17,7 @@ from tests.simulation.model.samples import Samples
 
 if TYPE_CHECKING:
     from tests.simulation.model.objects import Objects
+    from tests.simulation.model.stall import Stall
 
 #: What is a failed delivery of a quorum queue, by the broker's version. 4.3 limits these, 4.0 all hand-outs.
 _FAILURES = {"4.0": (CHANNEL,), "4.3": (REJECT, CHANNEL)}
@@ -29,6 +30,8 @@ class Queue(Contents):
         super().__init__(broker, name, kind, **properties)
         #: exchange and routing key of each, in the order of binding
         self.bindings: dict[tuple[str, str], None] = {}
+        #: the channels that wait for it, a lost one: what to call with each when it is deleted
+        self.waiting: dict[Stall, Callable[[Stall], None]] = {}
         self._timeouts: asyncio.TimerHandle | None = None
         self._unused: asyncio.TimerHandle | None = None
 
@@ -191,6 +194,21 @@ class Queue(Contents):
 
     # --- life of the queue itself ---
 
+    def lose(self) -> None:
+        """The broker has lost what the queue held; up to RabbitMQ 4.2 the queue itself, too, until it is deleted."""
+        broker = self._broker
+        self.lost = broker.version == "4.0"
+        broker.record(history.LOST_BY_BROKER, place=self.name, detail=history.FOR_GOOD if self.lost else history.EMPTY)
+        for what, entries in self.by_state():
+            for entry in entries:
+                broker.record(history.LOST_BY_BROKER, place=self.name, message=entry.message, detail=what)
+        for held in self.unacked.values():
+            held.taken_back = True
+        for part in (self._returned, self._fresh, self.unacked, self.dead_lettering, self.consumers):
+            part.clear()
+        self.samples = Samples()
+        self._stop_timers()
+
     def _used(self) -> None:
         if self._unused is not None:
             self._unused.cancel()
@@ -199,7 +217,7 @@ class Queue(Contents):
     def watch_unused(self) -> None:
         """Count from now on how long the queue is unused."""
         self._used()
-        if self.rules.expires is not None and not self.consumers:
+        if self.rules.expires is not None and not self.consumers and not self.lost:
             self._unused = self._loop.call_later(self.rules.expires, self._broker.remove_queue, self, "expires")
 
     def apply(self, rules: Rules) -> None:
@@ -217,9 +235,15 @@ class Queue(Contents):
     def end(self) -> None:
         """The queue is gone."""
         self.deleted = True
+        self._stop_timers()
+        for stall, wake in self.waiting.items():
+            self._loop.call_soon(wake, stall)
+
+    def _stop_timers(self) -> None:
         for timer in (self._expiry, self._timeouts, self._unused):
             if timer is not None:
                 timer.cancel()
+        self._expiry = self._timeouts = self._unused = None
 
     def restart(self) -> None:
         """The broker is back: no consumers, and what was not acknowledged is ready again."""

@@ -12,6 +12,7 @@ from tests.simulation.model.policies import matches
 from tests.simulation.model.refusals import Refusal
 from tests.simulation.model.server_channel import ServerChannel
 from tests.simulation.model.server_publishing import ClientChannel, ServerPublishing
+from tests.simulation.model.stall import Call
 
 if TYPE_CHECKING:
     from tests.simulation.model.broker import ModelBroker
@@ -45,8 +46,10 @@ class ServerConnection:
         self.silent = False
         self.down = Lane(broker.loop, broker.rng, broker.timing, client.arrive, client.context)
         self.channels: dict[int, ServerChannel] = {}
-        #: what was sent since the alarm stopped this connection; None while it is read
-        self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        #: what was sent since an alarm, or a channel with too much behind it, stopped this connection; None while it
+        #: is read
+        self._waiting: list[Call] | None = None
+        self._alarmed = False
 
     # --- from the client ---
 
@@ -56,29 +59,43 @@ class ServerConnection:
             return
         if self._waiting is not None:
             self._waiting.append((happened, arguments))
-            return
+        else:
+            self._read(happened, arguments)
+
+    def _read(self, happened: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         if self.broker.in_alarm and getattr(happened, "__func__", None) is ServerPublishing.publish:
             self._waiting = [(happened, arguments)]
+            self._alarmed = True
             self.down.send(self.client.blocked, "low on memory")
             return
-        happened(*arguments)
+        channel = getattr(happened, "__self__", None)
+        if not isinstance(channel, ServerChannel) or not channel.waits:
+            happened(*arguments)
+        elif not channel.put_behind(happened, arguments):
+            self._waiting = []
 
     @property
     def blocked(self) -> bool:
-        """An alarm keeps the broker from reading this connection."""
+        """The broker does not read this connection."""
         return self._waiting is not None
 
     def alarm_is_over(self) -> None:
         """Read on."""
-        if self._waiting is None:
+        if not self._alarmed:
+            return
+        self._alarmed = False
+        if not self.silent:
+            self.down.send(self.client.unblocked)
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Read what has waited, unless something keeps the broker from it still."""
+        stalls = (one.stall for one in self.channels.values())
+        if self._alarmed or not all(one is None or one.takes_more for one in stalls):
             return
         waiting, self._waiting = self._waiting, None
-        if self.silent:
-            return
-        self.down.send(self.client.unblocked)
-        for happened, arguments in waiting:
-            if self.open:
-                happened(*arguments)
+        for happened, arguments in waiting or ():
+            self.arrive(happened, arguments)
 
     def open_channel(self, number: int, client: ClientChannel, opened: Callable[[ServerChannel], None]) -> None:
         down = Lane(self.broker.loop, self.broker.rng, self.broker.timing, self.client.arrive, self.client.context)
@@ -86,7 +103,9 @@ class ServerConnection:
         down.send(opened, channel)
 
     def close(self) -> None:
-        """The client closes the connection."""
+        """The client closes the connection. A channel that waits keeps the broker from it for longer than ours do."""
+        if any(one.waits for one in self.channels.values()):
+            return
         self.end("closed by its client")
         self.down.last = max([self.down.last, *(one.down_last for one in self.channels.values())])
         self.down.send(self.client.closed_as_asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.model import history
@@ -10,6 +11,7 @@ from tests.simulation.model.entries import CHANNEL, NACK, REJECT, Consumer, Held
 from tests.simulation.model.message import Message
 from tests.simulation.model.refusals import Refusal
 from tests.simulation.model.server_publishing import ClientChannel, ServerPublishing
+from tests.simulation.model.stall import Wait
 
 if TYPE_CHECKING:
     from tests.simulation.model.lane import Lane
@@ -43,7 +45,11 @@ class ServerChannel(ServerPublishing):
         except Refusal as refusal:
             self.refuse(refusal)
         else:
-            self._down.send(self._client.answered, answer)
+            if isinstance(answer, Wait):
+                then = partial(self.call, answer.then)
+                self.wait(answer.queue, answer.seconds, then, until_deleted=answer.until_deleted)
+            else:
+                self._down.send(self._client.answered, answer)
 
     def refuse(self, refusal: Refusal) -> None:
         if refusal.ends_connection:
@@ -92,6 +98,9 @@ class ServerChannel(ServerPublishing):
     def time_out(self, consumer: Consumer, limit: float) -> None:
         """A delivery of this consumer is older than the consumer timeout."""
         if self._broker.version == "4.0":
+            if self.stall is not None:
+                self.put_behind(self.time_out, (consumer, limit))
+                return
             self.refuse(Refusal(406, f"PRECONDITION_FAILED - delivery acknowledgement timed out ({limit:g} s)"))
         elif not consumer.suspended:
             consumer.suspended = True
@@ -146,10 +155,21 @@ class ServerChannel(ServerPublishing):
     # --- the end ---
 
     def end(self) -> None:
-        """The channel is gone: what it holds comes back to its queues."""
+        """The channel is gone: what it holds comes back to its queues, once it does not wait any more."""
         if not self.open:
             return
         self.open = False
+        stall = self.stall
+        if stall is not None and self._broker.running:
+            self._down.release(send=False)
+            stall.then = self._give_back
+            stall.behind.clear()
+            self._broker.lingering[self] = None
+        else:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        self._broker.lingering.pop(self, None)
         for consumer in list(self._consumers.values()):
             consumer.queue.cancel_consumer(consumer)
         held = list(self._held.values())
@@ -157,6 +177,11 @@ class ServerChannel(ServerPublishing):
         for one in held:
             one.queue.requeue(one, CHANNEL)
         self._consumers.clear()
+
+    def end_at_once(self) -> None:
+        """The broker ends: the channel does not wait any more."""
+        self.forget_stall()
+        self._give_back()
 
     def close(self) -> None:
         """The client closes it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.simulation.model import history
@@ -10,6 +11,7 @@ from tests.simulation.model.lane import Lane
 from tests.simulation.model.message import Message
 from tests.simulation.model.refusals import Refusal
 from tests.simulation.model.routing import REPLY_TO
+from tests.simulation.model.stall import UNREACHED, Stall
 
 if TYPE_CHECKING:
     from tests.simulation.model.queue import Queue
@@ -45,6 +47,8 @@ class ServerPublishing:
         #: publishes that are not settled yet, by number
         self._unsettled: dict[int, Message] = {}
         self._settling: list[int] = []
+        #: what it waits for, if it does
+        self.stall: Stall | None = None
 
     def refuse(self, refusal: Refusal) -> None:
         raise NotImplementedError
@@ -82,6 +86,10 @@ class ServerPublishing:
 
     def _accept(self, targets: list[Queue], message: Message, number: int) -> None:
         broker = self._broker
+        lost = next((one for one in targets if one.lost), None)
+        if lost is not None:
+            self.wait(lost, UNREACHED, partial(self._enqueue, targets, message, number))
+            return
         refused = broker.confirming.refuse
         if refused and broker.rng.random() < refused:
             self._confirm_later(number, False)
@@ -96,6 +104,50 @@ class ServerPublishing:
         for target in targets:
             accepted = target.enqueue(message) and accepted
         self._confirm_later(number, accepted)
+
+    # --- waiting for a lost queue ---
+
+    def wait(self, queue: Queue, seconds: float, then: Callable[[], None], *, until_deleted: bool = True) -> None:
+        """Wait for a lost queue for so long, or until it is deleted, and then do `then`; do nothing else meanwhile."""
+        broker = self._broker
+        self.stall = stall = Stall(queue, then)
+        stall.timer = broker.loop.call_later(seconds, self.go_on, stall)
+        if until_deleted:
+            queue.waiting[stall] = self.go_on
+        self._down.hold()
+        broker.record(history.STALLED, self.connection.name, queue.name, detail=(self.number, seconds))
+
+    def go_on(self, stall: Stall) -> None:
+        """A wait is over: do what it was for, and then what has arrived since, until that makes the channel wait."""
+        if self.stall is not stall:
+            return
+        self._broker.record(history.WENT_ON, self.connection.name, stall.queue.name, detail=self.number)
+        self.forget_stall()
+        self._down.release()
+        stall.then()
+        for happened, arguments in stall.behind:
+            if self.waits:
+                self.put_behind(happened, arguments)
+            elif self.open:
+                happened(*arguments)
+        self.connection.read_on()
+
+    def forget_stall(self) -> None:
+        stall, self.stall = self.stall, None
+        if stall is not None and stall.timer is not None:
+            stall.timer.cancel()
+            stall.queue.waiting.pop(stall, None)
+
+    @property
+    def waits(self) -> bool:
+        return self.stall is not None
+
+    def put_behind(self, happened: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+        """Keep for later what arrives; False: the broker must not read more of the connection for now."""
+        assert self.stall is not None
+        self.stall.behind.append((happened, arguments))
+        self.stall.publishes += _is_publish(happened)
+        return self.stall.takes_more
 
     # --- direct reply-to ---
 
@@ -158,6 +210,10 @@ class ServerPublishing:
             due, messages = due[last + 1 :], messages[last + 1 :]
         for number, message in zip(due, messages, strict=True):
             self._down.send(self._client.settled, number, False, True, [message])
+
+
+def _is_publish(happened: Callable[..., Any]) -> bool:
+    return getattr(happened, "__func__", None) is ServerPublishing.publish
 
 
 def _without_bcc(properties: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from tests.simulation.model.programs import dying, faulty, objects, returning, routing, settling
+from tests.simulation.model.programs import dying, faulty, losing, objects, returning, routing, settling
 from tests.simulation.model.programs.bench import Bench
 
 Program = Callable[[Bench], Awaitable[Any]]
@@ -23,7 +23,9 @@ def _programs(module: ModuleType) -> Mapping[str, Program]:
 
 #: On a virtual host of their own.
 ALL: Mapping[str, Program] = {
-    name: one for module in (routing, objects, settling, returning, dying) for name, one in _programs(module).items()
+    name: one
+    for module in (routing, objects, settling, returning, dying, losing)
+    for name, one in _programs(module).items()
 }
 #: On a broker of their own.
 FAULTY: Mapping[str, Program] = _programs(faulty)

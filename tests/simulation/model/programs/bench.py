@@ -34,7 +34,16 @@ class Bench(Protocol):
     async def totals(self, queue: str) -> tuple[int, int, int] | None:
         """Return ready, unacknowledged and all messages as the management API shows them; None: unknown."""
 
+    async def counted_queues(self) -> list[str]:
+        """Return the queues of which the management API's list says how many messages they hold."""
+
     async def restart(self) -> None: ...
+    async def lose(self, queue: str) -> None:
+        """Make of a quorum queue what a SIGKILL makes of one that was declared right before."""
+
+    async def never_led(self, queue: str) -> bool | None:
+        """Say whether the members of a quorum queue say that it never had a leader; None: there is no such queue."""
+
     async def alarm(self, on: bool) -> None: ...
 
 

@@ -48,6 +48,30 @@ async def what_is_durable_outlives_a_restart(bench: Bench) -> Any:
     )
 
 
+async def a_lost_queue_is_lost_after_a_restart_too_and_counts_as_empty(bench: Bench) -> Any:
+    if bench.version != "4.0":
+        return None
+    connection = await bench.open()
+    channel = await connection.channel(confirm=True)
+    for queue in ("lost", "other"):
+        await channel.declare_queue(queue, arguments=QUORUM)
+        await channel.publish("", queue, b"m")
+    await bench.lose("lost")
+    await bench.restart()
+    channel = await (await bench.open()).channel()
+
+    async def listed() -> bool:
+        return "other" in await bench.counted_queues()
+
+    await until(listed)
+    await asyncio.sleep(2)  # those of the other would have come, too
+    totals = await bench.totals("lost"), await bench.counted_queues()
+    lost = [await bench.never_led(one) for one in ("lost", "other")]
+    looked = await channel.declare_queue("lost", passive=True)
+    count = await channel.delete_queue("lost")
+    return totals, lost, looked, count, await channel.declare_queue("lost", arguments=QUORUM)
+
+
 async def an_alarm_blocks_who_publishes_until_it_is_over(bench: Bench) -> Any:
     publisher, consumer = await bench.open(), await bench.open()
     channel = await publisher.channel(confirm=True)

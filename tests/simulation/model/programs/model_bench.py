@@ -7,6 +7,7 @@ from typing import Any
 
 from osrdyne.errors import ManagementError
 from osrdyne_client.amqp import Connection
+from osrdyne_protocol import quorum
 from osrdyne_protocol.topology import Exchange as DeclaredExchange
 from osrdyne_protocol.topology import Permission, Policy, Topology
 from tests.simulation.model.broker import ModelBroker, Version
@@ -54,9 +55,20 @@ class ModelBench:
             return None
         return found.ready, found.unacknowledged, found.ready + found.unacknowledged + found.dead_lettering
 
+    async def counted_queues(self) -> list[str]:
+        rows = await self._management._ask("queues/%2F", {})
+        return sorted(one["name"] for one in rows if "messages" in one)
+
     async def restart(self) -> None:
         self.broker.stop()
         self.broker.start()
+
+    async def lose(self, queue: str) -> None:
+        self.broker.lose(queue)
+
+    async def never_led(self, queue: str) -> bool | None:
+        members = await self._management.members(queue)
+        return None if members is None else quorum.never_led(members)
 
     async def alarm(self, on: bool) -> None:
         self.broker.alarm(on)

@@ -1,0 +1,102 @@
+"""Calls to 20 keys by a client that also calls a key whose queue the broker lost, next to one that does not.
+
+On RabbitMQ 4.0, which loses queues for good, and without a daemon, which would make the queue anew within seconds: the
+queue stays lost all the time. The client calls the lost key again and again with a time limit of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from benchmarks import rig as rigs
+from benchmarks.ratios import Row, Target, compared
+from benchmarks.rig import Rig, Side
+from benchmarks.sides.turns import BODY
+from osrdyne_client import Client, errors
+from tests.engines.broker import Broker
+from tests.engines.lost_queue import lose
+from tests.engines.peer import make_request_queue
+from tests.engines.pool import Pool
+
+VERSION = "4.0"
+OTHERS = [f"key-{number}" for number in range(20)]
+LOST = "lost"
+#: Callers of the lost key, and seconds after which each gives up and calls again.
+LOST_CALLERS, LOST_TIMEOUT = 4, 1.0
+#: Callers of each other key.
+CALLERS = 2
+MOST_SLOWER = Target(0.9)
+MOST_LATER = Target(2.0, at_most=True)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of the other keys in one turn."""
+
+    seconds: float = 0.0
+    #: Of each call, in seconds.
+    latencies: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        return len(self.latencies) / self.seconds
+
+    @property
+    def p99_ms(self) -> float:
+        return sorted(self.latencies)[int(len(self.latencies) * 0.99)] * 1000
+
+
+def measure(rig: Rig) -> list[Row]:
+    """Return a row for calls a second and one for the 99th percentile of their times."""
+    with Broker(VERSION) as broker, replace(rig, broker=broker).pool() as pool:
+        return asyncio.run(_measure(rig, pool))
+
+
+async def _measure(rig: Rig, pool: Pool) -> list[Row]:
+    for key in (LOST, *OTHERS):
+        await make_request_queue(pool, key)
+    await asyncio.to_thread(lose, pool.broker, pool.vhost, pool.names.request_queue(LOST))
+    seen: dict[str, list[Seen]] = {"with": [], "without": []}
+    with ExitStack() as stack:
+        queues = [pool.names.request_queue(key) for key in OTHERS]
+        stack.enter_context(Side("echo_worker", rigs.administrator(pool), queues=queues)).wait_ready()
+        for done, side in enumerate(rigs.in_turns(rig.rounds, list(seen))):
+            if done % len(seen) == 0:
+                rig.progress(f"lost queue: round {done // len(seen) + 1} of {rig.rounds}")
+            async with Client(rigs.administrator(pool), pool.names.pool) as client:
+                seen[side].append(await _turn(client, 2 * rig.seconds, calls_lost=side == "with"))
+    rates = {side: [one.rate for one in turns] for side, turns in seen.items()}
+    late = {side: [one.p99_ms for one in turns] for side, turns in seen.items()}
+    return [
+        compared(
+            "calls to 20 keys beside a lost one", "1/s", rates["with"], rates["without"], "no lost key", MOST_SLOWER
+        ),
+        compared("their 99th percentile", "ms", late["with"], late["without"], "no lost key", MOST_LATER),
+    ]
+
+
+async def _turn(client: Client, seconds: float, *, calls_lost: bool) -> Seen:
+    loop, seen = asyncio.get_running_loop(), Seen()
+    began = loop.time()
+
+    async def call(key: str) -> None:
+        while (now := loop.time()) < began + seconds:
+            if (await client.call(key, BODY)).body != BODY:
+                raise AssertionError("an answer is not what was sent")
+            seen.latencies.append(loop.time() - now)
+
+    async def call_lost() -> None:
+        while True:
+            with contextlib.suppress(errors.CallTimeout, errors.Nacked):
+                await client.call(LOST, BODY, timeout=LOST_TIMEOUT)
+
+    lost = [asyncio.ensure_future(call_lost()) for _ in range(LOST_CALLERS if calls_lost else 0)]
+    await asyncio.gather(*(call(key) for key in OTHERS for _ in range(CALLERS)))
+    seen.seconds = loop.time() - began
+    for one in lost:
+        one.cancel()
+    await asyncio.gather(*lost, return_exceptions=True)
+    return seen

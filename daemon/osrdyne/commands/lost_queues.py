@@ -1,0 +1,59 @@
+"""What `osrdyne lint --live` finds of queues that the broker lost: the rule `lost`. Asks, and changes nothing.
+
+It asks for the members of every static quorum queue, and of the request queues that the broker lists without counts:
+a lost one never has any, and a new one has none for some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from osrdyne.errors import ManagementError
+from osrdyne.management_api import ManagementApi
+from osrdyne_protocol import lost, quorum
+from osrdyne_protocol.lint import Finding
+from osrdyne_protocol.lost import Evidence
+from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.topology import Topology
+
+#: Request queues that are asked at most. A broker that has just started has counts of none.
+MOST_ASKED = 100
+
+
+async def findings(api: ManagementApi, expected: Topology, live: Topology) -> list[Finding]:
+    """Return a finding for each lost queue of a pool. Takes `LOOK_AGAIN` seconds where one may be lost."""
+    static = lost.static_quorum_queues(expected)
+    listed = await api.request_queues(PoolNames(expected.pool))
+    uncounted = [one.name for one in listed if one.key is not None and one.totals is None]
+    evidence = await _look(api, [*static, *uncounted[:MOST_ASKED]], Evidence())
+    if evidence.suspects:
+        await asyncio.sleep(lost.LOOK_AGAIN)
+        evidence = await _look(api, evidence.suspects, evidence)
+    return _findings(api.vhost, expected, live, evidence.lost, len(uncounted) - MOST_ASKED)
+
+
+async def _look(api: ManagementApi, queues: Iterable[str], before: Evidence) -> Evidence:
+    async def never_led(queue: str) -> bool | None:
+        try:
+            members = await api.members(queue)
+        except ManagementError:
+            return None
+        return members is not None and quorum.never_led(members)
+
+    names = list(queues)
+    looks = zip(names, await asyncio.gather(*map(never_led, names)), strict=True)
+    known = {name: found for name, found in looks if found is not None}
+    return before.after(known, asyncio.get_running_loop().time())
+
+
+def _findings(vhost: str, expected: Topology, live: Topology, found: frozenset[str], not_asked: int) -> list[Finding]:
+    problems = lost.problems(expected, vhost)
+    made = [
+        Finding("lost", f"queue {name}", problems.get(name) or lost.request_queue_problem(vhost, name))
+        for name in (*sorted(found), *lost.lost_streams(expected, live))
+    ]
+    if not_asked > 0:
+        problem = "are listed without counts and were not asked whether they are lost; run this again in a minute"
+        made.append(Finding("lost", f"{not_asked} more request queues", problem))
+    return made

@@ -1,0 +1,30 @@
+"""Which static queues the broker lost when it was killed. Only asks; `mend` has them made anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from osrdyne_infra.errors import BrokerError
+from osrdyne_infra.management import Management
+from osrdyne_protocol import lost, quorum
+from osrdyne_protocol.lost import Evidence
+
+
+def find(broker: Management, vhost: str, queues: Collection[str]) -> frozenset[str]:
+    """Return those of some quorum queues that are lost. Takes `LOOK_AGAIN` seconds where one may be."""
+    evidence = Evidence().after(_look(broker, vhost, queues), time.monotonic())
+    if not evidence.suspects:
+        return frozenset()
+    time.sleep(lost.LOOK_AGAIN)
+    return evidence.after(_look(broker, vhost, evidence.suspects), time.monotonic()).lost
+
+
+def _look(broker: Management, vhost: str, queues: Collection[str]) -> dict[str, bool]:
+    looks: dict[str, bool] = {}
+    for name in queues:
+        try:
+            looks[name] = quorum.never_led(broker.members(vhost, name))
+        except BrokerError:
+            continue  # as while the broker starts the queue: that proves nothing
+    return looks

@@ -1,0 +1,107 @@
+"""A queue that the broker lost: it delays no other key, and the daemon makes it anew. On 4.3 it just comes back empty.
+
+The broker loses it by `lose_as_by_a_kill`. What a SIGKILL loses is in the faults run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from osrdyne_client import Client, Reply, errors
+from tests.broker.conftest import MINIMAL
+from tests.engines.foreign_client import ForeignClient
+from tests.engines.lost_queue import lose_as_by_a_kill
+from tests.engines.pool import DaemonProcess, Pool
+from tests.engines.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.both_versions
+
+OTHERS = [f"other-{number}" for number in range(5)]
+
+
+@pytest.fixture
+def pool(make_pool: Callable[..., Pool]) -> Pool:
+    return make_pool()
+
+
+@pytest.fixture
+def daemon(pool: Pool, make_daemon: Callable[..., DaemonProcess]) -> DaemonProcess:
+    return make_daemon(pool, worker=MINIMAL)
+
+
+def warm(pool: Pool, key: str) -> None:
+    """Start a key's worker. The broker ends all connections when it loses a queue: this one is closed before."""
+    client = ForeignClient(pool.client_uri, pool.names.request_exchange)
+    client.wait(client.send(key, b"warm"))
+    client.close()
+
+
+async def answered(client: Client, key: str) -> Reply:
+    """Call a key until a worker answers, as a caller does that may repeat its request."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            # What waited for the lost queue is refused when that is deleted.
+            with contextlib.suppress(errors.Nacked, errors.CallTimeout, errors.RemoteError):
+                return await client.call(key, b"again", timeout=PATIENCE)
+
+
+async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_again_by_itself(
+    pool: Pool, daemon: DaemonProcess
+) -> None:
+    async with Client(pool.client_uri, pool.names.pool, timeout=PATIENCE) as client:
+        for key in ("lost", *OTHERS):
+            await client.call(key, b"warm")
+        lost = pool.broker.version == "4.0"
+        await asyncio.to_thread(lose_as_by_a_kill, pool.broker, pool.vhost, pool.names.request_queue("lost"))
+        waiting = asyncio.ensure_future(answered(client, "lost"))
+        meanwhile = 0
+        for turn in range(20):
+            replies = await asyncio.gather(*(client.call(key, b"%d" % turn) for key in OTHERS))
+            assert [one.body for one in replies] == [b"%s|%d" % (key.encode(), turn) for key in OTHERS]
+            meanwhile += not waiting.done()
+        assert meanwhile or not lost
+        assert (await waiting).body == b"lost|again"
+    assert ("osrdyne_queues_lost_by_broker_total 1.0" in daemon.get("/metrics")) is lost
+    shown = daemon.key("lost")
+    assert shown is not None
+    assert (shown["queue_remade_ago"] is not None) is lost
+    told = [one for one in daemon.lines() if one["message"] == "the broker had lost this queue; it is made anew"]
+    assert [one["key"] for one in told] == ["lost"] * lost
+
+
+def test_the_daemon_answers_and_starts_other_keys_while_one_of_its_forwards_waits_for_a_lost_queue(
+    pool: Pool, daemon: DaemonProcess, make_client: Callable[[Pool], ForeignClient]
+) -> None:
+    warm(pool, "lost")
+    # Given orphans of a key whose queue is lost, when a daemon begins
+    daemon.stop()
+    queue = pool.names.request_queue("lost")
+    pool.broker.management.delete("bindings", pool.vhost, "e", pool.names.request_exchange, "q", queue, "lost")
+    lose_as_by_a_kill(pool.broker, pool.vhost, queue)
+    client = make_client(pool)
+    waiting = [client.send("lost", b"%d" % number) for number in range(3)]
+    daemon.start()
+    # Then cold keys get their workers, and error replies their callers
+    answers = client.wait(*(client.send(key, b"hello") for key in OTHERS), client.send("a\0b", b""))
+    assert [one.status for one in answers] == ["ok"] * len(OTHERS) + ["invalid_key"]
+    # And the key itself answers, once for each request
+    assert [one.status for one in client.wait(*waiting)] == ["ok"] * 3
+
+
+def test_an_idle_key_whose_queue_is_lost_leaves_as_any_other(
+    make_pool: Callable[..., Pool],
+    make_daemon: Callable[..., DaemonProcess],
+    make_client: Callable[[Pool], ForeignClient],
+) -> None:
+    pool = make_pool(unbind_delay=1.0, stop_delay=8.0)
+    daemon = make_daemon(pool, worker=MINIMAL)
+    warm(pool, "lost")
+    lose_as_by_a_kill(pool.broker, pool.vhost, pool.names.request_queue("lost"))
+    until(lambda: pool.names.request_queue("lost") not in pool.queues(), what="the queue's end")
+    until(lambda: daemon.key("lost") is None, what="the key's end")
+    client = make_client(pool)
+    assert client.wait(client.send("lost", b"cold"))[0].status == "ok"

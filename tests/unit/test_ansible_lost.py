@@ -1,0 +1,61 @@
+"""The Ansible module runs without our packages: its evidence for a lost queue is that of osrdyne_protocol."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steps
+from osrdyne_protocol import lost, quorum
+
+
+@pytest.fixture(scope="module")
+def module() -> Any:
+    spec = importlib.util.spec_from_file_location(
+        "osrdyne_topology_module", Path(steps.ROOT, "roles/topology/library/osrdyne_topology.py")
+    )
+    assert spec
+    assert spec.loader
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@dataclass
+class Answering:
+    """A broker with one answer."""
+
+    answer: Any
+    error: Exception | None = None
+
+    def get(self, *path: str) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+def test_it_looks_again_after_the_same_time(module: Any) -> None:
+    assert module.LOOK_AGAIN == lost.LOOK_AGAIN
+
+
+def test_it_judges_members_alike(module: Any) -> None:
+    members = [
+        {"Node Name": "rabbit@a", "Raft State": state, "Term": term, "Last Log Index": index}
+        for state, term, index in itertools.product(("follower", "leader", "noproc"), (0, 1, ""), (0, 1, ""))
+    ]
+    for answer in ([], *([one] for one in members), *map(list, itertools.combinations(members, 2))):
+        assert module.never_led(Answering(answer), "v", "q") == quorum.never_led(quorum.read(answer)), answer
+
+
+def test_a_queue_of_which_the_broker_cannot_say_anything_is_not_lost_and_a_broker_that_is_away_is_said(
+    module: Any,
+) -> None:
+    assert not module.never_led(Answering(None), "v", "q")
+    assert not module.never_led(Answering(None, module.Refused("503")), "v", "q")
+    with pytest.raises(module.Unreachable):
+        module.never_led(Answering(None, module.Unreachable("away")), "v", "q")
