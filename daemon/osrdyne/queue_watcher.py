@@ -92,6 +92,8 @@ class QueueWatcher:
         suspects = dict.fromkeys([*(key for key in before.seen if key in own), *unconfirmed, *silent])
         looks = dict.fromkeys((key for key in before.seen if key not in own), False)
         for key in list(suspects)[:_MOST_ASKED]:
+            if state.clock() - now > self._interval:
+                break  # an API that is slow must not hold up what else is to be seen
             try:
                 members = await self._management.members(own[key].name)
             except ManagementError:

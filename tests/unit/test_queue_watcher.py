@@ -229,3 +229,16 @@ async def test_what_the_queue_loop_took_during_a_look_is_not_lost_for_what_was_s
     async with running(watcher(state, management).run()):
         await asyncio.sleep(6.0)
         assert state.lost.lost == set()
+
+
+async def test_an_api_that_hangs_over_lost_queues_does_not_keep_the_rest_from_being_seen() -> None:
+    class Management(StandInManagement):
+        async def members(self, queue: str) -> Any:
+            await asyncio.sleep(10.0)
+            raise ManagementError("timed out")
+
+    queues = {f"silent-{number}": BrokerQueue(lost=True) for number in range(100)}
+    broker, state = StandInBroker({**queues, "42": BrokerQueue(ready=1)}), state_of()
+    async with running(watcher(state, Management(broker)).run()):
+        await asyncio.sleep(12.0)
+        assert state.totals.keys() == {"42"}
