@@ -92,6 +92,7 @@ def test_the_daemon_answers_and_starts_other_keys_while_one_of_its_forwards_wait
     assert [one.status for one in client.wait(*waiting)] == ["ok"] * 3
 
 
+@pytest.mark.full
 def test_an_idle_key_whose_queue_is_lost_leaves_as_any_other(
     make_pool: Callable[..., Pool],
     make_daemon: Callable[..., DaemonProcess],
