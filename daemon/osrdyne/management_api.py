@@ -215,6 +215,18 @@ class ManagementApi:
             ) from error
 
 
+async def never_led(api: ManagementApi, queue: str) -> bool | None:
+    """Say whether a quorum queue is there of which no member ever had a leader: see `osrdyne_protocol.quorum`.
+
+    None where that cannot be asked, as while the broker starts the queue: that proves nothing.
+    """
+    try:
+        members = await api.members(queue)
+    except ManagementError:
+        return None
+    return members is not None and quorum.never_led(members)
+
+
 @dataclass(frozen=True, slots=True)
 class _Server:
     """Where and as whom to ask."""

@@ -14,9 +14,8 @@ import logging
 from collections.abc import Callable
 
 from osrdyne.errors import ManagementError
-from osrdyne.management_api import ManagementApi, RequestQueue
+from osrdyne.management_api import ManagementApi, RequestQueue, never_led
 from osrdyne.pool_state import PoolState
-from osrdyne_protocol import quorum
 from osrdyne_protocol.lost import Evidence
 from osrdyne_protocol.names import PoolNames
 
@@ -94,11 +93,9 @@ class QueueWatcher:
         for key in list(suspects)[:_MOST_ASKED]:
             if state.clock() - now > self._interval:
                 break  # an API that is slow must not hold up what else is to be seen
-            try:
-                members = await self._management.members(own[key].name)
-            except ManagementError:
-                continue  # as while the broker starts it: that proves nothing
-            looks[key] = members is not None and quorum.never_led(members)
+            found = await never_led(self._management, own[key].name)
+            if found is not None:
+                looks[key] = found
         # The queue loop may have taken some meanwhile: what is known of them is from before it did.
         taken = {key: False for key in before.seen if key not in state.lost.seen}
         state.lost = state.lost.after({**looks, **taken}, now)

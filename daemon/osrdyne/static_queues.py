@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from osrdyne.errors import ManagementError
-from osrdyne.management_api import ManagementApi
+from osrdyne.management_api import ManagementApi, never_led
 from osrdyne.pool_state import PoolState
-from osrdyne_protocol import lost, quorum
+from osrdyne_protocol import lost
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
@@ -40,7 +39,9 @@ class StaticQueues:
 
     async def look(self) -> None:
         """Look once, and note what is lost. A queue that cannot be asked keeps what is known of it."""
-        looks = dict(zip(self._all, await asyncio.gather(*map(self._never_led, self._all)), strict=True))
+        looks = dict(
+            zip(self._all, await asyncio.gather(*(never_led(self._management, one) for one in self._all)), strict=True)
+        )
         known = {name: found for name, found in looks.items() if found is not None}
         self._evidence = self._evidence.after(known, self._state.clock())
         self._note(self._evidence.lost)
@@ -48,13 +49,6 @@ class StaticQueues:
     def pause(self, interval: float) -> float:
         """Return the seconds to the next look: `interval`, or less while another look is to prove or end a loss."""
         return min(interval, lost.LOOK_AGAIN) if self._evidence.suspects else interval
-
-    async def _never_led(self, queue: str) -> bool | None:
-        try:
-            members = await self._management.members(queue)
-        except ManagementError:
-            return None
-        return members is not None and quorum.never_led(members)
 
     def _note(self, found: frozenset[str]) -> None:
         before = self._state.lost_static

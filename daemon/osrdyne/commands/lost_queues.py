@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from osrdyne.errors import ManagementError
-from osrdyne.management_api import ManagementApi
-from osrdyne_protocol import lost, quorum
+from osrdyne.management_api import ManagementApi, never_led
+from osrdyne_protocol import lost
 from osrdyne_protocol.lint import Finding
 from osrdyne_protocol.lost import Evidence
 from osrdyne_protocol.names import PoolNames
@@ -34,15 +33,8 @@ async def findings(api: ManagementApi, expected: Topology, live: Topology) -> li
 
 
 async def _look(api: ManagementApi, queues: Iterable[str], before: Evidence) -> Evidence:
-    async def never_led(queue: str) -> bool | None:
-        try:
-            members = await api.members(queue)
-        except ManagementError:
-            return None
-        return members is not None and quorum.never_led(members)
-
     names = list(queues)
-    looks = zip(names, await asyncio.gather(*map(never_led, names)), strict=True)
+    looks = zip(names, await asyncio.gather(*(never_led(api, one) for one in names)), strict=True)
     known = {name: found for name, found in looks if found is not None}
     return before.after(known, asyncio.get_running_loop().time())
 
