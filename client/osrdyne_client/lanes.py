@@ -2,9 +2,9 @@
 
 A broker works on the publishes of a channel one after the other. The first publish of a channel to a quorum queue
 waits there until the queue has answered; when the queue is lost or has no leader, that takes a minute, and everything
-behind it on that channel waits (docs/rabbitmq-facts.md). So a destination has to prove itself on each connection: until
-something that was published to it was confirmed, it has a channel of its own, a lane. After that it shares one channel
-with all others.
+behind it on that channel waits (docs/rabbitmq-facts.md#what-a-lost-queue-does-to-its-users). So a destination has to
+prove itself on each connection: until something that was published to it was confirmed, it has a channel of its own, a
+lane. After that it shares one channel with all others.
 
 Bounded: so many lanes are at work at once, and so many more may wait for an answer that is late; each holds few
 messages, because a broker stops reading a connection of which one channel is some hundred messages behind. Further

@@ -1,8 +1,9 @@
 """The activity listener: turns what workers report into facts about keys.
 
 Only `started`, `request-received`, `finished` and `alive` count, and only for a key that has a queue: an event
-of an unknown key wakes nothing. Events are acknowledged by being delivered; losing one costs nothing, because
-nothing is stopped for lack of activity alone (broker-facts, pitfall 30).
+of an unknown key wakes nothing. Events are acknowledged by being delivered. The broker may lose some
+(docs/rabbitmq-facts.md#messages-that-vanish); that costs nothing, because nothing is stopped for lack of activity
+alone.
 """
 
 from __future__ import annotations

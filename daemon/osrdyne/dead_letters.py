@@ -1,8 +1,8 @@
 """What to do with a dead letter: a pure decision from the message.
 
 The caller is answered with the reason. A request that its workers failed on, and one whose caller cannot be
-answered, is also kept in the poison inventory: nothing is gone. Headers as RabbitMQ sets them
-(documentation, "Dead Letter Exchanges"; broker-facts B8 and pitfall 17): `x-death` holds the newest first.
+answered, is also kept in the poison inventory: nothing is gone. RabbitMQ puts the newest death first into
+`x-death` (docs/rabbitmq-facts.md#what-a-dead-letter-says).
 """
 
 from __future__ import annotations

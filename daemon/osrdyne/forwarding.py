@@ -2,7 +2,8 @@
 
 A request is forwarded as it came, less what would break or mislead the forward: `user_id` (the broker refuses
 another user's), headers the broker added on the way, time to live already used up. CC and BCC would fan the
-request out again at each publish (broker-facts, pitfalls 16 to 21), so a request with them is refused.
+request out again at each publish, so a request with them is refused. What the broker does with all of these is in
+docs/rabbitmq-facts.md#publishing-a-message-once-more.
 
 Times in headers are integer milliseconds of the wall clock: they cross processes and restarts.
 """

@@ -1,7 +1,8 @@
 """The broker's management API, read only: which request queues there are, and what is in them.
 
 The one module that speaks HTTP to the broker (through pyrabbit2, in a thread each call, because it blocks).
-What it answers about messages is seconds late; whoever decides on it knows that (broker-facts, section 2).
+Its counts of messages are seconds late, and each decision allows for that
+(docs/rabbitmq-facts.md#counts-that-come-late).
 Library exceptions become `ManagementError` here, with what, where and what to do, and without the password.
 """
 
@@ -319,6 +320,6 @@ def _totals(raw: Mapping[str, Any], bindings: int) -> Totals | None:
     if not isinstance(ready, int) or not isinstance(unacknowledged, int):
         return None
     ours = management_answers.own_key(raw) is not None
-    # Dead letters on their way are in the sum only (measured on 4.0 and 4.3).
+    # Dead letters on their way are in the sum only (docs/rabbitmq-facts.md#counts-that-come-late).
     dead_lettering = max(0, int(raw.get("messages") or 0) - ready - unacknowledged)
     return Totals(ready, unacknowledged, int(raw.get("consumers") or 0), bindings, ours, dead_lettering)

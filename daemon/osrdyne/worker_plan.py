@@ -141,8 +141,8 @@ def stuck_reason(
     """Say why a running group counts as stuck, None when it does not.
 
     Stuck is a group whose queue has had ready messages for `patience` seconds (consumer timeout plus start
-    grace) of which it took none: on RabbitMQ 4.3 the broker cancels the consumer of a hung worker and
-    redelivers nothing until its channel closes (broker-facts, section 2).
+    grace) of which it took none. RabbitMQ 4.3 cancels the consumer of a hung worker, and that worker then gets
+    nothing more (docs/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long).
     """
     if ready_since is None:
         return None

@@ -142,7 +142,8 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
             Exchange(names.activity_exchange, "fanout"),
         ),
         queues=(
-            # A daemon that crashes often must not use up the deliveries of what it holds (broker-facts B4).
+            # A daemon that crashes often must not use up the deliveries of what it holds
+            # (docs/rabbitmq-facts.md#deliveries-that-count).
             Queue(names.orphan_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.dead_letter_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.poison_queue, arguments={"x-delivery-limit": -1}),
@@ -187,7 +188,8 @@ def request_queue_arguments(key: str) -> dict[str, Argument]:
 def _policies(pool: PoolSettings, names: PoolNames) -> tuple[Policy, ...]:
     dead_letters: dict[str, Argument] = {
         "dead-letter-exchange": names.dead_letter_exchange,
-        # At-least-once needs reject-publish, else the broker falls back to at-most-once (broker-facts B7).
+        # At-least-once needs reject-publish, else the broker falls back to at-most-once
+        # (docs/rabbitmq-facts.md#dead-letters-that-are-not-lost).
         "dead-letter-strategy": "at-least-once",
         "overflow": "reject-publish",
     }

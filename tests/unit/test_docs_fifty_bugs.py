@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
+from tests.unit.named_tests import TESTS, exists, named_in
+
 PAGE = (TESTS.parent / "docs/fifty-bugs.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (\d+) \| .+ \| (.+) \|$", PAGE, re.MULTILINE)
-NAMED = sorted(set(re.findall(r"`((?:unit|broker|drivers|simulation|security|faults)/[^`]+)`", PAGE)) - {"broker/"})
 
 
 def test_every_one_of_the_fifty_has_a_row_with_a_test_or_a_reason() -> None:
@@ -18,11 +17,11 @@ def test_every_one_of_the_fifty_has_a_row_with_a_test_or_a_reason() -> None:
     assert all(reason.strip() for _, reason in ROWS)
 
 
-@pytest.mark.parametrize("name", [one for one in NAMED if not one.endswith("/")])
+@pytest.mark.parametrize("name", named_in(PAGE))
 def test_what_the_page_names_exists(name: str) -> None:
-    file, _, test = name.partition("::")
-    if file.endswith("/*"):
-        assert list((TESTS / file.removesuffix("/*")).glob("test_*.py"))
-        return
-    source = (TESTS / f"{file}.py").read_text(encoding="utf-8")
-    assert re.search(r"^(?:async )?def test_" if test == "*" else rf"^(?:async )?def {test}\(", source, re.MULTILINE)
+    assert exists(name)
+
+
+@pytest.mark.parametrize("name", ["unit/test_nothing::*", "unit/test_docs_fifty_bugs::test_nothing", "nothing/*"])
+def test_what_does_not_exist_is_noticed(name: str) -> None:
+    assert not exists(name)

@@ -1,0 +1,295 @@
+"""Facts about RabbitMQ that decisions rest on, each on a real broker. docs/rabbitmq-facts.md says what follows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pika.exceptions
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from osrdyne_client.amqp import Connection, Properties
+from tests.conftest import Vhost
+from tests.engines.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.both_versions
+QUORUM = {"x-queue-type": "quorum"}
+#: What the policy of request queues says of dead letters, as arguments.
+AT_LEAST_ONCE = {
+    **QUORUM,
+    "x-dead-letter-exchange": "dlx",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
+}
+
+
+def open_channel(vhost: Vhost) -> BlockingChannel:
+    channel = pika.BlockingConnection(pika.URLParameters(vhost.amqp_uri())).channel()
+    channel.confirm_delivery()
+    return channel
+
+
+@pytest.fixture
+def channel(vhost: Vhost) -> Iterator[BlockingChannel]:
+    opened = open_channel(vhost)
+    yield opened
+    if opened.connection.is_open:
+        opened.connection.close()
+
+
+def declare(channel: BlockingChannel, queue: str, arguments: Any = QUORUM) -> str:
+    channel.queue_declare(queue, durable=True, arguments=arguments)
+    return queue
+
+
+def with_dead_letters(channel: BlockingChannel, arguments: Any = AT_LEAST_ONCE) -> None:
+    """Declare the queue `q`, whose dead letters go to `dead` through the exchange `dlx`."""
+    channel.exchange_declare("dlx", "fanout", durable=True)
+    channel.queue_bind(declare(channel, "dead"), "dlx")
+    declare(channel, "q", arguments)
+
+
+def publish(channel: BlockingChannel, body: bytes, queue: str = "q", **properties: Any) -> None:
+    channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2, **properties))
+
+
+def take(channel: BlockingChannel, queue: str, *, ack: bool = False) -> tuple[int, Any, bytes]:
+    """Wait for a message; return its delivery tag, properties and body."""
+    method, properties, body = until(
+        lambda: one if (one := channel.basic_get(queue, auto_ack=ack))[0] else None, what=f"a message in {queue}"
+    )
+    return method.delivery_tag, properties, body
+
+
+def ready(channel: BlockingChannel, queue: str = "q") -> int:
+    return int(channel.queue_declare(queue, passive=True).method.message_count)
+
+
+def totals(vhost: Vhost, queue: str = "q") -> tuple[Any, ...]:
+    """Return ready, unacknowledged and all messages as the management API counts them."""
+    found = vhost.broker.management.queue(vhost.name, queue) or {}
+    return tuple(found.get(name) for name in ("messages_ready", "messages_unacknowledged", "messages"))
+
+
+# --- deleting a queue -------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_queue_takes_its_messages_along_without_a_word(channel: BlockingChannel) -> None:
+    with_dead_letters(channel)
+    publish(channel, b"held")
+    publish(channel, b"ready")
+    take(channel, "q")
+
+    channel.queue_delete("q")
+
+    channel.basic_publish("dlx", "", b"marker")
+    assert take(channel, "dead", ack=True)[2] == b"marker"
+    assert ready(channel, "dead") == 0
+
+
+def test_a_quorum_queue_cannot_be_deleted_only_if_it_is_empty(channel: BlockingChannel, vhost: Vhost) -> None:
+    declare(channel, "q")
+
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as caught:
+        channel.queue_delete("q", if_empty=True)
+
+    assert caught.value.reply_code == 540
+    other = open_channel(vhost)
+    assert ready(other) == 0
+    other.connection.close()
+
+
+def test_if_empty_of_a_classic_queue_counts_only_ready_messages(channel: BlockingChannel) -> None:
+    declare(channel, "q", {"x-queue-type": "classic"})
+    publish(channel, b"held")
+    take(channel, "q")
+
+    channel.queue_delete("q", if_empty=True)
+
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="404"):
+        ready(channel)
+
+
+def test_a_passive_declare_counts_only_ready_messages(channel: BlockingChannel) -> None:
+    declare(channel, "q")
+    publish(channel, b"held")
+    until(lambda: ready(channel) == 1)
+
+    take(channel, "q")
+
+    until(lambda: ready(channel) == 0)
+
+
+def test_the_management_api_shows_unacknowledged_messages_late(channel: BlockingChannel, vhost: Vhost) -> None:
+    declare(channel, "q")
+
+    def late() -> bool:
+        publish(channel, b"held")
+        until(lambda: totals(vhost) == (1, 0, 1))
+        tag = take(channel, "q")[0]
+        seen = totals(vhost)
+        # It does come in the end.
+        until(lambda: totals(vhost) == (0, 1, 1))
+        channel.basic_ack(tag)
+        until(lambda: totals(vhost) == (0, 0, 0))
+        return seen == (1, 0, 1)
+
+    # A sample may be taken between the two calls; it is not each time.
+    until(late)
+
+
+# --- dead letters -----------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_letter_names_its_first_death_last(channel: BlockingChannel) -> None:
+    with_dead_letters(channel)
+    channel.exchange_declare("x", "direct", durable=True)
+    channel.queue_bind("q", "x", "key")
+    declare(channel, "last")
+    middle = {**QUORUM, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "last"}
+    channel.queue_bind(declare(channel, "middle", middle), "dlx")
+    channel.basic_publish("x", "key", b"m", pika.BasicProperties(expiration="50"))
+    channel.basic_reject(take(channel, "middle")[0], requeue=False)
+
+    properties = take(channel, "last")[1]
+
+    newest, oldest = properties.headers["x-death"]
+    assert (newest["queue"], newest["reason"]) == ("middle", "rejected")
+    assert (oldest["queue"], oldest["reason"], oldest["routing-keys"]) == ("q", "expired", ["key"])
+    assert (properties.headers["x-first-death-queue"], properties.headers["x-first-death-reason"]) == ("q", "expired")
+    assert "x-first-death" not in properties.headers
+    # What it had left to live is no property any more.
+    assert (properties.expiration, oldest["original-expiration"]) == (None, "50")
+
+
+@pytest.mark.parametrize(("overflow", "kept"), [("reject-publish", 1), ("drop-head", 0)])
+def test_at_least_once_needs_reject_publish(channel: BlockingChannel, vhost: Vhost, overflow: str, kept: int) -> None:
+    with_dead_letters(channel, {**AT_LEAST_ONCE, "x-overflow": overflow})
+    # Given that dead letters reach no queue
+    channel.queue_unbind("dead", "dlx")
+    publish(channel, b"m")
+    tag = take(channel, "q")[0]
+    until(lambda: totals(vhost) == (0, 1, 1))
+
+    channel.basic_reject(tag, requeue=False)
+
+    # Then the broker keeps it, or drops it as at-most-once does
+    until(lambda: totals(vhost) == (0, 0, kept))
+
+
+# --- deliveries that count --------------------------------------------------------------------------------------------
+
+
+def gone_after(channel: BlockingChannel, queue: str, rounds: int, *, nack: bool = False) -> bool:
+    """Give a message back so many times, and say whether it is gone then."""
+    publish(channel, b"m", queue)
+    give_back = channel.basic_nack if nack else channel.basic_reject
+    for _ in range(rounds):
+        give_back(take(channel, queue)[0], requeue=True)
+    publish(channel, b"marker", queue)
+    return take(channel, queue, ack=True)[2] == b"marker"
+
+
+def test_a_queue_drops_what_fails_more_than_twenty_times_unless_its_limit_is_minus_one(
+    channel: BlockingChannel,
+) -> None:
+    assert gone_after(channel, declare(channel, "limited"), 21)
+    assert not gone_after(channel, declare(channel, "free", {**QUORUM, "x-delivery-limit": -1}), 21)
+
+
+def test_a_reject_counts_as_a_failed_delivery_on_every_version_and_a_nack_does_not(
+    channel: BlockingChannel, vhost: Vhost
+) -> None:
+    arguments = {**QUORUM, "x-delivery-limit": 1}
+    assert gone_after(channel, declare(channel, "rejected", arguments), 2)
+    assert gone_after(channel, declare(channel, "nacked", arguments), 2, nack=True) is (vhost.broker.version == "4.0")
+
+
+def test_a_lost_channel_counts_as_a_failed_delivery(channel: BlockingChannel) -> None:
+    declare(channel, "q", {**QUORUM, "x-delivery-limit": 1})
+    publish(channel, b"m")
+    for _ in range(2):
+        other = channel.connection.channel()
+        take(other, "q")
+        other.close()
+    publish(channel, b"marker")
+    assert take(channel, "q")[2] == b"marker"
+
+
+# --- publishing a message a second time -------------------------------------------------------------------------------
+
+
+def test_cc_and_bcc_fan_a_message_out_and_keep_it_from_the_alternate_exchange(channel: BlockingChannel) -> None:
+    channel.exchange_declare("orphans", "fanout", durable=True)
+    channel.exchange_declare("x", "direct", durable=True, arguments={"alternate-exchange": "orphans"})
+    channel.queue_bind(declare(channel, "orphan"), "orphans")
+    for queue in ("a", "b"):
+        channel.queue_bind(declare(channel, queue), "x", queue)
+    copies = pika.BasicProperties(headers={"CC": ["a"], "BCC": ["b"]})
+
+    channel.basic_publish("x", "unbound", b"m", copies)
+
+    # CC stays in the message, and would fan it out again; BCC does not.
+    assert [take(channel, queue)[1].headers for queue in ("a", "b")] == [{"CC": ["a"]}] * 2
+    assert ready(channel, "orphan") == 0
+
+
+def test_a_message_with_another_user_closes_the_channel_that_publishes_it(channel: BlockingChannel) -> None:
+    declare(channel, "q")
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+        publish(channel, b"m", user_id="another-user")
+    assert caught.value.reply_code == 406
+
+
+def test_what_is_held_does_not_expire(channel: BlockingChannel) -> None:
+    with_dead_letters(channel, {**AT_LEAST_ONCE, "x-message-ttl": 100})
+    publish(channel, b"held")
+    tag = take(channel, "q")[0]
+    publish(channel, b"behind")
+
+    assert take(channel, "dead")[2] == b"behind"
+    assert ready(channel, "dead") == 0
+
+    channel.basic_reject(tag, requeue=True)
+    assert take(channel, "dead")[2] == b"held"
+
+
+# --- messages that vanish ---------------------------------------------------------------------------------------------
+
+
+def test_a_message_that_the_alternate_exchange_takes_is_not_returned(channel: BlockingChannel) -> None:
+    channel.exchange_declare("orphans", "fanout", durable=True)
+    channel.exchange_declare("x", "direct", durable=True, arguments={"alternate-exchange": "orphans"})
+    channel.queue_bind(declare(channel, "orphan"), "orphans")
+    channel.basic_publish("x", "unbound", b"m", mandatory=True)
+    assert take(channel, "orphan")[2] == b"m"
+
+    channel.queue_unbind("orphan", "orphans")
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish("x", "unbound", b"m", mandatory=True)
+    # Without `mandatory` it is confirmed, and gone.
+    channel.basic_publish("x", "unbound", b"m")
+
+
+def test_a_full_queue_drops_its_oldest_and_confirms_each(channel: BlockingChannel) -> None:
+    declare(channel, "q", {**QUORUM, "x-max-length": 1, "x-overflow": "drop-head"})
+    for body in (b"first", b"second", b"last"):
+        publish(channel, body)
+    until(lambda: ready(channel) == 1)
+    assert take(channel, "q")[2] == b"last"
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+async def test_line_breaks_are_stripped_from_the_name_of_a_queue(vhost: Vhost) -> None:
+    connection = await Connection.open(vhost.amqp_uri(), name="test")
+    channel = await connection.channel(confirm=True)
+    # Our channel refuses such a name; what is below it does not.
+    channel._pika.queue_declare("a\r\nb", durable=True, arguments=QUORUM, callback=lambda _: None)
+    async with asyncio.timeout(PATIENCE):
+        await channel.publish("", "ab", b"m", Properties(), mandatory=True)
+    await connection.close()
