@@ -1,4 +1,4 @@
-"""The nine invariants of the design, on a real broker, with short delays. Each test names the one it shows."""
+"""The nine invariants (docs/invariants.md) on a real broker, with short delays. Each test has the number of its own."""
 
 from __future__ import annotations
 

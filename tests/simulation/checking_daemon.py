@@ -26,7 +26,7 @@ _ON_THE_WAY = 0.05
 
 
 class DaemonChecks(Checks):
-    """Invariants 2 (deadlines), 3, 4, 6, 7 and 8."""
+    """Invariants 2 (deadlines), 3, 4, 6, 7 and 8 of docs/invariants.md."""
 
     def __init__(self, outcome: Outcome, verdict: Verdict) -> None:
         super().__init__(outcome, verdict)
