@@ -9,6 +9,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 
 from osrdyne import renewal
 from osrdyne.debounce import Debounce
@@ -25,12 +26,20 @@ _OTHERS = events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING}
 
 
 class ActivityListener:
-    """Handles one message at a time, without waiting for anything."""
+    """Handles one message at a time, without waiting for anything. `run` forgets keys whose queue is gone."""
 
     def __init__(self, state: PoolState, metrics: Metrics, *, debounce: float) -> None:
         self._state = state
         self._metrics = metrics
         self._debounce = Debounce(debounce)
+
+    async def run(self) -> None:
+        """Forget what was reported of keys that have no queue any more, until cancelled."""
+        with closing(self._state.forgotten.reader()) as forgotten:
+            while True:
+                for key in await forgotten.take(None):
+                    if self._state.queues.get(key) is None:
+                        self._state.activity.pop(key, None)
 
     def on_message(self, message: Message) -> None:
         """Take one event. Never raises: what cannot be read is counted and dropped."""

@@ -1,7 +1,7 @@
 """What the control tasks of one pool share: facts and values, never calls.
 
-The tracker outlives a broker connection; what was known of queues does not. Single-threaded: everything here
-is touched from the event loop only.
+Each value has one writer, with a few exceptions; docs/architecture.md lists both. The tracker outlives a broker
+connection; what was known of queues does not. Single-threaded: everything here is touched from the event loop only.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ class PoolState:
     #: What was applied to queues, by the queue loop.
     queues: Keyed[Queue] = field(default_factory=Keyed)
     queue_changes: Changes = field(default_factory=Changes)
-    #: Keys whose requests keep coming back although their queue is bound: marked by the orphan forwarder, bound anew
-    #: by the queue loop.
+    #: Keys that left `queues`, because they have no queue and need none, by the queue loop.
+    forgotten: Changes = field(default_factory=Changes)
+    #: Keys whose requests keep coming back although their queue is bound: marked by the orphan forwarder. The queue
+    #: loop takes the mark and binds the queue once more.
     unrouted: set[str] = field(default_factory=set)
     #: What the engine runs, by the worker loop.
     groups: dict[str, Group] = field(default_factory=dict)
@@ -55,12 +57,12 @@ class PoolState:
     totals: dict[str, Totals] = field(default_factory=dict)
     ready_since: dict[str, float] = field(default_factory=dict)
     totals_changes: Changes = field(default_factory=Changes)
-    #: What was known of queues when the connection before this one ended.
+    #: What was known of queues when the connection before this one ended, by the queue watcher.
     former_totals: dict[str, Totals] = field(default_factory=dict)
-    #: Keys whose queue has not confirmed a forward in time: marked by the orphan forwarder, looked at by the queue
-    #: watcher.
+    #: Keys whose queue has not confirmed a forward in time: marked by the orphan forwarder. The queue watcher takes the
+    #: marks and looks at the queues.
     unconfirmed: set[str] = field(default_factory=set)
-    #: Of keys whose queue the broker seems to have lost: by the queue watcher, taken by the queue loop.
+    #: Of keys whose queue the broker seems to have lost: by the queue watcher. The queue loop takes what it deals with.
     lost: Evidence = field(default_factory=Evidence)
     lost_changes: Changes = field(default_factory=Changes)
     #: Keys whose queue was made anew because the broker had lost it, and when, by the queue loop.

@@ -1,6 +1,6 @@
 """The queue loop: makes request queues what the target says, one key at a time and all keys at once.
 
-Reads the target and the listing of groups; writes `state.queues`. It alone declares, binds, unbinds and
+Reads the target and the listing of groups; alone writes `state.queues`. It alone declares, binds, unbinds and
 deletes request queues. Each key has at most one action under way, so that a deletion never races a declare.
 It never decides what should be: finding messages in an unwanted queue is a fact, which makes the key Active.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from osrdyne import queue_plan
@@ -39,6 +40,15 @@ class QueueTiming:
     statistics_interval: float
     #: A queue that others use or bind is looked at again after this.
     recheck: float = 30.0
+
+
+def adopt(state: PoolState, keys: Iterable[str]) -> None:
+    """Begin a session with the queues of these keys, of which nothing else is known. No loop runs yet."""
+    state.queues.clear()
+    for key in keys:
+        # Also what is wanted already: while there was no connection, no activity could renew it.
+        state.require(key)
+        state.queues.set(key, Queue(Phase.UNKNOWN))
 
 
 class QueueLoop:
@@ -72,7 +82,7 @@ class QueueLoop:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for reader in others:
-                    tasks.create_task(self._relay(reader), name="queue-loop-relay")
+                    tasks.create_task(reader.relay(self._reader), name="queue-loop-relay")
                 while True:
                     changed = await self._reader.take(self._timers.wait(self._state.clock()))
                     for key in {
@@ -84,11 +94,6 @@ class QueueLoop:
             for reader in others:
                 reader.close()
             self._reader.close()
-
-    async def _relay(self, changes: ChangeReader) -> None:
-        while True:
-            for key in await changes.take(None):
-                self._reader.add(key)
 
     def _consider(self, key: str, tasks: asyncio.TaskGroup) -> None:
         if key in self._busy:
@@ -109,7 +114,7 @@ class QueueLoop:
             self._timers.at(key, plan.at)
         elif queue.phase in (Phase.GONE, Phase.FOREIGN) and key not in self._state.tracker.wanted:
             self._state.queues.remove(key)
-            self._state.activity.pop(key, None)
+            self._state.forgotten.add(key)
             self._state.unrouted.discard(key)
             self._state.remade.pop(key, None)
 

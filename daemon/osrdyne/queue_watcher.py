@@ -1,7 +1,7 @@
 """The queue watcher: asks the management API now and then for what status, metrics and stuck groups need.
 
-Writes `state.totals`, `state.ready_since`, `state.depths`, `state.alarm` and `state.lost`. What it sees is seconds
-late, so nothing is deleted on its word alone.
+Writes `state.totals`, `state.former_totals`, `state.ready_since`, `state.depths`, `state.alarm` and `state.lost`. What
+it sees is seconds late, so nothing is deleted on its word alone.
 
 Of a queue that the broker lost there are no counts. So only queues without counts are asked about one by one, and those
 that have not confirmed a forward.
@@ -48,6 +48,9 @@ class QueueWatcher:
         self._failing = False
 
     async def run(self) -> None:
+        # What was seen before an outage proves nothing about workers that had no broker meanwhile.
+        self._state.former_totals, self._state.totals = self._state.totals or self._state.former_totals, {}
+        self._state.ready_since.clear()
         try:
             self._note_alarm(self._blocked())
             while True:

@@ -24,8 +24,7 @@ from osrdyne.metrics import Metrics
 from osrdyne.orphan_forwarder import ForwardLimits, OrphanForwarder
 from osrdyne.pool_state import PoolState
 from osrdyne.publishing import ChannelPool, Publisher
-from osrdyne.queue_loop import QueueLoop, QueueTiming
-from osrdyne.queue_plan import Phase, Queue
+from osrdyne.queue_loop import QueueLoop, QueueTiming, adopt
 from osrdyne.queue_watcher import QueueWatcher
 from osrdyne.settings import DaemonSettings
 from osrdyne.static_queues import StaticQueues
@@ -38,7 +37,6 @@ from osrdyne_client.amqp import Channel, Connection, Message
 from osrdyne_client.event_line import EventLine
 from osrdyne_protocol import lost
 from osrdyne_protocol.drift import drift
-from osrdyne_protocol.lost import Evidence
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.topology import milliseconds, topology
 
@@ -116,6 +114,7 @@ class Session:
                 (orphan_channel, names.orphan_queue, orphans.on_message, False),
             ):
                 tasks.create_task(_consume(channel, queue, on_message, no_ack), name=f"consume-{queue}")
+            tasks.create_task(listener.run(), name="activity")
             tasks.create_task(orphans.run(forwarder.on_message), name="orphans")
             tasks.create_task(letters.run(responder.on_message), name="dead-letters")
             tasks.create_task(_end_with(connection), name="connection")
@@ -170,22 +169,15 @@ class Session:
 
     async def _adopt(self) -> None:
         """Take over every request queue there is: a restart forgets no key."""
-        self.state.queues.clear()
         # Keys whose time ran out meanwhile, and that have no queue any more: another daemon has led since.
         self.state.tracker.advance(self.state.clock())
-        # What was seen before an outage proves nothing about workers that had no broker meanwhile.
-        if self.state.totals:
-            self.state.former_totals = self.state.totals
-        self.state.totals = {}
-        self.state.lost = Evidence()
-        self.state.ready_since.clear()
+        keys = []
         for found in await self.management.request_queues(self.names):
             if found.key is None or self.names.request_queue(found.key) != found.name:
                 log.warning("queue in our namespace that is not ours; left alone", extra={"queue": found.name})
                 continue
-            # Also what is wanted already: while there was no connection, no activity could renew it.
-            self.state.require(found.key)
-            self.state.queues.set(found.key, Queue(Phase.UNKNOWN))
+            keys.append(found.key)
+        adopt(self.state, keys)
 
 
 def incomplete(missing: Sequence[str], stream: str, vhost: str) -> str:

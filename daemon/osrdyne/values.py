@@ -104,6 +104,12 @@ class ChangeReader:
         self._event.clear()
         return keys
 
+    async def relay(self, other: ChangeReader) -> None:
+        """Pass every change on to another reader, until cancelled."""
+        while True:
+            for key in await self.take(None):
+                other.add(key)
+
     def close(self) -> None:
         self._readers.remove(self)
 

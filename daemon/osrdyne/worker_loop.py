@@ -1,6 +1,6 @@
 """The worker loop: makes worker groups what the target says, through the driver, each key on its own.
 
-Reads target, queues, activity and totals; writes `state.groups` and `state.attempts`. It alone speaks to the
+Reads target, queues, activity and totals; alone writes `state.groups` and `state.attempts`. It alone speaks to the
 driver. Event driven: a key that needs a group gets one at once; the periodic listing only corrects drift.
 """
 
@@ -77,7 +77,7 @@ class WorkerLoop:
                 self._dirty.add(key)
             async with asyncio.TaskGroup() as tasks:
                 for reader in self._readers:
-                    tasks.create_task(self._relay(reader), name="worker-loop-facts")
+                    tasks.create_task(reader.relay(self._dirty), name="worker-loop-facts")
                 tasks.create_task(self._list_again(), name="worker-loop-listing")
                 tasks.create_task(self._watch(), name="worker-loop-changes")
                 while True:
@@ -115,7 +115,6 @@ class WorkerLoop:
             self._timers.at(key, plan.at)
         elif group is None and key not in state.tracker.wanted:
             state.attempts.pop(key, None)
-            state.activity.pop(key, None)
             self._accepted.pop(key, None)
         elif (at := worker_plan.makes_up_at(attempt)) is not None:
             if now < at:
@@ -278,8 +277,3 @@ class WorkerLoop:
                 del state.groups[key]
             state.group_changes.add(key)
             self._dirty.add(key)
-
-    async def _relay(self, reader: ChangeReader) -> None:
-        while True:
-            for key in await reader.take(None):
-                self._dirty.add(key)

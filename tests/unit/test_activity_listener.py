@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from osrdyne.values import ChangeReader
 from osrdyne_client.amqp import Message, Properties
 from osrdyne_protocol import events
 from osrdyne_protocol.settings import PoolSettings
+from tests.unit.stand_ins import running
 
 
 class Listener:
@@ -133,3 +135,19 @@ def test_a_start_is_told_at_once_also_within_a_burst(listener: Listener) -> None
     listener.woken()
     listener.event(events.STARTED, after=0.1)
     assert listener.woken()
+
+
+@pytest.mark.looptime
+async def test_a_key_is_forgotten_with_its_queue_and_no_other(listener: Listener) -> None:
+    listener.state.queues.set("7", Queue(Phase.UNBOUND))
+    for key in ("42", "7"):
+        listener.event("started", key)
+    async with running(listener.listener.run()):
+        await asyncio.sleep(0)
+        listener.state.queues.remove("42")
+        # One that has a queue again keeps what it reported
+        for key in ("42", "7"):
+            listener.state.forgotten.add(key)
+        await asyncio.sleep(1.0)
+        assert list(listener.state.activity) == ["7"]
+    assert listener.state.forgotten._readers == []

@@ -120,15 +120,13 @@ async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_ou
     # Given a key that was active when the broker went away, for longer than both delays
     broker, state = StandInBroker({"42": BrokerQueue(bound=True), "new": BrokerQueue()}), state_of()
     state.require("42")
-    state.ready_since["42"] = 0.0
     await asyncio.sleep(1000.0)
     # When a session begins
     await adopt(state, StandInManagement(broker))
-    # Then both keys live for a whole delay from now, and nothing seen before the outage counts
+    # Then both keys live for a whole delay from now
     assert state.tracker.advance(state.clock() + 99.0) == []
     assert sorted(state.tracker.wanted) == ["42", "new"]
     assert state.phase("42") is Phase.UNKNOWN
-    assert state.ready_since == {}
 
 
 async def test_a_key_that_another_daemon_ended_meanwhile_is_not_taken_up_again() -> None:
@@ -154,13 +152,18 @@ async def test_a_queue_in_the_pools_namespace_that_is_not_ours_is_left_alone() -
     assert list(state.queues.items()) == ["7"]
 
 
-async def test_what_an_outage_found_is_kept_to_tell_what_the_broker_lost() -> None:
-    state = state_of()
-    state.totals = {"42": Totals(ready=3, unacknowledged=0, consumers=0, bindings=0)}
-    for _ in range(2):  # also when the first session after it does not come that far
-        await adopt(state, StandInManagement(StandInBroker()))
-    assert state.totals == {}
-    assert state.former_totals["42"].ready == 3
+async def test_what_was_seen_before_an_outage_counts_no_more_and_is_kept_to_report_what_the_broker_lost() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
+    async with running(watcher(state, StandInManagement(broker)).run()):
+        await asyncio.sleep(1.0)
+        assert (state.totals["42"].ready, "42" in state.ready_since) == (3, True)
+    # Given a management API that cannot be asked after the outage
+    broker.on = refuse(("list", ""), error=ManagementError("away"))
+    for _ in range(2):  # the second session after it has seen nothing either
+        async with running(watcher(state, StandInManagement(broker)).run()):
+            await asyncio.sleep(1.0)
+            assert (state.totals, state.ready_since) == ({}, {})
+            assert state.former_totals["42"].ready == 3
 
 
 async def test_a_queue_that_looks_lost_is_proven_by_two_looks_and_forgotten_when_it_answers() -> None:
