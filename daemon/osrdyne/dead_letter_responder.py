@@ -111,12 +111,12 @@ class DeadLetterResponder:
             return None
         if not verdict.queue.startswith(self._names.request_queue_prefix) or verdict.key is None:
             return stages.ORPHAN
-        # Times of workers are monotonic, those in messages are not: both become seconds before now.
+        # Times of workers are monotonic, those in messages are wall time: that of the message becomes monotonic.
         entered = dead_letters.entered(message, message_ttl=self._message_ttl)
         return stages.in_request_queue(
-            entered=None if entered is None else entered - wall_ms() / 1000,
-            last_life=_ago(self._state.last_life(verdict.key), self._state.clock()),
-            group_started=_ago(self._state.started_at(verdict.key), self._state.clock()),
+            entered=None if entered is None else entered - wall_ms() / 1000 + self._state.clock(),
+            last_life=self._state.last_life(verdict.key),
+            group_started=self._state.started_at(verdict.key),
         )
 
     async def _put_back(self, message: Message, *, answered: bool) -> None:
@@ -131,7 +131,3 @@ class DeadLetterResponder:
             )
             return
         self._deliveries.ack(message.delivery_tag)
-
-
-def _ago(moment: float | None, now: float) -> float | None:
-    return None if moment is None else moment - now

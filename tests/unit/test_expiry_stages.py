@@ -137,6 +137,22 @@ async def test_the_responder_says_where_a_request_expired(
 
 
 @pytest.mark.looptime
+async def test_the_time_of_a_message_is_compared_on_the_clock_of_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, float | None] = {}
+
+    def note(**times: float | None) -> str:
+        given.update(times)
+        return stages.QUEUE
+
+    monkeypatch.setattr(stages, "in_request_queue", note)
+    # Given a request that was first seen 20 s ago, when the workers' clock shows 100 s
+    await told(letter(more={headers.X_FIRST_SEEN: (NOW - 20) * 1000}), alive_before, monkeypatch)
+    assert given == {"entered": pytest.approx(80.0, abs=0.1), "last_life": 11.0, "group_started": 10.0}
+    await told(letter(), nothing, monkeypatch)
+    assert given == {"entered": None, "last_life": None, "group_started": None}
+
+
+@pytest.mark.looptime
 async def test_only_expired_requests_have_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await told(letter(more={headers.X_FIRST_DEATH_REASON: "maxlen"}), nothing, monkeypatch) is None
 
