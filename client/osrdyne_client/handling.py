@@ -83,14 +83,16 @@ def deadline_of(headers: Mapping[str, Any]) -> float | None:
 def owes(message_headers: Mapping[str, Any]) -> bool:
     """Say whether a redelivered request must be given back once more, in a way that its broker counts.
 
-    RabbitMQ 4.3 does not count it as a failed delivery when a worker holds a request until the consumer timeout, so
-    one that hangs workers which do not know that timeout would go round for ever. But it tells how often a request was
-    handed out, and how many of those were counted as failures: for each that was not, the one who sees it next gives
-    the request back by a basic.reject, which counts on every version. One is let pass, because a worker that stops
-    gives back what it has not begun, which is no failure. 4.0 counts each return and does not tell hand-outs.
+    RabbitMQ 4.3 does not count it as a failed delivery when a worker holds a request until the consumer timeout
+    (docs/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long). A request that hangs workers which do not
+    know that timeout would go round for ever. But 4.3 says how often a request was handed out, and how many of those
+    hand-outs it counted as failures. For each that it did not count, the next worker gives the request back by a
+    basic.reject, which counts on every version and is a hand-out of its own: hence twice. One more is let pass,
+    because a worker that stops gives back what it has not begun, which is no failure. 4.0 counts each return and has
+    no count of hand-outs.
     """
     handed_out, counted = integer(message_headers, X_ACQUIRED_COUNT), integer(message_headers, X_DELIVERY_COUNT) or 0
-    return handed_out is not None and handed_out - counted > counted + 1
+    return handed_out is not None and handed_out > 2 * counted + 1
 
 
 def expired(request: Request, now: float) -> Outcome | None:

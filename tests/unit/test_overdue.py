@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +40,19 @@ def test_each_hand_out_that_was_not_counted_is_made_up_for_but_for_one(
 ) -> None:
     values = {"x-acquired-count": handed_out, "x-delivery-count": counted}
     assert owes({name: value for name, value in values.items() if value is not None}) is owed
+
+
+@pytest.mark.parametrize("page", ["protocol.md", "worker.md"])
+def test_the_pages_have_the_rule_of_the_code(page: str) -> None:
+    text = " ".join((Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8").split())
+    rule = re.compile(
+        r"When `x-acquired-count > (\d+) \* x-delivery-count \+ (\d+)`, "
+        "the library rejects the request without calling the handler"
+    )
+    [(factor, more)] = rule.findall(text)
+    for handed_out, counted in itertools.product(range(12), range(6)):
+        given = {"x-acquired-count": handed_out, "x-delivery-count": counted}
+        assert owes(given) is (handed_out > int(factor) * counted + int(more)), given
 
 
 def test_a_request_that_always_hangs_is_run_once_more_than_one_that_always_crashes() -> None:
