@@ -189,3 +189,20 @@ def test_the_tracker_agrees_with_a_naive_model(steps: list[tuple[object, ...]]) 
         ends = [one.until for one in tracker.wanted.values()]
         # It may look too early, never too late.
         assert not ends or (tracker.next_change() or 0.0) <= min(ends)
+
+
+def test_a_key_steps_down_in_time_after_old_deadlines_of_others_were_dropped() -> None:
+    # Given keys whose later deadlines were noted first: their order among the deadlines is not that of the keys
+    lifetimes = {str(number): 100.0 + 7 * (number * 37 % 64) for number in range(64)}
+    tracker = TargetTracker(lambda key: Delays(lifetimes.get(key, 1000.0), STOP))
+    for key in lifetimes:
+        tracker.require(key, 0.0)
+    # When another key is renewed so often that its old deadlines are dropped
+    for renewal in range(1000):
+        tracker.require("busy", renewal / 1000)
+        assert len(tracker._deadlines) <= 65 + 4 * len(tracker.wanted)
+    # Then each key steps down when it is due
+    for key, lifetime in sorted(lifetimes.items(), key=lambda one: one[1]):
+        assert tracker.next_change() == lifetime
+        assert tracker.advance(lifetime) == [key]
+        assert tracker.advance(lifetime + STOP) == [key]
