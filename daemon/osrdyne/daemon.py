@@ -162,6 +162,7 @@ class Daemon:
             instance=self.settings.pool.instance,
             phase=self._condition.phase,
             detail=self._condition.detail,
+            late=self.settings.broker.statistics_interval,
             driver=self.settings.driver.kind,
             daemon_id=self._id,
             owns_workers=driver.owns_workers,

@@ -57,6 +57,8 @@ class PoolState:
     totals: dict[str, Totals] = field(default_factory=dict)
     ready_since: dict[str, float] = field(default_factory=dict)
     totals_changes: Changes = field(default_factory=Changes)
+    #: When `totals` and `depths` were asked for, in monotonic seconds, by the queue watcher.
+    counted_at: float | None = None
     #: What was known of queues when the connection before this one ended, by the queue watcher.
     former_totals: dict[str, Totals] = field(default_factory=dict)
     #: Keys whose queue has not confirmed a forward in time: marked by the orphan forwarder. The queue watcher takes the

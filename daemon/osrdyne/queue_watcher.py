@@ -1,7 +1,7 @@
 """The queue watcher: asks the management API now and then for what status, metrics and stuck groups need.
 
-Writes `state.totals`, `state.former_totals`, `state.ready_since`, `state.depths`, `state.alarm` and `state.lost`. What
-it sees is seconds late, so nothing is deleted on its word alone.
+Writes `state.totals`, `state.former_totals`, `state.counted_at`, `state.ready_since`, `state.depths`, `state.alarm` and
+`state.lost`. What it sees is seconds late, so nothing is deleted on its word alone.
 
 Of a queue that the broker lost there are no counts. So only queues without counts are asked about one by one, and those
 that have not confirmed a forward.
@@ -50,6 +50,7 @@ class QueueWatcher:
     async def run(self) -> None:
         # What was seen before an outage proves nothing about workers that had no broker meanwhile.
         self._state.former_totals, self._state.totals = self._state.totals or self._state.former_totals, {}
+        self._state.counted_at = None
         self._state.ready_since.clear()
         try:
             self._note_alarm(self._blocked())
@@ -61,6 +62,7 @@ class QueueWatcher:
             self._forget()
 
     async def _look(self) -> None:
+        asked = self._state.clock()
         try:
             alarm = await self._management.alarm()
             depths = await self._management.depths(self._names)
@@ -77,7 +79,7 @@ class QueueWatcher:
             return
         self._failing = False
         self._note_alarm(self._blocked() or alarm)
-        self._state.depths = depths
+        self._state.depths, self._state.counted_at = depths, asked
         self._note(queues)
         if self._state.alarm is not None:
             # Nor is a group stuck whose replies the broker holds back.

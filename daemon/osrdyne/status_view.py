@@ -26,7 +26,7 @@ class KeyView:
     key: str
     #: One of `STATES`.
     state: str
-    #: Messages, seconds late.
+    #: Messages and consumers, as old as the document's `counts_age` says.
     ready: int | None
     unacknowledged: int | None
     consumers: int | None
@@ -94,12 +94,13 @@ def _works(state: PoolState, key: str) -> bool:
 
 
 def document(
-    state: PoolState, *, pool: str, instance: str, phase: str, detail: str | None, **rest: Any
+    state: PoolState, *, pool: str, instance: str, phase: str, detail: str | None, late: float, **rest: Any
 ) -> dict[str, Any]:
-    """Return the whole status as JSON-ready values.
+    """Return the whole status as JSON-ready values. `late` is how old the broker's own counts may be, in seconds.
 
-    `queues` is how many messages are in the pool's own queues, None where that is not known, `alarm` what the broker
-    has an alarm of, and `static_queues_lost` what to do about each queue that the broker lost. A daemon that stands by
+    `queues` is how many messages are in the pool's own queues, None where that is not known. `counts_age` is the
+    greatest age of these and of all keys' counts in seconds, None while there are none. `alarm` is what the broker has
+    an alarm of, and `static_queues_lost` what to do about each queue that the broker lost. A daemon that stands by
     shows no key and no such queue: what it knows of them, if anything, is old.
     """
     names, owns_workers, stands_by = PoolNames(pool), rest.pop("owns_workers"), phase == "standby"
@@ -115,6 +116,7 @@ def document(
         "queues": {
             name: state.depths.get(name) for name in (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
         },
+        "counts_age": None if stands_by or state.counted_at is None else state.clock() - state.counted_at + late,
         "static_queues_lost": {} if stands_by else state.lost_static,
         "keys": [asdict(one) for one in keys],
         **rest,

@@ -35,6 +35,7 @@ DOCUMENT: dict[str, Any] = {
     "driver": "noop",
     "alarm": None,
     "queues": {"core-orphan": 0, "core-dl": None, "core-poison": 7},
+    "counts_age": 11.2,
     "keys": [KEY],
 }
 
@@ -77,9 +78,14 @@ def test_the_table_shows_all_that_is_known_of_a_key() -> None:
 
     assert lines[0] == "pool core, instance prod: leading (acts)"
     assert lines[1] == "messages in core-orphan 0, core-dl unknown, core-poison 7"
-    assert lines[2] == "driver noop, 1 key(s)"
+    assert lines[2] == "driver noop, 1 key(s), message counts up to 12s old"
     assert lines[3].split("  ")[0] == "key"
     assert lines[4].split() == ["42", "failed", "3", "0", "-", "0", "9m58s", "-", "exit", "3"]
+
+
+def test_counts_that_are_not_there_yet_have_no_age() -> None:
+    assert text(DOCUMENT | {"counts_age": None}).splitlines()[2] == "driver noop, 1 key(s), message counts unknown"
+    assert text(DOCUMENT | {"keys": []}).splitlines()[2] == "driver noop, 0 key(s)"
 
 
 def test_a_daemon_that_cannot_act_says_why() -> None:

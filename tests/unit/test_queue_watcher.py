@@ -54,6 +54,26 @@ async def test_while_nothing_can_be_seen_nothing_counts_as_waiting() -> None:
         assert state.ready_since == {"42": pytest.approx(20.0, abs=0.2)}
 
 
+async def test_the_time_of_counts_is_when_they_were_asked_for_and_stays_with_them() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
+    management: Any = StandInManagement(broker)
+    async with running(watcher(state, management).run()):
+        assert state.counted_at is None
+        await asyncio.sleep(1.0)
+        assert state.counted_at == pytest.approx(0.0)
+        await asyncio.sleep(5.0)
+        assert state.counted_at == pytest.approx(5.0, abs=0.2)
+        asked = state.counted_at
+        broker.on = refuse(("list", ""), error=ManagementError("away"))
+        await asyncio.sleep(10.0)
+        assert (state.counted_at, state.totals["42"].ready) == (asked, 3)
+    # Between two sessions the counts are shown on; the next one has its own
+    assert state.counted_at == asked
+    async with running(watcher(state, management).run()):
+        await asyncio.sleep(0)
+        assert state.counted_at is None
+
+
 async def test_the_pools_own_queues_are_counted_and_forgotten_when_they_cannot_be_seen() -> None:
     broker, state = StandInBroker(), state_of()
     management: Any = StandInManagement(broker, static={"core-orphan": 3})

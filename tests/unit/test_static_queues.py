@@ -139,7 +139,9 @@ async def test_status_and_readiness_say_which_queue_is_lost_and_what_to_do() -> 
     state = state_of()
 
     def shown(phase: str) -> tuple[str, str | None, list[str], str | None]:
-        document = status_view.document(state, pool="core", instance="x", phase=phase, detail=None, owns_workers=True)
+        document = status_view.document(
+            state, pool="core", instance="x", phase=phase, detail=None, owns_workers=True, late=0.0
+        )
         lost = list(document["static_queues_lost"])
         return document["state"], document["detail"], lost, Condition(phase).not_ready(state)
 

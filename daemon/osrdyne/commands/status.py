@@ -34,7 +34,8 @@ def command(
 ) -> None:
     """Show what the daemon does, and each key: its state, what waits, who works, the last error, the time it has left.
 
-    Message counts are a few seconds late. Without options it asks the daemon on this machine, port 8042.
+    Counts of messages are older than all else; it shows their age. Without options it asks the daemon on this machine,
+    port 8042.
 
     Exit status: 0 it leads or stands by; 1 it is there and can do neither, and says why; 2 there is no answer.
     """

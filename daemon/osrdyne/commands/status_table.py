@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,7 +84,12 @@ def _daemon(document: dict[str, Any]) -> Text:
         why = _printable(document["alarm"])
         line.append(f"\nbroker alarm ({why}): it takes no publishes until that is over, and all wait", style="red")
     line.append(f"\nmessages in {_depths(document.get('queues') or {})}")
-    return line.append(f"\ndriver {_printable(document.get('driver'))}, {len(document['keys'])} key(s)")
+    line.append(f"\ndriver {_printable(document.get('driver'))}, {len(document['keys'])} key(s)")
+    return line.append(f", message counts {_age(document.get('counts_age'))}" if document["keys"] else "")
+
+
+def _age(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"up to {span(math.ceil(seconds))} old"
 
 
 def _depths(queues: dict[str, Any]) -> str:
