@@ -61,10 +61,8 @@ class ActivityListener:
 
     def _note(self, key: str, event: str) -> None:
         state, now = self._state, self._state.clock()
-        activity = state.activity.get(key)
-        first_sign = activity is None
-        if activity is None:
-            activity = state.activity[key] = Activity(last_event=now)
+        first_sign = key not in state.activity
+        activity = state.activity.setdefault(key, Activity(last_event=now))
         activity.last_event = now
         if event == events.STARTED:
             activity.last_started = now

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from osrdyne import queue_plan
 from osrdyne.errors import ManagementError
@@ -158,7 +159,9 @@ class QueueLoop:
                 return await self._on_channel(key, queue, step)
         return await self._on_channel(key, queue, step)
 
-    async def _on_channel(self, key: str, queue: Queue, step: Step) -> Queue | None:
+    async def _on_channel(
+        self, key: str, queue: Queue, step: Literal[Step.ASSERT, Step.UNBIND, Step.LOOK, Step.DELETE, Step.DISCARD]
+    ) -> Queue | None:
         channel = await self._channels.take()
         try:
             match step:
@@ -172,8 +175,6 @@ class QueueLoop:
                     return await self._delete(key, queue, channel)
                 case Step.DISCARD:
                     return await self._discard(key, queue, channel)
-                case Step.SAMPLE:
-                    return await self._sample(key, queue)
         except BrokerTimeout:
             # The next call on this channel would wait behind the one without an answer.
             await channel.close()

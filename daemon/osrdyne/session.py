@@ -173,10 +173,10 @@ class Session:
         self.state.tracker.advance(self.state.clock())
         keys = []
         for found in await self.management.request_queues(self.names):
-            if found.key is None or self.names.request_queue(found.key) != found.name:
+            if found.key is not None and self.names.request_queue(found.key) == found.name:
+                keys.append(found.key)
+            else:
                 log.warning("queue in our namespace that is not ours; left alone", extra={"queue": found.name})
-                continue
-            keys.append(found.key)
         adopt(self.state, keys)
 
 

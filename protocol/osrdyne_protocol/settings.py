@@ -1,4 +1,4 @@
-"""Settings of a pool: what the topology, the daemon and the pipeline must agree on.
+"""Settings of a pool: what infrastructure code and the daemon must agree on. The pipeline recommends changes to them.
 
 Parsed once, strictly, from any mapping (TOML, YAML, Pulumi configuration): an unknown key, a missing name or
 a value of the wrong kind is an error that names the setting. Durations are seconds as a number or ISO 8601
