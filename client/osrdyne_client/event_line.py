@@ -1,8 +1,8 @@
 """A connection that carries only activity events: whatever the broker makes of an event, it costs no request.
 
-A broker closes the whole connection of whoever publishes an event while the pool's stream cannot be reached (506,
-measured on RabbitMQ 4.0 and 4.3, for seconds after one was killed). Were it the connection that deliveries came by,
-each of them would be redelivered, and would count.
+A broker closes the whole connection of an event's publisher (506) while the pool's stream cannot be reached, as for
+seconds after a kill (docs/rabbitmq-facts.md#messages-that-vanish). Were it the connection that deliveries came by, each
+of them would be redelivered, and would count.
 
 Connects when there is something to send, and again, with back-off, when the connection or its channel has ended.
 Events leave in the order in which they were given. Unconfirmed: some may be lost; those that are known to be are

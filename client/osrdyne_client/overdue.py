@@ -2,7 +2,8 @@
 
 A worker that was told the timeout gives such a request back a little before, by a reject, which counts as a failed
 delivery on every version. Else the broker takes it back: RabbitMQ 4.0 closes the channel then, and all that it holds
-goes back; 4.3 takes back the request alone and cancels the consumer. Neither says which request it was, so it is the
+goes back; 4.3 takes back the request alone and cancels the consumer
+(docs/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long). Neither says which request it was, so it is the
 oldest that still runs, and what is about as old. Its handler is ended where that can be done. Reads the work in hand;
 settles nothing.
 """

@@ -101,10 +101,9 @@ class _Look:
     async def settled(self, queue: str) -> None:
         """Return when every acknowledgement has taken effect. Raises BrokerError when that is not so.
 
-        An acknowledgement has no answer. Of a quorum queue a channel sends some thirty before the queue has applied the
-        first, keeps the others until then, and drops what it still keeps when it closes (rabbitmq-server issue 10327;
-        seen on 4.0 and 4.3). Beginning a consumer is a command of the queue: with its answer all that was sent is
-        applied, and the channel sends what it kept. Ending it is applied after that.
+        An acknowledgement has no answer, and a channel drops those that it still keeps when it closes
+        (docs/rabbitmq-facts.md#acknowledgements-that-are-dropped). Beginning a consumer is a command of the queue: with
+        its answer all that was sent is applied, and the channel sends what it kept. Ending it is applied after that.
         """
         await self.channel.limit(1)
         consumer = await self.channel.consume(queue, _leave, on_cancel=_nothing)

@@ -188,8 +188,8 @@ class QueueLoop:
         name = self._names.request_queue(key)
         await channel.declare_queue(name, arguments=request_queue_arguments(key))
         if key in self._state.unrouted:
-            # Made while its exchange was being deleted, a binding of RabbitMQ 4.3 can be listed and route nothing
-            # (measured). To bind once more changes nothing then.
+            # It may be listed and route nothing; to bind once more changes nothing then
+            # (docs/rabbitmq-facts.md#bindings-that-route-nothing).
             self._state.unrouted.discard(key)
             await channel.unbind_queue(name, self._names.request_exchange, key)
         await channel.bind_queue(name, self._names.request_exchange, key)
