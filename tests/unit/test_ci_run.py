@@ -14,6 +14,11 @@ import steps
 WHO = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.invalid")
 
 
+def own_environment() -> dict[str, str]:
+    """Return the environment without what git sets in a hook: that names the repository which the hook is of."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+
 class Project:
     """A repository with the gate, whose two commands end as they are told."""
 
@@ -27,10 +32,13 @@ class Project:
         self.git(*WHO, "commit", "--quiet", "--message", "all of it")
 
     def git(self, *words: str) -> str:
-        return subprocess.run(["git", *words], cwd=self.root, check=True, capture_output=True, text=True).stdout.strip()
+        done = subprocess.run(
+            ["git", *words], cwd=self.root, env=own_environment(), check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
 
     def gate(self) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "XDG_CACHE_HOME": str(self.cache)}
+        env = {**own_environment(), "XDG_CACHE_HOME": str(self.cache)}
         return subprocess.run(["sh", ".ci/run"], cwd=self.root, env=env, check=False, capture_output=True, text=True)
 
     def noted(self) -> list[str]:
@@ -48,6 +56,17 @@ def test_the_commit_for_which_both_commands_passed_is_noted_last(tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert "ci: make test took " in done.stdout
     assert project.noted() == ["an-earlier-one", project.git("rev-parse", "HEAD")]
+
+
+def test_a_repository_that_the_environment_names_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given tests that run within a hook of git
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other.git"))
+
+    project = Project(tmp_path, "true", "true")
+
+    assert project.gate().returncode == 0
+    assert (project.root / ".git").is_dir()
+    assert not (tmp_path / "other.git").exists()
 
 
 @pytest.mark.parametrize(("check", "test", "said"), [("false", "echo tested", " check"), ("true", "false", " test")])
