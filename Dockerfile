@@ -10,11 +10,10 @@ RUN sed -n '/^uv==/,/^    # via/p' requirements.lock > uv.txt \
     && python3 -m venv uv \
     && uv/bin/pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes -r uv.txt \
     && python3 -m venv --without-pip /opt/osrdyne
-COPY protocol protocol
-COPY client client
+COPY libs libs
 COPY daemon daemon
 RUN uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python /opt/osrdyne/bin/python \
-    --constraint requirements.lock --build-constraint requirements.lock ./protocol ./client ./daemon \
+    --constraint requirements.lock --build-constraint requirements.lock ./libs/protocol ./libs/amqp ./libs/client ./daemon \
     && rm -f /opt/osrdyne/.lock
 
 FROM ${BASE}

@@ -14,7 +14,7 @@ from benchmarks import rig as rigs
 from benchmarks.ratios import Row, Spread
 from benchmarks.rig import ROOT, Rig
 from benchmarks.watching import Watch, watching
-from osrdyne_client import Client
+from osrdyne_client import AsyncClient
 from osrdyne_protocol import events
 
 MINIMAL_WORKER = [sys.executable, "-I", "-S", "-E", str(ROOT / "tests/engines/minimal_worker.py")]
@@ -40,7 +40,7 @@ async def _measure(rig: Rig) -> list[Row]:
     wholes: list[float] = []
     parts: dict[str, list[float]] = {step: [] for step in STEPS}
     with rig.pool() as pool, rig.daemon(pool, worker=MINIMAL_WORKER):
-        async with watching(pool) as watch, Client(rigs.administrator(pool), pool.names.pool) as client:
+        async with watching(pool) as watch, AsyncClient(rigs.administrator(pool), pool.names.pool) as client:
             for key in (f"key-{index}" for index in range(number + 1)):
                 rig.progress(f"cold start: {key}")
                 whole, steps = await _one(watch, client, key)
@@ -58,7 +58,7 @@ async def _measure(rig: Rig) -> list[Row]:
     ]
 
 
-async def _one(watch: Watch, client: Client, key: str) -> tuple[float, dict[str, float]]:
+async def _one(watch: Watch, client: AsyncClient, key: str) -> tuple[float, dict[str, float]]:
     """Return milliseconds from publish to reply, and to each step."""
     began = time.monotonic()
     await client.call(key, BODY)

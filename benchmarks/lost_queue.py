@@ -15,7 +15,7 @@ from benchmarks import rig as rigs
 from benchmarks.ratios import Row, Target, compared
 from benchmarks.rig import Rig, Side
 from benchmarks.sides.turns import BODY
-from osrdyne_client import Client, errors
+from osrdyne_client import AsyncClient, errors
 from tests.engines.broker import Broker
 from tests.engines.lost_queue import lose
 from tests.engines.peer import make_request_queue
@@ -66,7 +66,7 @@ async def _measure(rig: Rig, pool: Pool) -> list[Row]:
         for done, side in enumerate(rigs.in_turns(rig.rounds, list(seen))):
             if done % len(seen) == 0:
                 rig.progress(f"lost queue: round {done // len(seen) + 1} of {rig.rounds}")
-            async with Client(rigs.administrator(pool), pool.names.pool) as client:
+            async with AsyncClient(rigs.administrator(pool), pool.names.pool) as client:
                 seen[side].append(await _turn(client, 2 * rig.seconds, calls_lost=side == "with"))
     rates = {side: [one.rate for one in turns] for side, turns in seen.items()}
     late = {side: [one.p99_ms for one in turns] for side, turns in seen.items()}
@@ -78,7 +78,7 @@ async def _measure(rig: Rig, pool: Pool) -> list[Row]:
     ]
 
 
-async def _turn(client: Client, seconds: float, *, calls_lost: bool) -> Seen:
+async def _turn(client: AsyncClient, seconds: float, *, calls_lost: bool) -> Seen:
     loop, seen = asyncio.get_running_loop(), Seen()
     began = loop.time()
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from benchmarks.rig import administrator
-from osrdyne_client.amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_protocol.headers import X_EVENT, text
 from tests.engines.pool import Pool
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from osrdyne_client import OsrdyneError, RemoteError, SyncClient
+from osrdyne_client import Client, OsrdyneError, RemoteError
 
 
 def main(pool: str, key: str, text: str) -> str:
-    with SyncClient(os.environ["AMQP_URI"], pool) as client:
+    with Client(os.environ["AMQP_URI"], pool) as client:
         return client.call(key, text.encode(), timeout=60).body.decode()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from osrdyne_client.worker import Request, environment, run
+from osrdyne_worker import Request, environment, run
 
 logger = logging.getLogger(__name__)
 

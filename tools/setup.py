@@ -29,8 +29,8 @@ OLDEST = (3, 11)
 
 
 def packages() -> List[Path]:
-    """Our installable packages: each folder of the root that has a pyproject.toml."""
-    return sorted(path.parent for path in ROOT.glob("*/pyproject.toml"))
+    """Our installable packages: each folder of the root and of libs/ that has a pyproject.toml."""
+    return sorted(path.parent for depth in ("*", "libs/*") for path in ROOT.glob(f"{depth}/pyproject.toml"))
 
 
 def digest() -> str:

@@ -15,9 +15,9 @@ import pika
 
 from benchmarks.sides import turns
 from benchmarks.sides.bare_pika import Opening
-from osrdyne_client.worker_events import GATHER_TIME
 from osrdyne_protocol import events
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_worker.events import GATHER_TIME
 
 
 class BareWorker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from benchmarks.sides import turns
-from osrdyne_client.amqp import Connection, Message, Properties
+from osrdyne_amqp import Connection, Message, Properties
 from osrdyne_protocol.headers import X_STATUS
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from benchmarks.sides import turns
-from osrdyne_client import Client
+from osrdyne_client import AsyncClient
 
 
 async def main() -> None:
     options = turns.options()
-    async with Client(turns.uri(), options["pool"]) as client:
+    async with AsyncClient(turns.uri(), options["pool"]) as client:
 
         async def call() -> bytes:
             return (await client.call(options["key"], turns.BODY)).body

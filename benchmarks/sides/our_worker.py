@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.sides import turns
-from osrdyne_client.worker import Request, run
+from osrdyne_worker import Request, run
 
 
 def echo(request: Request) -> bytes:

@@ -17,7 +17,7 @@ from osrdyne.handouts import Handout
 from osrdyne.journal import wall_ms
 from osrdyne.metrics import Metrics
 from osrdyne.pool_state import Activity, PoolState
-from osrdyne_client.amqp import Message
+from osrdyne_amqp import Message
 from osrdyne_protocol import events, headers, keys
 from osrdyne_protocol.errors import InvalidKey
 

@@ -18,8 +18,8 @@ from osrdyne.handouts import Handout
 from osrdyne.journal import wall_ms
 from osrdyne.metrics import Metrics
 from osrdyne.publishing import Publisher, Refused
-from osrdyne_client.amqp import Message, Properties
-from osrdyne_client.errors import BrokerTimeout, Nacked, Returned
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import headers
 from osrdyne_protocol.names import PoolNames
 

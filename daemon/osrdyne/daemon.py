@@ -26,10 +26,10 @@ from osrdyne.metrics import Metrics
 from osrdyne.pool_state import PoolState
 from osrdyne.session import Session
 from osrdyne.settings import DaemonSettings, address
-from osrdyne_client.address import present, virtual_host
-from osrdyne_client.amqp import Connection
-from osrdyne_client.errors import OsrdyneError
-from osrdyne_client.event_line import EventLine
+from osrdyne_amqp import Connection
+from osrdyne_amqp.address import present, virtual_host
+from osrdyne_amqp.event_line import EventLine
+from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from osrdyne.metrics import Metrics
 from osrdyne.pool_state import PoolState
 from osrdyne.publishing import Publisher, Refused
 from osrdyne.tail import Tail
-from osrdyne_client.amqp import Message
-from osrdyne_client.errors import BrokerError
-from osrdyne_protocol import events, stages, statuses
+from osrdyne_amqp import Message
+from osrdyne_amqp.errors import BrokerError
+from osrdyne_protocol import events, expiry, statuses
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
@@ -110,10 +110,10 @@ class DeadLetterResponder:
         if verdict.status != statuses.EXPIRED:
             return None
         if not verdict.queue.startswith(self._names.request_queue_prefix) or verdict.key is None:
-            return stages.ORPHAN
+            return expiry.ORPHAN
         # Times of workers are monotonic, those in messages are wall time: that of the message becomes monotonic.
         entered = dead_letters.entered(message, message_ttl=self._message_ttl)
-        return stages.in_request_queue(
+        return expiry.in_request_queue(
             entered=None if entered is None else entered - wall_ms() / 1000 + self._state.clock(),
             last_life=self._state.last_life(verdict.key),
             group_started=self._state.started_at(verdict.key),

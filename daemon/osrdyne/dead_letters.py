@@ -14,7 +14,7 @@ from datetime import datetime
 
 from osrdyne.forwarding import names_pool_queue
 from osrdyne.handouts import Handout
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 from osrdyne_protocol.names import PoolNames
 

@@ -16,7 +16,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 
-from osrdyne_client.amqp import Channel, Message
+from osrdyne_amqp import Channel, Message
 
 #: Seconds between two rounds of giving back.
 _PACE = 0.5

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.names import PoolNames

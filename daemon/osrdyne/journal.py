@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from osrdyne_client.event_line import EventLine
+from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol import events
 
 #: Longest request id that an event repeats, in characters.

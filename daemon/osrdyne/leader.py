@@ -11,8 +11,8 @@ import asyncio
 import logging
 import random
 
-from osrdyne_client.amqp import Connection, Message
-from osrdyne_client.errors import Locked
+from osrdyne_amqp import Connection, Message
+from osrdyne_amqp.errors import Locked
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from osrdyne_protocol import headers
-from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.topology import (
+from osrdyne_protocol.broker.topology import (
     ApplyTo,
     Binding,
     Exchange,
@@ -22,6 +21,7 @@ from osrdyne_protocol.topology import (
     Topology,
     User,
 )
+from osrdyne_protocol.names import PoolNames
 
 _Listed = Iterable[Mapping[str, Any]]
 

@@ -22,12 +22,12 @@ import pyrabbit2.http
 from osrdyne import management_answers
 from osrdyne.errors import ManagementError
 from osrdyne.queue_plan import Totals
-from osrdyne_client import tls
-from osrdyne_client.address import Address, present
-from osrdyne_client.errors import BrokerError
-from osrdyne_protocol import quorum
+from osrdyne_amqp import tls
+from osrdyne_amqp.address import Address, present
+from osrdyne_amqp.errors import BrokerError
+from osrdyne_protocol.broker import quorum
+from osrdyne_protocol.broker.topology import Topology
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.topology import Topology
 
 _PAGE_SIZE = 500
 #: No broker has that many queues; something that is not a broker may say that it has.
@@ -60,7 +60,7 @@ class ManagementApi:
         """Take an address with credentials, `http://user:password@host:15672`, or what returns the present one.
 
         It is asked before each call, so that a changed password takes effect at once; it is never shown. For
-        `https` its query takes the files of `osrdyne_client.tls`.
+        `https` its query takes the files of `osrdyne_amqp.tls`.
         """
         self._address = address
         self._timeout = timeout
@@ -217,7 +217,7 @@ class ManagementApi:
 
 
 async def never_led(api: ManagementApi, queue: str) -> bool | None:
-    """Say whether a quorum queue is there of which no member ever had a leader: see `osrdyne_protocol.quorum`.
+    """Say whether a quorum queue is there of which no member ever had a leader: see `osrdyne_protocol.broker.quorum`.
 
     None where that cannot be asked, as while the broker starts the queue: that proves nothing.
     """

@@ -25,9 +25,9 @@ from osrdyne.pool_state import PoolState
 from osrdyne.publishing import Publisher, Refused
 from osrdyne.queue_plan import Phase
 from osrdyne.tail import Tail
-from osrdyne_client.amqp import Message
-from osrdyne_client.errors import BrokerError, BrokerTimeout, Nacked, Returned
-from osrdyne_protocol import events, keys, stages, statuses
+from osrdyne_amqp import Message
+from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Nacked, Returned
+from osrdyne_protocol import events, expiry, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.names import PoolNames
 
@@ -177,7 +177,7 @@ class OrphanForwarder:
             await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT / 2))
 
     async def _answer(self, message: Message, answer: Answer) -> None:
-        expired_at = stages.ORPHAN if answer.status == statuses.EXPIRED else None
+        expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
         if not await self._answerer.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
             await self._put_back(message)
             return

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from osrdyne.handouts import Handout
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys
 from osrdyne_protocol.errors import InvalidKey
 

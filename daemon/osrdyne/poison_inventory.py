@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from osrdyne.errors import DaemonError
 from osrdyne.journal import wall_ms
 from osrdyne.poison import Entry, Selection, read, replayed, unplayable
-from osrdyne_client.amqp import Channel, Connection, Message, Properties
-from osrdyne_client.errors import BrokerError, BrokerTimeout, Locked, Nacked, NotFound, Returned, Unencodable
+from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Locked, Nacked, NotFound, Returned, Unencodable
 from osrdyne_protocol import events, headers
 from osrdyne_protocol.names import PoolNames
 

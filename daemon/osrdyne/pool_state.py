@@ -15,7 +15,7 @@ from osrdyne.queue_plan import Phase, Queue, Totals
 from osrdyne.target import TargetTracker
 from osrdyne.values import Changes, Keyed
 from osrdyne.worker_plan import Attempt
-from osrdyne_protocol.lost import Evidence
+from osrdyne_protocol.broker.lost import Evidence
 from osrdyne_protocol.settings import PoolSettings
 
 

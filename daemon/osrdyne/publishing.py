@@ -5,7 +5,7 @@ its limit), and with it fails everything else in flight there without saying whi
 in flight is published again one by one on a channel of its own; the one that breaks that channel too is the
 culprit, and only it is refused.
 
-A queue that does not answer holds up nothing but what goes to it: see `osrdyne_client.lanes`.
+A queue that does not answer holds up nothing but what goes to it: see `osrdyne_amqp.lanes`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from functools import partial
 from typing import TypeVar
 
 from osrdyne.errors import DaemonError
-from osrdyne_client.amqp import Channel, Connection, Properties
-from osrdyne_client.errors import AccessRefused, BrokerError, BrokerTimeout, Nacked, NotFound, Returned, Unencodable
-from osrdyne_client.lanes import Lanes
+from osrdyne_amqp import Channel, Connection, Properties
+from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, Nacked, NotFound, Returned, Unencodable
+from osrdyne_amqp.lanes import Lanes
 
 T = TypeVar("T")
 

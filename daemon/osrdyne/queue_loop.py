@@ -22,11 +22,12 @@ from osrdyne.pool_state import PoolState
 from osrdyne.publishing import ChannelPool
 from osrdyne.queue_plan import Phase, Queue, Step
 from osrdyne.values import ChangeReader, Timers
-from osrdyne_client.amqp import Channel
-from osrdyne_client.errors import BrokerError, BrokerTimeout, Locked, NotFound, PreconditionFailed
-from osrdyne_protocol import events, quorum
+from osrdyne_amqp import Channel
+from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Locked, NotFound, PreconditionFailed
+from osrdyne_protocol import events
+from osrdyne_protocol.broker import quorum
+from osrdyne_protocol.broker.topology import request_queue_arguments
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.topology import request_queue_arguments
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ unbind; nothing ready; nothing unacknowledged; stop the group; no consumer and n
 totals one statistics interval apart, the first one interval after that look; one last look; delete.
 
 A queue that the broker itself has lost holds nothing that could be lost with it, and works again only when it is made
-anew; `osrdyne_protocol.lost` says what proves that.
+anew; `osrdyne_protocol.broker.lost` says what proves that.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from osrdyne.errors import ManagementError
 from osrdyne.management_api import ManagementApi, RequestQueue, never_led
 from osrdyne.pool_state import PoolState
-from osrdyne_protocol.lost import Evidence
+from osrdyne_protocol.broker.lost import Evidence
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)

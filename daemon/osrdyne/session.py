@@ -33,12 +33,12 @@ from osrdyne.topology_watcher import TopologyWatcher
 from osrdyne.warmer import Warmer
 from osrdyne.warming import Schedule
 from osrdyne.worker_loop import WorkerLoop, WorkerTiming
-from osrdyne_client.amqp import Channel, Connection, Message
-from osrdyne_client.event_line import EventLine
-from osrdyne_protocol import lost
-from osrdyne_protocol.drift import drift
+from osrdyne_amqp import Channel, Connection, Message
+from osrdyne_amqp.event_line import EventLine
+from osrdyne_protocol.broker import lost
+from osrdyne_protocol.broker.drift import drift
+from osrdyne_protocol.broker.topology import milliseconds, topology
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.topology import milliseconds, topology
 
 log = logging.getLogger(__name__)
 

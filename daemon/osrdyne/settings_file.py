@@ -17,8 +17,7 @@ from typing import TypeVar
 from osrdyne.driver_settings import AnyDriverSettings, DockerSettings, KubernetesSettings
 from osrdyne.errors import DaemonError
 from osrdyne.settings import DaemonSettings, load
-from osrdyne_client.errors import OsrdyneError
-from osrdyne_protocol.errors import ProtocolError
+from osrdyne_protocol.errors import OsrdyneError, ProtocolError
 
 log = logging.getLogger(__name__)
 

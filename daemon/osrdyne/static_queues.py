@@ -12,7 +12,7 @@ import logging
 
 from osrdyne.management_api import ManagementApi, never_led
 from osrdyne.pool_state import PoolState
-from osrdyne_protocol import lost
+from osrdyne_protocol.broker import lost
 from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)

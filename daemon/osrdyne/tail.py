@@ -7,8 +7,8 @@ import secrets
 
 from osrdyne.back_off import back_off
 from osrdyne.publishing import Publisher
-from osrdyne_client.amqp import Message, Properties
-from osrdyne_client.errors import Nacked, Returned
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.errors import Nacked, Returned
 
 #: Seconds that a message waits before it goes back, so that a queue of such messages does not spin: the first
 #: while few wait, the second once they hold their share of the prefetch.

@@ -12,10 +12,10 @@ from osrdyne.errors import ManagementError
 from osrdyne.management_api import ManagementApi
 from osrdyne.metrics import Metrics
 from osrdyne.static_queues import StaticQueues
-from osrdyne_protocol.drift import drift
-from osrdyne_protocol.lint import Finding
+from osrdyne_protocol.broker.drift import drift
+from osrdyne_protocol.broker.lint import Finding
+from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import topology
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from examples.airports import access, cache, display, replay, report
 from examples.airports.group_watch import GroupWatch
-from osrdyne_client import Client, errors
+from osrdyne_client import AsyncClient, errors
 
 #: The Saturday before Christmas: 811 flights from 05:00 to midnight to 90 destinations, some of them ski
 #: resorts with one or two flights a day; eight flights are cancelled.
@@ -76,7 +76,7 @@ async def _run(options: argparse.Namespace, human: Console) -> report.Report | N
     if not asks:
         return None
     watch = await _watch(ways.monitor, options.pool, human)
-    async with Client(ways.client, options.pool, slots=len(asks), timeout=options.timeout) as client:
+    async with AsyncClient(ways.client, options.pool, slots=len(asks), timeout=options.timeout) as client:
         seconds, keys = asks[-1].due, len({ask.key for ask in asks})
         human.print(
             f"{options.day}, {len(asks)} departures to {keys} destinations, {options.speed:g} times faster: "

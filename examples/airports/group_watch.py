@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from osrdyne_client import amqp
+import osrdyne_amqp as amqp
 from osrdyne_protocol import events, headers, names
 
 

@@ -22,7 +22,7 @@ LOST = "lost"
 #: What every further request would meet too: the pool is not there, or not for this user.
 HOPELESS = (errors.Undeliverable, errors.AccessRefused, errors.NotFound)
 
-#: Calls the pool: key and body to reply. Raises what `osrdyne_client.Client.call` raises.
+#: Calls the pool: key and body to reply. Raises what `osrdyne_client.AsyncClient.call` raises.
 Call = Callable[[str, bytes], Awaitable[replies.Reply]]
 
 

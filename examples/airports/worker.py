@@ -24,8 +24,8 @@ if not __package__:  # started by its path: Python then looks for modules in thi
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from examples.airports import cache, fields, flights, questions
-from osrdyne_client import worker
 from osrdyne_protocol.errors import MissingVariable
+from osrdyne_worker import service
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO)
     started = time.perf_counter()
     try:
-        environment = worker.environment()
+        environment = service.environment()
         airport = cache.load(environment.key)
     except (MissingVariable, cache.NoDataSet, flights.DamagedData) as error:
         print(f"airports: {error}", file=sys.stderr, flush=True)
@@ -42,17 +42,17 @@ def main() -> int:
     print(f"airports: {len(airport.flights)} flights to {airport.code!r} in {milliseconds:.1f} ms", flush=True)
     served = 0
 
-    def handle(request: worker.Request) -> bytes:
+    def handle(request: service.Request) -> bytes:
         nonlocal served
         try:
             answer = questions.answer(airport, questions.parse(request.body))
         except fields.BadQuestion as error:
-            raise worker.WorkerError(body=_json({"error": str(error)})) from error
+            raise service.WorkerError(body=_json({"error": str(error)})) from error
         served += 1
         # Who answered, and its how-manieth answer this is: so a caller can tell a cold start from a warm one.
         return _json(answer | {"served_by": {"worker": environment.id, "answers": served}})
 
-    worker.run(handle)
+    service.run(handle)
     return 0
 
 

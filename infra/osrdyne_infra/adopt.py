@@ -23,7 +23,7 @@ from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError, InfraError
 from osrdyne_infra.live import Live
 from osrdyne_infra.management import Management
-from osrdyne_protocol.topology import Exchange, Policy, Topology
+from osrdyne_protocol.broker.topology import Exchange, Policy, Topology
 
 PROJECT = "osrdyne"
 #: How the provider's resources are called in a stack's state.

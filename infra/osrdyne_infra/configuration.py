@@ -18,10 +18,10 @@ from osrdyne_infra.broker_settings import BrokerDeployment
 from osrdyne_infra.checks import Check, Wrong
 from osrdyne_infra.cluster_settings import Cluster, PoolCluster, Worker
 from osrdyne_infra.errors import ConfigurationError
+from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import Users
 
 NAMESPACE = "osrdyne"
 #: The settings that are secrets, and have to be.

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from osrdyne_infra import lost_queues
 from osrdyne_infra.management import Management
-from osrdyne_protocol import lost
-from osrdyne_protocol.topology import ApplyTo, Binding, Exchange, Policy, Queue, QueueType, Topology
+from osrdyne_protocol.broker import lost
+from osrdyne_protocol.broker.topology import ApplyTo, Binding, Exchange, Policy, Queue, QueueType, Topology
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from osrdyne_infra.errors import BrokerError
 from osrdyne_infra.management import Management
-from osrdyne_protocol import lost, quorum
-from osrdyne_protocol.lost import Evidence
+from osrdyne_protocol.broker import lost, quorum
+from osrdyne_protocol.broker.lost import Evidence
 
 
 def find(broker: Management, vhost: str, queues: Collection[str]) -> frozenset[str]:

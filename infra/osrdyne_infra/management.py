@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from osrdyne_infra.errors import BrokerError
-from osrdyne_protocol import quorum
+from osrdyne_protocol.broker import quorum
 
 #: Seconds to wait for one answer.
 TIMEOUT = 15.0

@@ -11,7 +11,7 @@ from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.ordering import child
 from osrdyne_infra.password import Password
 from osrdyne_infra.vhost import Vhost
-from osrdyne_protocol.topology import Permission, Topology, User
+from osrdyne_protocol.broker.topology import Permission, Topology, User
 
 #: Where a pod finds the certificate of the CA that vouches for the broker.
 AUTHORITY = "/etc/osrdyne/broker/ca.pem"

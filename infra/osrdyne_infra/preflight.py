@@ -13,10 +13,10 @@ from dataclasses import replace
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import Refused
 from osrdyne_infra.live import Live
-from osrdyne_protocol import lost
-from osrdyne_protocol.drift import concerning, drift, request_queues
-from osrdyne_protocol.lint import Finding, lint
-from osrdyne_protocol.topology import Exchange, Queue, Topology, topology
+from osrdyne_protocol.broker import lost
+from osrdyne_protocol.broker.drift import concerning, drift, request_queues
+from osrdyne_protocol.broker.lint import Finding, lint
+from osrdyne_protocol.broker.topology import Exchange, Queue, Topology, topology
 
 
 def topologies(settings: StackSettings) -> tuple[Topology, ...]:

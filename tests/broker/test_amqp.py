@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne_client.amqp import Channel, Connection, Message, Properties, frames
-from osrdyne_client.amqp.table import BinaryText
-from osrdyne_client.errors import (
+from osrdyne_amqp import Channel, Connection, Message, Properties, frames
+from osrdyne_amqp.errors import (
     AccessRefused,
     BrokerError,
     ConnectionLost,
@@ -22,6 +21,7 @@ from osrdyne_client.errors import (
     Returned,
     Unencodable,
 )
+from osrdyne_amqp.table import BinaryText
 from tests.conftest import Vhost
 from tests.engines.broker import Broker
 from tests.engines.waiting import PATIENCE

@@ -19,9 +19,8 @@ from pika.adapters.utils.io_services_utils import _AsyncTransportBase
 from pika.channel import Channel as PikaChannel
 from pika.connection import URLParameters
 
-from osrdyne_client.amqp import Channel, Connection, Message, Properties
-from osrdyne_client.amqp.wire import PIKA_PRIVATE, Wire
-from osrdyne_client.errors import (
+from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp.errors import (
     AccessRefused,
     BrokerError,
     BrokerTimeout,
@@ -37,6 +36,7 @@ from osrdyne_client.errors import (
     TlsFailed,
     Unencodable,
 )
+from osrdyne_amqp.wire import PIKA_PRIVATE, Wire
 from tests.broker.fake_broker import FakeBroker, delivery, fake_broker, header_payload, method, peer
 from tests.engines.waiting import PATIENCE
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from osrdyne_client.amqp import Connection
-from osrdyne_client.errors import BrokerUnreachable
+from osrdyne_amqp import Connection
+from osrdyne_amqp.errors import BrokerUnreachable
 
 #: Seconds that an attempt may take at most; the test ends long before, or the reset was not noticed.
 PATIENCE = 200.0

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pika import spec
 
-from osrdyne_client.amqp import Connection
-from osrdyne_client.errors import TlsFailed
+from osrdyne_amqp import Connection
+from osrdyne_amqp.errors import TlsFailed
 from tests.broker.fake_broker import fake_broker, method
 from tests.engines.waiting import PATIENCE
 

@@ -21,8 +21,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from osrdyne import poison_inventory
 from osrdyne.commands import poison as poison_command
 from osrdyne.poison import Entry, Selection
-from osrdyne_client.amqp import Message
-from osrdyne_protocol.topology import request_queue_arguments
+from osrdyne_amqp import Message
+from osrdyne_protocol.broker.topology import request_queue_arguments
 from tests.broker.conftest import MINIMAL
 from tests.engines.broker import Broker
 from tests.engines.command_line import Done, osrdyne

@@ -10,9 +10,9 @@ from typing import Any
 import pika
 import pytest
 
-from osrdyne_client import Client, SyncClient, errors
-from osrdyne_client.amqp import Connection, Message, Properties
-from osrdyne_client.core import MAX_BODY
+from osrdyne_amqp import Connection, Message, Properties
+from osrdyne_amqp.message import MAX_BODY
+from osrdyne_client import AsyncClient, Client, errors
 from osrdyne_protocol.errors import InvalidKey
 from tests.engines.broker import Broker
 from tests.engines.peer import Peer, administrator, consuming, make_request_queue, peer_of, until
@@ -37,7 +37,7 @@ def connections(pool: Pool, name: str) -> list[str]:
     return [one["name"] for one in found if one.get("client_properties", {}).get("connection_name") == name]
 
 
-async def cut(pool: Pool, client: Client, name: str) -> None:
+async def cut(pool: Pool, client: AsyncClient, name: str) -> None:
     """Close the client's connection from the broker's side and wait until the client has seen it."""
     names = await until(lambda: connections(pool, name))
     for one in names:
@@ -54,7 +54,7 @@ def reply_queues(pool: Pool) -> list[dict[str, Any]]:
 
 
 async def test_a_call_returns_the_answer_of_its_worker(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         call = asyncio.create_task(client.call("42", b"question", headers={"x-rpc-path": "/a", "n": 1}))
         request = await peer.take()
         assert request.body == b"question"
@@ -71,7 +71,7 @@ async def test_a_call_returns_the_answer_of_its_worker(pool: Pool, peer: Peer) -
 
 
 async def test_calls_in_flight_get_their_own_answers_in_whatever_order(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         calls = [asyncio.create_task(client.call("42", b"%d" % number)) for number in range(50)]
         requests = [await peer.take() for _ in calls]
         for request in reversed(requests):
@@ -80,7 +80,7 @@ async def test_calls_in_flight_get_their_own_answers_in_whatever_order(pool: Poo
 
 
 async def test_the_deadline_of_a_call_goes_along_unless_it_is_not_wanted(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name, timeout=30.0) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, timeout=30.0) as client:
         for options, seconds in (({}, 30.0), ({"timeout": 5.0}, 5.0)):
             call = asyncio.create_task(client.call("42", b"", **options))  # type: ignore[arg-type]
             request = await peer.take()
@@ -100,14 +100,14 @@ async def test_the_deadline_of_a_call_goes_along_unless_it_is_not_wanted(pool: P
 async def test_a_status_as_byte_array_or_none_at_all_is_an_answer(
     pool: Pool, peer: Peer, headers: dict[str, Any]
 ) -> None:
-    async with Client(pool.client_uri, pool.settings.name) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         call = asyncio.create_task(client.call("42", b""))
         peer.reply(await peer.take(), b"fine", headers)
         assert (await call).body == b"fine"
 
 
 async def test_an_error_reply_is_raised_and_frees_its_slot_at_once(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name, slots=1) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, slots=1) as client:
         for status, kind in ((b"expired", errors.Expired), ("rejected", errors.Rejected), ("what", errors.RemoteError)):
             call = asyncio.create_task(client.call("42", b""))
             request = await peer.take()
@@ -120,7 +120,7 @@ async def test_an_error_reply_is_raised_and_frees_its_slot_at_once(pool: Pool, p
 
 
 async def test_a_late_reply_is_dropped_and_not_given_to_the_next_user_of_the_slot(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name, slots=1) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, slots=1) as client:
         # Given a call that ends after its worker has the request, and so after the broker has taken it
         call = asyncio.create_task(client.call("42", b"first", timeout=3))
         first = await peer.take()
@@ -138,7 +138,7 @@ async def test_a_late_reply_is_dropped_and_not_given_to_the_next_user_of_the_slo
 
 
 async def test_a_cancelled_call_gives_its_slot_up(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name, slots=1) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, slots=1) as client:
         call = asyncio.create_task(client.call("42", b"first"))
         await peer.take()
         call.cancel()
@@ -149,7 +149,7 @@ async def test_a_cancelled_call_gives_its_slot_up(pool: Pool, peer: Peer) -> Non
 
 
 async def test_a_thousand_calls_fit_in_the_slots_that_are_there_by_default(pool: Pool) -> None:
-    async with peer_of(pool, "42", lambda message: message.body), Client(pool.client_uri, "core") as client:
+    async with peer_of(pool, "42", lambda message: message.body), AsyncClient(pool.client_uri, "core") as client:
         replies = await asyncio.gather(*(client.call("42", b"%d" % number) for number in range(1000)))
     assert [int(reply.body) for reply in replies] == list(range(1000))
 
@@ -158,7 +158,7 @@ async def test_a_thousand_calls_fit_in_the_slots_that_are_there_by_default(pool:
 
 
 async def test_a_cast_returns_when_the_broker_has_it_and_asks_for_no_reply(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         await client.cast("42", b"do it", headers={"a": "b"})
         request = await peer.take()
         assert (request.body, request.properties.reply_to) == (b"do it", None)
@@ -171,7 +171,7 @@ async def test_a_cast_returns_when_the_broker_has_it_and_asks_for_no_reply(pool:
 
 
 async def test_a_submitted_call_can_be_picked_up_later_or_never(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name, slots=2) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, slots=2) as client:
         wanted, unwanted = client.submit("42", b"1"), client.submit("42", b"2")
         with pytest.raises(errors.NoFreeSlot):
             client.submit("42", b"3")
@@ -193,7 +193,7 @@ async def test_a_submitted_call_can_be_picked_up_later_or_never(pool: Pool, peer
 async def test_confirms_are_a_choice(pool: Pool, confirm: bool) -> None:
     async with (
         peer_of(pool, "42", lambda message: message.body),
-        Client(pool.client_uri, pool.settings.name, confirm=confirm) as client,
+        AsyncClient(pool.client_uri, pool.settings.name, confirm=confirm) as client,
     ):
         await client.cast("42", b"x")
         assert (await client.call("42", b"y")).body == b"y"
@@ -203,14 +203,14 @@ async def test_confirms_are_a_choice(pool: Pool, confirm: bool) -> None:
 
 
 async def test_eight_threads_call_at_once_and_get_their_own_answers(pool: Pool) -> None:
-    def caller(client: SyncClient, thread: int) -> bool:
+    def caller(client: Client, thread: int) -> bool:
         bodies = [b"%d-%d" % (thread, number) for number in range(100)]
         return all(client.call("42", body).body == body[::-1] for body in bodies)
 
     def threads() -> list[bool]:
         from concurrent.futures import ThreadPoolExecutor
 
-        with SyncClient(pool.client_uri, pool.settings.name) as client, ThreadPoolExecutor(8) as executor:
+        with Client(pool.client_uri, pool.settings.name) as client, ThreadPoolExecutor(8) as executor:
             return list(executor.map(lambda thread: caller(client, thread), range(8)))
 
     async with peer_of(pool, "42", lambda message: message.body[::-1]):
@@ -219,7 +219,7 @@ async def test_eight_threads_call_at_once_and_get_their_own_answers(pool: Pool) 
 
 async def test_the_synchronous_face_raises_what_the_other_does(pool: Pool, peer: Peer) -> None:
     def use() -> None:
-        with SyncClient(pool.client_uri, pool.settings.name, max_body=10) as client:
+        with Client(pool.client_uri, pool.settings.name, max_body=10) as client:
             client.cast("42", b"cast")
             with pytest.raises(errors.CallTimeout):
                 client.call("42", b"", timeout=0.1)
@@ -242,10 +242,10 @@ async def test_the_synchronous_face_raises_what_the_other_does(pool: Pool, peer:
 
 def test_a_synchronous_client_that_cannot_open_says_why_and_ends_its_thread(pool: Pool) -> None:
     uri = pool.broker.amqp_uri(pool.users.client, "wrong", pool.vhost)
-    with pytest.raises(errors.AccessRefused) as caught, SyncClient(uri, pool.settings.name):
+    with pytest.raises(errors.AccessRefused) as caught, Client(uri, pool.settings.name):
         pass
     assert "wrong" not in str(caught.value)
-    never_opened = SyncClient(uri, pool.settings.name)
+    never_opened = Client(uri, pool.settings.name)
     never_opened.close()
     with pytest.raises(errors.ClientClosed):
         never_opened.call("42", b"")
@@ -255,7 +255,7 @@ def test_a_synchronous_client_that_cannot_open_says_why_and_ends_its_thread(pool
 
 
 async def test_bad_input_is_an_error_of_its_own_call_only(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         innocent = asyncio.create_task(client.call("42", b"innocent"))
         request = await peer.take()
         for key in ("a\0b", "é" * 128, "\udcff"):
@@ -276,13 +276,13 @@ async def test_bad_input_is_an_error_of_its_own_call_only(pool: Pool, peer: Peer
 
 async def test_a_body_as_large_as_may_be_goes_there_and_back(pool: Pool) -> None:
     body = bytes(range(256)) * (MAX_BODY // 256)
-    async with peer_of(pool, "42", lambda message: message.body), Client(pool.client_uri, "core") as client:
+    async with peer_of(pool, "42", lambda message: message.body), AsyncClient(pool.client_uri, "core") as client:
         assert (await client.call("42", body)).body == body
 
 
 async def test_a_body_that_the_broker_refuses_fails_alone(pool: Pool, peer: Peer) -> None:
     large = 16 * 1024 * 1024 + 1
-    async with Client(pool.client_uri, pool.settings.name, max_body=2 * large) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, max_body=2 * large) as client:
         calls = [asyncio.create_task(client.call("42", body)) for body in (b"before", bytes(large), b"after")]
         with pytest.raises(errors.BodyTooLarge, match=rf"{large} bytes; this broker takes at most 16777216"):
             await calls[1]
@@ -301,7 +301,7 @@ async def test_a_body_that_the_broker_refuses_fails_alone(pool: Pool, peer: Peer
 async def test_a_return_is_raised_at_once_because_the_pool_is_not_set_up(pool: Pool, confirm: bool) -> None:
     # Given a pool without its alternate exchange
     pool.broker.management.delete("policies", pool.vhost, pool.names.request_exchange)
-    async with Client(pool.client_uri, pool.settings.name, confirm=confirm, timeout=60) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, confirm=confirm, timeout=60) as client:
         with pytest.raises(errors.Undeliverable, match="osrdyne lint"):
             await client.call("cold", b"")
         assert client.slots_taken == 0
@@ -313,7 +313,7 @@ async def test_a_return_is_raised_at_once_because_the_pool_is_not_set_up(pool: P
 @pytest.mark.parametrize("confirm", [True, False])
 async def test_a_missing_exchange_is_told_to_whoever_calls(pool: Pool, confirm: bool) -> None:
     pool.broker.management.delete("exchanges", pool.vhost, pool.names.request_exchange)
-    async with Client(pool.client_uri, pool.settings.name, confirm=confirm) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, confirm=confirm) as client:
         for _ in range(2):
             with pytest.raises(errors.Undeliverable, match=r"not set up.*'core-req-xchg'"):
                 await client.call("42", b"")
@@ -325,7 +325,7 @@ async def test_a_missing_exchange_is_told_to_whoever_calls(pool: Pool, confirm: 
 
 async def test_a_pool_that_this_user_may_not_call_is_an_error_at_once(pool: Pool) -> None:
     other = Pool.on(pool.broker, pool.vhost, name="other")
-    async with Client(pool.client_uri, "other") as client:
+    async with AsyncClient(pool.client_uri, "other") as client:
         with pytest.raises(errors.AccessRefused, match="other-req-xchg"):
             await client.call("42", b"")
     other.remove_users()
@@ -334,7 +334,7 @@ async def test_a_pool_that_this_user_may_not_call_is_an_error_at_once(pool: Pool
 async def test_a_full_queue_is_a_negative_confirm(pool: Pool) -> None:
     arguments = {"x-queue-type": "classic", "x-max-length": 1, "x-overflow": "reject-publish"}
     await make_request_queue(pool, "full", arguments)
-    async with Client(pool.client_uri, pool.settings.name, slots=1) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, slots=1) as client:
         await client.cast("full", b"fits")
         with pytest.raises(errors.Nacked, match="'full'"):
             await client.cast("full", b"does not")
@@ -345,21 +345,23 @@ async def test_a_full_queue_is_a_negative_confirm(pool: Pool) -> None:
 
 async def test_a_wrong_password_a_missing_vhost_and_a_missing_broker_are_told_apart(pool: Pool) -> None:
     with pytest.raises(errors.AccessRefused) as refused:
-        await Client(pool.broker.amqp_uri(pool.users.client, "secret-1", pool.vhost), "core").open()
+        await AsyncClient(pool.broker.amqp_uri(pool.users.client, "secret-1", pool.vhost), "core").open()
     assert "secret-1" not in str(refused.value)
     with pytest.raises(errors.AccessRefused):
-        await Client(pool.broker.amqp_uri(pool.users.client, pool.passwords[pool.users.client], "none"), "core").open()
+        await AsyncClient(
+            pool.broker.amqp_uri(pool.users.client, pool.passwords[pool.users.client], "none"), "core"
+        ).open()
     with pytest.raises(errors.BrokerUnreachable):
-        await Client("amqp://u:p@127.0.0.1:1/x", "core").open()
+        await AsyncClient("amqp://u:p@127.0.0.1:1/x", "core").open()
     with pytest.raises(errors.InvalidUri):
-        await Client("http://u:p@127.0.0.1/x", "core").open()
+        await AsyncClient("http://u:p@127.0.0.1/x", "core").open()
 
 
 # --- the reply queue ------------------------------------------------------------------------------------------
 
 
 async def test_the_reply_queue_is_durable_classic_expires_and_goes_on_a_clean_close(pool: Pool) -> None:
-    async with Client(pool.client_uri, pool.settings.name) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         call = asyncio.create_task(client.call("42", b""))
         (queue,) = await until(lambda: reply_queues(pool))
         assert queue["name"].startswith(f"reply-{pool.users.client}-")
@@ -374,7 +376,7 @@ async def test_the_reply_queue_is_durable_classic_expires_and_goes_on_a_clean_cl
 
 
 async def test_a_deleted_reply_queue_is_made_again(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         (queue,) = await until(lambda: reply_queues(pool))
         pool.broker.management.delete("queues", pool.vhost, queue["name"])
         await until(lambda: [one["name"] for one in reply_queues(pool)] == [queue["name"]])
@@ -384,7 +386,7 @@ async def test_a_deleted_reply_queue_is_made_again(pool: Pool, peer: Peer) -> No
 
 
 async def test_a_call_keeps_its_slot_and_gets_its_reply_after_the_connection_broke(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name, name="to be cut") as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, name="to be cut") as client:
         call = asyncio.create_task(client.call("42", b"first"))
         request = await peer.take()
         await cut(pool, client, "to be cut")
@@ -400,7 +402,7 @@ async def test_a_call_keeps_its_slot_and_gets_its_reply_after_the_connection_bro
 
 
 async def test_direct_reply_to_needs_no_queue_and_fails_calls_whose_address_died(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name, reply="direct", name="direct") as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, reply="direct", name="direct") as client:
         call = asyncio.create_task(client.call("42", b"one"))
         request = await peer.take()
         assert str(request.properties.reply_to).startswith("amq.rabbitmq.reply-to.")
@@ -449,7 +451,7 @@ async def test_a_broker_restart_loses_no_call_whose_timeout_has_not_passed(priva
     pool = Pool.on(private_broker, "/")
     await make_request_queue(pool, "42")
     queue = pool.names.request_queue("42")
-    async with Client(pool.client_uri, pool.settings.name, timeout=60) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name, timeout=60) as client:
         calls = [asyncio.create_task(client.call("42", b"%d" % number)) for number in range(40)]
         # Given calls that are answered, answered but unread, taken by a worker, and still queued
         async with consuming(pool, queue) as peer:
@@ -476,7 +478,7 @@ async def test_a_blocked_connection_is_waited_for(private_broker: Broker) -> Non
     limit = ("set_vm_memory_high_watermark", "absolute")
     async with (
         peer_of(pool, "42", lambda message: message.body),
-        Client(pool.client_uri, pool.settings.name) as client,
+        AsyncClient(pool.client_uri, pool.settings.name) as client,
     ):
         assert (await client.call("42", b"1")).body == b"1"
         await asyncio.to_thread(private_broker.rabbitmqctl, *limit, "1MB")
@@ -500,7 +502,7 @@ async def test_a_client_may_use_no_reply_queue_but_its_own(pool: Pool) -> None:
 
 
 async def test_a_reply_that_names_no_call_of_this_client_changes_nothing(pool: Pool, peer: Peer) -> None:
-    async with Client(pool.client_uri, pool.settings.name) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         (queue,) = await until(lambda: reply_queues(pool))
         connection = await Connection.open(administrator(pool), name="test")
         channel = await connection.channel(confirm=True)

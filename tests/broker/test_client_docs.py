@@ -1,4 +1,4 @@
-"""The code of docs/client.md and docs/worker.md, and the examples with our library, run as they stand."""
+"""The code of docs/client.md, docs/worker.md and the libraries' READMEs, and the examples, run as they stand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: str) -> list[str]:
-    return PYTHON.findall((ROOT / "docs" / page).read_text())
+    return PYTHON.findall((ROOT / page).read_text())
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ async def test_the_pages_and_examples_work_together(pool: Pool) -> None:
     queue, exchange = pool.names.request_queue("42"), pool.names.activity_exchange
     environment = WorkerEnvironment("w", "42", pool.settings.name, queue, exchange, pool.uri(pool.users.worker))
     # Given the worker of the page
-    code, while_loading = blocks("worker.md")
+    code, while_loading = blocks("docs/worker.md")
     assert while_loading.startswith("signal.signal(signal.SIGTERM")
     worker = await start("-c", code, **environment.to_environ())
     # When the clients of the page ask it
-    sync_code, asyncio_code = blocks("client.md")
+    sync_code, asyncio_code = blocks("docs/client.md")
     assert await output(await start("-c", sync_code, AMQP_URI=pool.client_uri)) == "ok 42: hello\n"
     assert await output(await start("-c", asyncio_code, AMQP_URI=pool.client_uri)) == "100 answers\n42: later\n"
     worker.send_signal(signal.SIGTERM)
@@ -67,6 +67,22 @@ async def test_the_pages_and_examples_work_together(pool: Pool) -> None:
     assert await output(asked) == "HELLO\n"
     worker.send_signal(signal.SIGTERM)
     await output(worker)
+
+
+async def test_the_readmes_of_the_libraries_work_together(pool: Pool) -> None:
+    await make_request_queue(pool, "42")
+    queue, exchange = pool.names.request_queue("42"), pool.names.activity_exchange
+    environment = WorkerEnvironment("w", "42", pool.settings.name, queue, exchange, pool.uri(pool.users.worker))
+    (worker_code,), (client_code,), (amqp_code,), (protocol_code,) = (
+        blocks(f"libs/{name}/README.md") for name in ("worker", "client", "amqp", "protocol")
+    )
+    worker = await start("-c", worker_code, **environment.to_environ())
+    assert await output(await start("-c", client_code, AMQP_URI=pool.client_uri)) == "42: hello\n"
+    worker.send_signal(signal.SIGTERM)
+    await output(worker)
+    assert await output(await start("-c", amqp_code, AMQP_URI=pool.client_uri)) != ""
+    said = await output(await start("-c", protocol_code))
+    assert said.splitlines()[:2] == [pool.names.request_queue("42"), pool.names.request_exchange]
 
 
 async def test_the_example_client_says_in_one_line_what_is_wrong(pool: Pool) -> None:

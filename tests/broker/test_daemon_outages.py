@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_client import Client, Reply
+from osrdyne_client import AsyncClient, Reply
 from tests.broker.conftest import MINIMAL
 from tests.engines.broker import Broker
 from tests.engines.pool import DaemonProcess, Pool
@@ -39,7 +39,7 @@ async def load_during(pool: Pool, outage: Callable[[], None]) -> list[Reply | Ba
     """Keep 16 calls outstanding before, during and after `outage`, to warm and to cold keys; return how each ended."""
     ended: list[Reply | BaseException] = []
     over = asyncio.Event()
-    async with Client(pool.client_uri, pool.names.pool, slots=64, timeout=90) as client:
+    async with AsyncClient(pool.client_uri, pool.names.pool, slots=64, timeout=90) as client:
 
         async def caller(number: int) -> None:
             left = CALLS_AFTER
@@ -100,7 +100,7 @@ def test_requests_made_while_no_daemon_runs_are_answered_when_one_does(pool: Poo
     daemon.stop()
 
     async def ask() -> Reply:
-        async with Client(pool.client_uri, pool.names.pool, timeout=60) as client:
+        async with AsyncClient(pool.client_uri, pool.names.pool, timeout=60) as client:
             call = asyncio.ensure_future(client.call("later", b"x"))
             await asyncio.to_thread(until, lambda: pool.depth(pool.names.orphan_queue) == 1, what="the orphan")
             await asyncio.to_thread(daemon.start)

@@ -12,8 +12,8 @@ import pytest
 from osrdyne.errors import ManagementError
 from osrdyne.management_api import ManagementApi
 from osrdyne.queue_plan import Totals
-from osrdyne_client.amqp import Connection, Properties
-from osrdyne_protocol.topology import request_queue_arguments
+from osrdyne_amqp import Connection, Properties
+from osrdyne_protocol.broker.topology import request_queue_arguments
 from tests.engines.pool import Pool
 from tests.engines.waiting import PATIENCE
 

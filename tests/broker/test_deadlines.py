@@ -12,7 +12,7 @@ from unittest import mock
 import pika
 import pytest
 
-from osrdyne_client import SyncClient, core
+from osrdyne_client import Client, dispatcher
 from osrdyne_client.errors import Expired
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.pool import DaemonProcess, Pool
@@ -34,9 +34,9 @@ def expired_call(pool: Pool, key: str, *, seconds: float, body: bytes = b"x") ->
     The request lives for half of the time: what a busy machine may take to tell is the other half.
     """
     with (
-        mock.patch.object(core, "DEADLINE_MARGIN", seconds),
-        mock.patch.object(core, "DEADLINE_SHARE", 0.5),
-        SyncClient(pool.client_uri, "core") as client,
+        mock.patch.object(dispatcher, "DEADLINE_MARGIN", seconds),
+        mock.patch.object(dispatcher, "DEADLINE_SHARE", 0.5),
+        Client(pool.client_uri, "core") as client,
         pytest.raises(Expired) as caught,
     ):
         client.call(key, body, timeout=seconds)
@@ -92,7 +92,7 @@ def test_a_request_that_waits_for_busy_workers_expires_in_the_queue_and_is_never
 ) -> None:
     pool = make_pool()
     make_daemon(pool, worker=WORKER)
-    with SyncClient(pool.client_uri, "core") as client:
+    with Client(pool.client_uri, "core") as client:
         assert client.call("42", b"x").body == b"42|x"
         busy = client.submit("42", b"sleep 5")
         until(lambda: taken(pool), what="a busy worker")

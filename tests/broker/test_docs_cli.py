@@ -12,10 +12,10 @@ from pathlib import Path
 import pika
 import pytest
 
-import osrdyne_protocol.lint as lint_module
+import osrdyne_protocol.broker.lint as lint_module
 import steps
 from osrdyne.commands import lost_queues
-from osrdyne_protocol import drift as drift_module
+from osrdyne_protocol.broker import drift as drift_module
 from tests.engines.broker import Broker
 from tests.engines.pool import DaemonProcess, Pool
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_client import Client
-from osrdyne_client.amqp import Connection, Properties
-from osrdyne_client.worker import Request
+from osrdyne_amqp import Connection, Properties
+from osrdyne_client import AsyncClient
+from osrdyne_worker import Request
 from tests.broker.test_worker import working
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.peer import consuming
@@ -90,7 +90,7 @@ async def test_a_worker_serves_over_one_connection_and_tells_its_events_once_the
             redelivered.append(request.body)
         return request.body
 
-    async with Client(pool.client_uri, pool.settings.name, timeout=60) as client, working(pool, handle):
+    async with AsyncClient(pool.client_uri, pool.settings.name, timeout=60) as client, working(pool, handle):
         # When a worker has something to tell at every request
         for number in range(30):
             assert (await client.call("42", b"%d" % number)).body == b"%d" % number

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_client import Client, errors
+from osrdyne_client import AsyncClient, errors
 from tests.broker.conftest import SCRIPTED
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.peer import Peer, peer_of
@@ -79,7 +79,7 @@ def test_any_other_client_gets_text(
 async def test_our_client_understands_the_error_of_a_worker_that_sends_byte_arrays(
     pool: Pool, peer: Peer, status: bytes, error: type[errors.RemoteError]
 ) -> None:
-    async with Client(pool.client_uri, pool.settings.name) as client:
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         call = asyncio.create_task(client.call("42", b""))
         peer.reply(await peer.take(), b"body", {"x-status": status, "x-reason": b"why"})
         with pytest.raises(error) as raised:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from osrdyne_client import Client, Reply, errors
+from osrdyne_client import AsyncClient, Reply, errors
 from tests.broker.conftest import MINIMAL
 from tests.engines.foreign_client import ForeignClient
 from tests.engines.lost_queue import lose_as_by_a_kill
@@ -40,7 +40,7 @@ def warm(pool: Pool, key: str) -> None:
     client.close()
 
 
-async def answered(client: Client, key: str) -> Reply:
+async def answered(client: AsyncClient, key: str) -> Reply:
     """Call a key until a worker answers, as a caller does that may repeat its request."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -52,7 +52,7 @@ async def answered(client: Client, key: str) -> Reply:
 async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_again_by_itself(
     pool: Pool, daemon: DaemonProcess
 ) -> None:
-    async with Client(pool.client_uri, pool.names.pool, timeout=PATIENCE) as client:
+    async with AsyncClient(pool.client_uri, pool.names.pool, timeout=PATIENCE) as client:
         for key in ("lost", *OTHERS):
             await client.call(key, b"warm")
         lost = pool.broker.version == "4.0"

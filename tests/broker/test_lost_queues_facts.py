@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from osrdyne_client.amqp import Connection, Properties
-from osrdyne_client.errors import Nacked
-from osrdyne_protocol import quorum
+from osrdyne_amqp import Connection, Properties
+from osrdyne_amqp.errors import Nacked
+from osrdyne_protocol.broker import quorum
 from tests.broker_facts.fates import EMPTY, LOST, QUORUM, close, declare, fates, make_lost, members, open_channel
 from tests.conftest import Vhost
 from tests.engines.broker import OF_THE_DEMO, Broker

@@ -9,8 +9,8 @@ from urllib.error import HTTPError
 
 import pytest
 
-from osrdyne_client.amqp import Connection
-from osrdyne_protocol import quorum
+from osrdyne_amqp import Connection
+from osrdyne_protocol.broker import quorum
 from tests.conftest import Vhost
 from tests.engines.broker import Broker
 from tests.simulation import virtual_time

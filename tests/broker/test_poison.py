@@ -11,7 +11,7 @@ from typing import Any
 import pika
 import pytest
 
-from osrdyne_client.amqp import Connection, Message
+from osrdyne_amqp import Connection, Message
 from tests.conftest import Vhost
 from tests.engines.broker import Broker
 from tests.engines.foreign_client import ForeignClient

@@ -11,7 +11,7 @@ import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from osrdyne_client.amqp import Connection, Properties
+from osrdyne_amqp import Connection, Properties
 from tests.conftest import Vhost
 from tests.engines.waiting import PATIENCE, until
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_protocol.topology import request_queue_arguments
+from osrdyne_protocol.broker.topology import request_queue_arguments
 from tests.conftest import Vhost
 from tests.engines.command_line import osrdyne
 from tests.engines.foreign_client import ForeignClient

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from osrdyne_client import Client, errors
-from osrdyne_client.amqp import Connection, Properties
-from osrdyne_client.worker import Handler, Reject, Request, Requeue, WorkerEnvironment, WorkerError, serve
+from osrdyne_amqp import Connection, Properties
+from osrdyne_client import AsyncClient, errors
 from osrdyne_protocol import headers
+from osrdyne_worker import Handler, Reject, Request, Requeue, WorkerEnvironment, WorkerError, serve
 from tests.engines.broker import Broker
 from tests.engines.peer import administrator, consuming, make_request_queue, until
 from tests.engines.pool import Pool
@@ -32,8 +32,8 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
 
 
 @pytest.fixture
-async def client(pool: Pool) -> AsyncIterator[Client]:
-    async with Client(pool.client_uri, pool.settings.name, timeout=30) as client:
+async def client(pool: Pool) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(pool.client_uri, pool.settings.name, timeout=30) as client:
         yield client
 
 
@@ -82,7 +82,7 @@ def echo(request: Request) -> bytes:
 # --- answers --------------------------------------------------------------------------------------------------
 
 
-async def test_a_worker_answers_with_the_status_and_what_the_client_sent_along(pool: Pool, client: Client) -> None:
+async def test_a_worker_answers_with_the_status_and_what_the_client_sent_along(pool: Pool, client: AsyncClient) -> None:
     seen: list[Request] = []
 
     def handle(request: Request) -> bytes:
@@ -101,7 +101,7 @@ async def test_a_worker_answers_with_the_status_and_what_the_client_sent_along(p
     assert abs(request.deadline - time.time() - 30) < 5
 
 
-async def test_every_verdict_of_a_handler_reaches_the_client(pool: Pool, client: Client) -> None:
+async def test_every_verdict_of_a_handler_reaches_the_client(pool: Pool, client: AsyncClient) -> None:
     def handle(request: Request) -> bytes:
         if request.body == b"reject":
             raise Reject("no such flight")
@@ -123,7 +123,7 @@ async def test_every_verdict_of_a_handler_reaches_the_client(pool: Pool, client:
         await until(lambda: pool.depth(pool.names.request_queue("42")) == 0)
 
 
-async def test_an_async_handler_serves_as_many_at_once_as_the_prefetch_allows(pool: Pool, client: Client) -> None:
+async def test_an_async_handler_serves_as_many_at_once_as_the_prefetch_allows(pool: Pool, client: AsyncClient) -> None:
     together = asyncio.Barrier(4)
 
     async def handle(request: Request) -> bytes:
@@ -135,7 +135,7 @@ async def test_an_async_handler_serves_as_many_at_once_as_the_prefetch_allows(po
     assert [reply.body for reply in replies] == [b"0", b"1", b"2", b"3"]
 
 
-async def test_threads_serve_several_blocking_requests_at_once(pool: Pool, client: Client) -> None:
+async def test_threads_serve_several_blocking_requests_at_once(pool: Pool, client: AsyncClient) -> None:
     together = threading.Barrier(4)
 
     def handle(request: Request) -> bytes:
@@ -147,7 +147,7 @@ async def test_threads_serve_several_blocking_requests_at_once(pool: Pool, clien
     assert len({reply.body for reply in replies}) == 4
 
 
-async def test_a_handler_without_threads_runs_on_the_loop(pool: Pool, client: Client) -> None:
+async def test_a_handler_without_threads_runs_on_the_loop(pool: Pool, client: AsyncClient) -> None:
     def handle(_: Request) -> bytes:
         return threading.current_thread().name.encode()
 
@@ -164,7 +164,7 @@ def end_process(_: Request) -> bytes:
 
 
 async def test_a_process_pool_of_the_users_serves_requests_and_its_breaking_is_an_error_reply(
-    pool: Pool, client: Client
+    pool: Pool, client: AsyncClient
 ) -> None:
     import multiprocessing
 
@@ -177,16 +177,16 @@ async def test_a_process_pool_of_the_users_serves_requests_and_its_breaking_is_a
                     await client.call("42", b"")
 
 
-async def test_an_answer_that_is_too_large_becomes_an_error_reply(pool: Pool, client: Client) -> None:
+async def test_an_answer_that_is_too_large_becomes_an_error_reply(pool: Pool, client: AsyncClient) -> None:
     async with working(pool, lambda _: bytes(17 * 1024 * 1024)):
         with pytest.raises(errors.WorkerFailed, match=r"17825792 bytes.*at most"):
             await client.call("42", b"")
 
 
 async def test_an_answer_that_the_broker_refuses_becomes_an_error_reply_and_costs_nobody_else(
-    pool: Pool, client: Client, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_client.worker_loop.REPLY_PAUSE", 0.05)
+    monkeypatch.setattr("osrdyne_worker.loop.REPLY_PAUSE", 0.05)
 
     def handle(request: Request) -> bytes:
         return bytes(int(request.body))
@@ -205,7 +205,7 @@ async def test_an_answer_that_the_broker_refuses_becomes_an_error_reply_and_cost
 async def test_a_request_is_acknowledged_only_after_its_reply_was_accepted(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_client.worker_loop.REPLY_PAUSE", 0.05)
+    monkeypatch.setattr("osrdyne_worker.loop.REPLY_PAUSE", 0.05)
     connection = await Connection.open(administrator(pool), name="test")
     channel = await connection.channel(confirm=True)
     # Given a caller whose reply queue is full
@@ -236,7 +236,7 @@ async def test_a_request_is_acknowledged_only_after_its_reply_was_accepted(
 
 @pytest.mark.both_versions
 async def test_a_requeued_request_is_tried_again_until_the_delivery_limit_dead_letters_it(
-    pool: Pool, client: Client
+    pool: Pool, client: AsyncClient
 ) -> None:
     tries: list[bool] = []
 
@@ -254,7 +254,7 @@ async def test_a_requeued_request_is_tried_again_until_the_delivery_limit_dead_l
     assert tries == [False, True, True]
 
 
-async def test_a_request_without_reply_to_is_worked_on_and_acknowledged(pool: Pool, client: Client) -> None:
+async def test_a_request_without_reply_to_is_worked_on_and_acknowledged(pool: Pool, client: AsyncClient) -> None:
     seen: list[bytes] = []
 
     async with working(pool, lambda request: seen.append(request.body)):
@@ -312,7 +312,7 @@ async def test_a_reply_to_that_names_a_queue_of_the_pool_is_refused_and_dead_let
     await connection.close()
 
 
-async def test_a_request_past_its_deadline_is_answered_without_being_executed(pool: Pool, client: Client) -> None:
+async def test_a_request_past_its_deadline_is_answered_without_being_executed(pool: Pool, client: AsyncClient) -> None:
     seen: list[bytes] = []
     async with working(pool, lambda request: seen.append(request.body)):
         past = {"x-deadline": int((time.time() - 1) * 1000)}
@@ -325,7 +325,7 @@ async def test_a_request_past_its_deadline_is_answered_without_being_executed(po
 # --- events ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_worker_tells_what_it_does(pool: Pool, client: Client) -> None:
+async def test_a_worker_tells_what_it_does(pool: Pool, client: AsyncClient) -> None:
     async with working(pool, echo):
         reply = await client.call("42", b"")
         with pytest.raises(errors.CallTimeout):
@@ -343,7 +343,7 @@ async def test_a_worker_tells_what_it_does(pool: Pool, client: Client) -> None:
 
 
 async def test_events_of_a_burst_arrive_in_order_each_with_the_time_at_which_it_happened(
-    pool: Pool, client: Client
+    pool: Pool, client: AsyncClient
 ) -> None:
     moments: dict[str | None, tuple[int, int]] = {}
     async with working(pool, echo):
@@ -366,7 +366,9 @@ async def test_events_of_a_burst_arrive_in_order_each_with_the_time_at_which_it_
         assert began <= one["x-event-time"] <= ended
 
 
-async def test_a_worker_that_stops_tells_of_all_that_it_finished_before_it_ends(pool: Pool, client: Client) -> None:
+async def test_a_worker_that_stops_tells_of_all_that_it_finished_before_it_ends(
+    pool: Pool, client: AsyncClient
+) -> None:
     release, begun = threading.Event(), threading.Semaphore(0)
 
     def handle(request: Request) -> bytes:
@@ -390,7 +392,7 @@ async def test_a_worker_that_stops_tells_of_all_that_it_finished_before_it_ends(
     assert told[:5] == ["started", *["request-received"] * 4]
 
 
-async def test_a_long_request_is_told_to_be_alive_again_and_again(pool: Pool, client: Client) -> None:
+async def test_a_long_request_is_told_to_be_alive_again_and_again(pool: Pool, client: AsyncClient) -> None:
     release = threading.Event()
 
     def handle(request: Request) -> bytes:
@@ -410,7 +412,7 @@ async def test_a_long_request_is_told_to_be_alive_again_and_again(pool: Pool, cl
     assert events == ["started", "request-received", "alive", "alive", "alive"]
 
 
-async def test_a_missing_activity_exchange_costs_no_request(pool: Pool, client: Client) -> None:
+async def test_a_missing_activity_exchange_costs_no_request(pool: Pool, client: AsyncClient) -> None:
     async with working(pool, echo, changes={"activity_exchange": "missing"}):
         for number in range(20):
             assert (await client.call("42", b"%d" % number)).body == b"%d" % number
@@ -419,7 +421,7 @@ async def test_a_missing_activity_exchange_costs_no_request(pool: Pool, client: 
 # --- the queue and the broker ---------------------------------------------------------------------------------
 
 
-async def test_a_worker_waits_for_its_queue_and_for_its_coming_back(pool: Pool, client: Client) -> None:
+async def test_a_worker_waits_for_its_queue_and_for_its_coming_back(pool: Pool, client: AsyncClient) -> None:
     stop = asyncio.Event()
     worker = asyncio.create_task(serve(echo, environment_of(pool, "42"), stop))
     events: list[str] = []
@@ -438,7 +440,7 @@ async def test_a_worker_waits_for_its_queue_and_for_its_coming_back(pool: Pool, 
     await worker
 
 
-async def test_work_in_hand_outlives_a_lost_connection_and_is_not_done_twice(pool: Pool, client: Client) -> None:
+async def test_work_in_hand_outlives_a_lost_connection_and_is_not_done_twice(pool: Pool, client: AsyncClient) -> None:
     release, runs = threading.Event(), [0]
 
     def handle(request: Request) -> bytes:
@@ -463,7 +465,7 @@ async def test_work_in_hand_outlives_a_lost_connection_and_is_not_done_twice(poo
 
 
 async def test_an_answer_found_while_the_connection_was_away_is_sent_when_the_request_comes_again(
-    pool: Pool, client: Client
+    pool: Pool, client: AsyncClient
 ) -> None:
     release, runs = threading.Event(), [0]
 
@@ -501,7 +503,7 @@ async def test_a_broker_restart_under_load_loses_no_request_and_no_worker(privat
         time.sleep(0.02)
         return request.body
 
-    async with Client(pool.client_uri, pool.settings.name, timeout=90) as client, working(pool, handle, threads=4):
+    async with AsyncClient(pool.client_uri, pool.settings.name, timeout=90) as client, working(pool, handle, threads=4):
         calls = [asyncio.create_task(client.call("42", b"%d" % number)) for number in range(300)]
         await calls[50]
         await asyncio.to_thread(private_broker.restart)
@@ -513,7 +515,7 @@ async def test_a_broker_restart_under_load_loses_no_request_and_no_worker(privat
 
 SLOW_WORKER = """
 import sys, time
-from osrdyne_client.worker import run
+from osrdyne_worker.service import run
 def handle(request):
     print(request.body.decode(), flush=True)
     time.sleep(float(request.headers["seconds"]))
@@ -538,7 +540,9 @@ async def start_worker(
 
 
 @pytest.mark.both_versions
-async def test_sigterm_finishes_work_in_hand_gives_the_rest_back_and_exits_with_0(pool: Pool, client: Client) -> None:
+async def test_sigterm_finishes_work_in_hand_gives_the_rest_back_and_exits_with_0(
+    pool: Pool, client: AsyncClient
+) -> None:
     await make_request_queue(pool, "42")
     worker = await start_worker(environment_of(pool, "42"))
     assert worker.stdout is not None
@@ -566,7 +570,7 @@ async def test_sigterm_finishes_work_in_hand_gives_the_rest_back_and_exits_with_
     assert counts == ([0, 0, 0] if pool.broker.version == "4.3" else [1, 1, 1])
 
 
-async def test_work_that_outlasts_the_grace_goes_to_another_worker(pool: Pool, client: Client) -> None:
+async def test_work_that_outlasts_the_grace_goes_to_another_worker(pool: Pool, client: AsyncClient) -> None:
     await make_request_queue(pool, "42")
     worker = await start_worker(environment_of(pool, "42"), script=SLOW_WORKER.replace("grace=10", "grace=0.2"))
     assert worker.stdout is not None

@@ -12,7 +12,7 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
-from osrdyne_protocol import quorum
+from osrdyne_protocol.broker import quorum
 from tests.engines.broker import Broker
 from tests.engines.waiting import until
 

@@ -11,7 +11,7 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
-from osrdyne_protocol import quorum
+from osrdyne_protocol.broker import quorum
 from tests.broker_facts.fates import (
     PERSISTENT,
     QUORUM,

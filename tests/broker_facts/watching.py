@@ -10,7 +10,7 @@ import urllib.error
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from osrdyne_protocol import quorum
+from osrdyne_protocol.broker import quorum
 from tests.broker_facts.fates import members
 from tests.engines.broker import Broker
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from osrdyne.drivers import Change, Driver, GroupState
+from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import milliseconds
 from tests.drivers.subjects.base import PASSWORD, WORKER_URI, Owning, Subject, is_empty, listed
 from tests.engines.waiting import PATIENCE, until_async
 from tests.hard_keys import KEYS

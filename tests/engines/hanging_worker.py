@@ -12,7 +12,7 @@ from typing import Any
 
 import pika
 
-from osrdyne_client.worker import Request, run
+from osrdyne_worker import Request, run
 
 
 def obey(body: bytes) -> bytes:

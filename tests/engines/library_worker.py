@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 
-from osrdyne_client.worker import Reject, Request, Requeue, WorkerError, run
+from osrdyne_worker import Reject, Request, Requeue, WorkerError, run
 
 
 def handle(request: Request) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from osrdyne_protocol import quorum
+from osrdyne_protocol.broker import quorum
 from tests.engines.broker import OF_THE_DEMO, STATISTICS_INTERVAL, Broker
 from tests.engines.management import Management
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from osrdyne_client.amqp import Channel, Connection, Message, Properties
-from osrdyne_protocol.topology import request_queue_arguments
+from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_protocol.broker.topology import request_queue_arguments
 from tests.engines import waiting
 from tests.engines.pool import Pool
 from tests.engines.waiting import PATIENCE

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
+from osrdyne_protocol.broker.topology import Topology, Users, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import Topology, Users, topology
 from tests.engines.broker import Broker
 from tests.engines.waiting import PATIENCE, until
 

@@ -108,7 +108,7 @@ def _write_units(directory: Path) -> None:
 
 
 def _python_path() -> str:
-    return ":".join(str(path) for path in (ROOT, ROOT / "protocol", ROOT / "daemon", PACKAGES))
+    return ":".join(str(path) for path in (ROOT, ROOT / "libs/protocol", ROOT / "daemon", PACKAGES))
 
 
 def _is_up(machine: Systemd) -> bool:

@@ -7,12 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-from osrdyne_client import Client
-from osrdyne_client.amqp import Message
+from osrdyne_amqp import Message
+from osrdyne_amqp.errors import BrokerError
+from osrdyne_client import AsyncClient
 from osrdyne_client.calls import Call
-from osrdyne_client.core import Core
-from osrdyne_client.errors import BrokerError, OsrdyneError
+from osrdyne_client.dispatcher import Dispatcher
 from osrdyne_protocol import headers
+from osrdyne_protocol.errors import OsrdyneError
 from tests.faults import load
 from tests.faults.journal import Journal
 from tests.faults.load import Commands
@@ -22,7 +23,7 @@ from tests.faults.timing import GIVE_UP, deadline
 PAUSE = 0.3
 
 
-class WatchedCore(Core):
+class WatchedDispatcher(Dispatcher):
     """A core that writes down what its callers are not told: the confirm, and every reply."""
 
     journal: Journal
@@ -38,14 +39,14 @@ class WatchedCore(Core):
         super()._on_reply(message)
 
 
-class WatchedClient(Client):
+class WatchedClient(AsyncClient):
     """Our client, with a journal."""
 
     def __init__(self, uri: str, pool: str, journal: Journal) -> None:
         super().__init__(uri, pool, slots=4096, timeout=GIVE_UP, name="faults: library")
-        self.core = WatchedCore(uri, pool, self._core._options)
+        self.core = WatchedDispatcher(uri, pool, self._dispatcher._options)
         self.core.journal = journal
-        self._core = self.core
+        self._dispatcher = self.core
 
 
 async def connected(uri: str, pool: str, journal: Journal) -> WatchedClient:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from osrdyne_protocol.topology import Topology, topology
+from osrdyne_protocol.broker.topology import Topology, topology
 from tests.engines.broker import Broker
 from tests.engines.lost_queue import is_lost
 from tests.engines.pool import DaemonProcess, Pool

@@ -26,8 +26,8 @@ class Recipe:
     parts: tuple[str, ...]
 
 
-DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("protocol", "client", "daemon"))
-AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("protocol", "client", "examples"))
+DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("libs", "daemon"))
+AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("libs", "examples"))
 #: Archives of one image that are kept, for other checkouts on this machine.
 KEPT = 3
 

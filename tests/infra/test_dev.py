@@ -14,8 +14,8 @@ import pytest
 import steps
 from benchmarks import stack_up
 from benchmarks.rig import Rig
+from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.topology import Users
 from tests.engines.broker import Broker
 from tests.engines.command_line import osrdyne
 from tests.engines.foreign_client import ForeignClient

@@ -15,8 +15,8 @@ from osrdyne.driver_settings import KubernetesSettings
 from osrdyne.drivers.deployments import manifests, template
 from osrdyne.metrics import Metrics
 from osrdyne.settings import load
+from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import Users
 from tests.drivers.subjects.kubernetes import ROLES
 from tests.infra import declaring
 from tests.infra.declaring import Declared, settings

@@ -16,9 +16,9 @@ from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import BrokerError, Refused
 from osrdyne_infra.live import Live
 from osrdyne_infra.management import Management
-from osrdyne_protocol.quorum import Member
+from osrdyne_protocol.broker.quorum import Member
+from osrdyne_protocol.broker.topology import Topology, topology
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import Topology, topology
 from tests.engines.broker import OF_THE_DEMO, Broker
 from tests.engines.lost_queue import is_lost, lose
 from tests.infra import declaring

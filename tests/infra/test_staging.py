@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.topology import Users
 from tests.engines.broker import Broker
 from tests.engines.foreign_client import Answer, ForeignClient
 from tests.engines.kubernetes.cluster import Cluster

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from osrdyne_client import Reply, SyncClient
+from osrdyne_client import Client, Reply
 from tests.engines.ports import PortBlock
 
 PROJECT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ class LocalSetup:
 
     def call(self, key: str, body: bytes) -> Reply:
         """Ask the pool."""
-        with SyncClient(self.text("client.uri"), "airports", timeout=60.0) as client:
+        with Client(self.text("client.uri"), "airports", timeout=60.0) as client:
             return client.call(key, body)
 
     def text(self, name: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from osrdyne_protocol.topology import Users
+from osrdyne_protocol.broker.topology import Users
 from tests.engines.tls import Authority, TlsBroker
 from tests.roles.local_setup import LocalSetup, changed
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from osrdyne_protocol import lost
+from osrdyne_protocol.broker import lost
+from osrdyne_protocol.broker.topology import Users, topology
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import Users, topology
 from tests.conftest import Vhost
 from tests.engines.lost_queue import is_lost, lose, lose_stream, mend
 from tests.engines.management import Management

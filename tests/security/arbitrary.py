@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from osrdyne_client.amqp import Message, Properties
-from osrdyne_client.amqp.table import BinaryText
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.table import BinaryText
 from osrdyne_protocol import events, headers, statuses
 
 #: A fixed budget of the same examples at every run.

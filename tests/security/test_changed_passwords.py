@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_client import SyncClient, worker_loop
-from osrdyne_client.address import from_file
-from osrdyne_client.errors import AccessRefused
+from osrdyne_amqp.address import from_file
+from osrdyne_amqp.errors import AccessRefused
+from osrdyne_client import Client
 from osrdyne_client.replies import Reply
-from osrdyne_client.worker import Request, WorkerEnvironment, serve
-from osrdyne_protocol.topology import request_queue_arguments, topology
+from osrdyne_protocol.broker.topology import request_queue_arguments, topology
+from osrdyne_worker import Request, WorkerEnvironment, loop, serve
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import PATIENCE, until
 
@@ -68,7 +68,7 @@ def write(path: Path, text: str) -> None:
 class Load:
     """A request every few milliseconds, in turn to every key."""
 
-    def __init__(self, client: SyncClient) -> None:
+    def __init__(self, client: Client) -> None:
         self.sent: list[tuple[str, bytes, Future[Reply]]] = []
         self._client = client
         self._end = threading.Event()
@@ -105,7 +105,7 @@ def test_every_password_is_changed_under_load_and_no_request_is_lost(
     daemon = make_daemon(pool, worker=LIBRARY)
     users, client_file = pool.users, tmp_path / "client.uri"
     write(client_file, pool.client_uri)
-    with SyncClient(from_file(client_file), "core") as client:
+    with Client(from_file(client_file), "core") as client:
         with Load(client) as load:
             load.more()
             workers = daemon.worker_pids()
@@ -150,7 +150,7 @@ async def test_a_worker_that_knows_no_file_ends_so_that_it_is_started_with_the_n
 ) -> None:
     pool = make_pool()
     worker = await serving(pool, None)
-    monkeypatch.setattr(worker_loop, "REFUSED_PATIENCE", 0.5)
+    monkeypatch.setattr(loop, "REFUSED_PATIENCE", 0.5)
 
     await asyncio.to_thread(change_password, pool, pool.users.worker, "changed", 2)
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from osrdyne import management_answers
-from osrdyne_protocol.drift import concerning, drift
-from osrdyne_protocol.lint import lint
+from osrdyne_protocol.broker.drift import concerning, drift
+from osrdyne_protocol.broker.lint import lint
+from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import topology
 
 EXPECTED = topology(PoolSettings.from_mapping({"name": "core"}))
 POLICY = {

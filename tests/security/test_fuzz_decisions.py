@@ -13,14 +13,16 @@ from osrdyne.activity_listener import ActivityListener
 from osrdyne.metrics import Metrics
 from osrdyne.pool_state import PoolState
 from osrdyne.queue_plan import Phase, Queue
-from osrdyne_client import handling, replies
-from osrdyne_client.amqp import Message, Properties
-from osrdyne_client.amqp.frames import write_properties
-from osrdyne_client.errors import RemoteError, Unencodable
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.errors import Unencodable
+from osrdyne_amqp.frames import write_properties
+from osrdyne_client import replies
+from osrdyne_client.errors import RemoteError
 from osrdyne_client.slots import Slots
 from osrdyne_protocol import events, headers, statuses
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
+from osrdyne_worker import handling
 from tests.security.arbitrary import FUZZ, HEADERS, MESSAGES, SHORT, VALUES
 
 NAMES = PoolNames("core")

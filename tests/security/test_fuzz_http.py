@@ -20,10 +20,10 @@ from osrdyne.errors import ManagementError
 from osrdyne.management_api import ManagementApi
 from osrdyne.metrics import Metrics
 from osrdyne.settings import StatusSettings
-from osrdyne_protocol.drift import drift
+from osrdyne_protocol.broker.drift import drift
+from osrdyne_protocol.broker.topology import Topology, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import Topology, topology
 from tests.engines.command_line import osrdyne
 from tests.engines.waiting import PATIENCE
 from tests.security.arbitrary import FUZZ, JSON, PRINTABLE, mutated

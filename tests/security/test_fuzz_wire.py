@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pika import spec
 
-from osrdyne_client import tls
-from osrdyne_client.address import virtual_host
-from osrdyne_client.amqp import Connection, Message, opening
-from osrdyne_client.amqp.frames import read_properties
-from osrdyne_client.amqp.table import Malformed, read_table
-from osrdyne_client.amqp.table_writing import write_table
-from osrdyne_client.errors import BrokerError, InvalidUri, TlsFailed, Unencodable
+from osrdyne_amqp import Connection, Message, opening, tls
+from osrdyne_amqp.address import virtual_host
+from osrdyne_amqp.errors import BrokerError, InvalidUri, TlsFailed, Unencodable
+from osrdyne_amqp.frames import read_properties
+from osrdyne_amqp.table import Malformed, read_table
+from osrdyne_amqp.table_writing import write_table
 from tests.broker.fake_broker import delivery, fake_broker, header_payload, method
 from tests.engines.waiting import PATIENCE
 from tests.security.arbitrary import FUZZ, PRINTABLE, VALUES, mutated

@@ -14,9 +14,9 @@ import psutil
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osrdyne_client import SyncClient
-from osrdyne_client.amqp import Channel, Connection, Message, Properties
-from osrdyne_client.errors import BrokerError, Unencodable
+from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp.errors import BrokerError, Unencodable
+from osrdyne_client import Client
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import until
 from tests.security.arbitrary import FUZZ, MESSAGES
@@ -124,7 +124,7 @@ def test_thousands_of_hostile_messages_stop_nothing_and_the_daemon_stays_as_smal
         assert sent > len(batch)
         until(partial(drained, pool), within=90, what="queues without messages")
         sizes.append(process.memory_info().rss / 1e6)
-    with SyncClient(pool.client_uri, "core") as client:
+    with Client(pool.client_uri, "core") as client:
         for key in ("42", "a new key"):
             assert client.call(key, b"x", timeout=60).body == f"{key}|x".encode()
     # Then all of it went through the daemon

@@ -12,7 +12,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from osrdyne_protocol.topology import request_queue_arguments
+from osrdyne_protocol.broker.topology import request_queue_arguments
 from tests.conftest import Vhost
 from tests.engines.management import Management
 from tests.engines.pool import Pool

@@ -20,7 +20,7 @@ from typing import Any
 import pika
 import pytest
 
-from osrdyne_client import RemoteError, SyncClient
+from osrdyne_client import Client, RemoteError
 from tests.engines.broker import Broker
 from tests.engines.command_line import osrdyne
 from tests.engines.pool import DaemonProcess, Pool
@@ -32,7 +32,7 @@ CHATTY = """
 import logging, sys
 logging.basicConfig(level=logging.DEBUG)
 logging.getLogger("pika").setLevel(logging.DEBUG)
-from osrdyne_client.worker import run
+from osrdyne_worker.service import run
 from tests.engines.library_worker import handle
 run(handle)
 """
@@ -153,7 +153,7 @@ def test_no_password_is_found_anywhere_in_a_pools_life_and_planted_ones_are(
     search = Search(dict(pool.passwords))
     commands = daemon.directory / "commands.log"
     (daemon.directory / "client.uri").write_text(pool.client_uri)
-    with eavesdropping(pool) as heard, SyncClient(pool.client_uri, "core") as client:
+    with eavesdropping(pool) as heard, Client(pool.client_uri, "core") as client:
         # Requests, and errors of every kind
         assert client.call("a", b"x", timeout=60).body == b"a|x"
         for body in (b"error", b"reject"):

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives import serialization
 
 from osrdyne.errors import ManagementError
 from osrdyne.management_api import ManagementApi
-from osrdyne_client import SyncClient
-from osrdyne_client.amqp import Connection
-from osrdyne_client.errors import AccessRefused, BrokerError, InvalidUri, TlsFailed
+from osrdyne_amqp import Connection
+from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, TlsFailed
+from osrdyne_client import Client
 from tests.broker.fake_broker import fake_broker
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.tls import Authority, Certificate, TlsBroker
@@ -74,7 +74,7 @@ def serve_over_tls(
         for name, text in (("amqp", uri(users.daemon)), ("worker", uri(users.worker)), ("management", https)):
             (daemon.directory / f"{name}.uri").write_text(text)
         daemon.start()
-        with SyncClient(uri(users.client), "core") as client:
+        with Client(uri(users.client), "core") as client:
             assert client.call("42", b"x", timeout=60).body == b"42|x"
             expected = {(user, True) for user in (users.daemon, users.worker, users.client)}
 

@@ -6,8 +6,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from osrdyne_client.amqp import Channel, Message, Properties
-from osrdyne_client.errors import BrokerError, Nacked, Returned
+from osrdyne_amqp import Channel, Message, Properties
+from osrdyne_amqp.errors import BrokerError, Nacked, Returned
 from osrdyne_protocol import events, headers
 from tests.simulation.scenario import DIRECT, IN_POOL, QUEUE, RequestPlan
 

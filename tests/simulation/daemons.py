@@ -10,8 +10,8 @@ from osrdyne.daemon import Daemon
 from osrdyne.errors import DaemonError
 from osrdyne.metrics import Metrics
 from osrdyne.pool_state import PoolState
-from osrdyne_client.amqp import Connection
-from osrdyne_client.errors import OsrdyneError
+from osrdyne_amqp import Connection
+from osrdyne_protocol.errors import OsrdyneError
 from tests.simulation.engine import ModelDriver
 from tests.simulation.virtual_time import Clock, context_of
 

@@ -31,10 +31,11 @@ from osrdyne import (
 )
 from osrdyne.queue_plan import Phase, Step
 from osrdyne.target import Status
-from osrdyne_client.amqp import Channel, Properties
-from osrdyne_client.errors import Nacked, Returned
-from osrdyne_client.lanes import Lanes
-from osrdyne_protocol import events, headers, quorum, statuses
+from osrdyne_amqp import Channel, Properties
+from osrdyne_amqp.errors import Nacked, Returned
+from osrdyne_amqp.lanes import Lanes
+from osrdyne_protocol import events, headers, statuses
+from osrdyne_protocol.broker import quorum
 
 Patch = tuple[Any, str, Any]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from osrdyne_client import Client
-from osrdyne_client.amqp import Connection
+from osrdyne_amqp import Connection
+from osrdyne_client import AsyncClient
 from osrdyne_client.errors import RemoteError
 from osrdyne_protocol.settings import PoolSettings
 from tests.simulation import scenario as plans
@@ -98,7 +98,7 @@ class _World(World):
         #: An engine takes a while to list thousands of groups.
         self.engine.listing_each = 0.0002
         #: When connections are cut, what is asked for within seconds waits.
-        self.client = Client(self.uris["client"], "core", slots=_SLOTS)
+        self.client = AsyncClient(self.uris["client"], "core", slots=_SLOTS)
         self.came_to: Counter[str] = Counter()
         self.errors: list[str] = []
         self.fleet = Fleet(self)

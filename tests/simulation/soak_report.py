@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from osrdyne import handouts
-from osrdyne_client import lanes
+from osrdyne_amqp import lanes
 
 #: What a daemon or client without keys may hold in one container, and what holds more because it says how much at most.
 IDLE_BOUND = 64

@@ -10,9 +10,9 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
-from osrdyne_client.amqp import Channel, Message, Properties
-from osrdyne_client.worker import Request, WorkerEnvironment, serve
+from osrdyne_amqp import Channel, Message, Properties
 from osrdyne_protocol import events, headers, statuses
+from osrdyne_worker import Request, WorkerEnvironment, serve
 from tests.simulation import scenario as plans
 from tests.simulation.workers import Worker
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from osrdyne.errors import ManagementError
-from osrdyne_client.amqp import Channel, Properties
-from osrdyne_client.errors import Nacked
-from osrdyne_protocol.topology import Permission
+from osrdyne_amqp import Channel, Properties
+from osrdyne_amqp.errors import Nacked
+from osrdyne_protocol.broker.topology import Permission
 from tests.simulation import virtual_time
 from tests.simulation.model import Confirming, ModelBroker, history
 from tests.simulation.model.broker import Version

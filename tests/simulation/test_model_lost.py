@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from osrdyne.errors import ManagementError
-from osrdyne_client.amqp import Channel, Connection, QueueInfo
-from osrdyne_client.errors import ConnectionLost, Locked, Nacked
-from osrdyne_protocol import quorum
+from osrdyne_amqp import Channel, Connection, QueueInfo
+from osrdyne_amqp.errors import ConnectionLost, Locked, Nacked
+from osrdyne_protocol.broker import quorum
 from osrdyne_protocol.names import PoolNames
 from tests.simulation.model import ModelBroker, history
 from tests.simulation.model.programs.bench import CLASSIC, QUORUM, Inbox, until

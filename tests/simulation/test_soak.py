@@ -8,8 +8,8 @@ import random
 import pytest
 
 from osrdyne.values import Keyed
-from osrdyne_client.amqp.confirms import Confirms
-from osrdyne_protocol.topology import Permission
+from osrdyne_amqp.confirms import Confirms
+from osrdyne_protocol.broker.topology import Permission
 from tests.simulation import virtual_time
 from tests.simulation.model import ModelBroker
 from tests.simulation.sizes import sizes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from osrdyne_client.amqp import Channel, Connection, Message, Properties
-from osrdyne_client.errors import BrokerError, Nacked
+from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp.errors import BrokerError, Nacked
 from osrdyne_protocol import events, headers, statuses
 from tests.simulation import scenario as plans
 

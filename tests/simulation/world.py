@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from osrdyne.settings import DaemonSettings
+from osrdyne_protocol.broker.topology import Queue, Users, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import Queue, Users, topology
 from tests.simulation import faults, virtual_time
 from tests.simulation.clients import Client
 from tests.simulation.daemons import DaemonProcess
@@ -254,5 +254,5 @@ def note_errors(note: Callable[..., None]) -> None:
     if _errors not in logger.handlers:
         logger.addHandler(_errors)
         logger.propagate = False
-    for name in ("osrdyne", "osrdyne_client", "asyncio"):
+    for name in ("osrdyne", "osrdyne_amqp", "osrdyne_client", "asyncio"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -16,10 +16,10 @@ from osrdyne.drivers import Change, Group, GroupState
 from osrdyne.management_api import RequestQueue
 from osrdyne.pool_state import PoolState
 from osrdyne.queue_plan import Totals
-from osrdyne_client.amqp import QueueInfo
-from osrdyne_client.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
+from osrdyne_amqp import QueueInfo
+from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
+from osrdyne_protocol.broker.quorum import Member
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.quorum import Member
 from osrdyne_protocol.settings import PoolSettings
 
 NAMES = PoolNames("core")

@@ -13,7 +13,7 @@ from osrdyne.pool_state import PoolState
 from osrdyne.queue_plan import Phase, Queue
 from osrdyne.target import Status
 from osrdyne.values import ChangeReader
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import events
 from osrdyne_protocol.settings import PoolSettings
 from tests.unit.stand_ins import running

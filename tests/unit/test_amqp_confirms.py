@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from osrdyne_client.amqp.confirms import Confirms
-from osrdyne_client.amqp.frames import NO_PROPERTIES
-from osrdyne_client.errors import ConnectionLost, Nacked, Returned
+from osrdyne_amqp.confirms import Confirms
+from osrdyne_amqp.errors import ConnectionLost, Nacked, Returned
+from osrdyne_amqp.frames import NO_PROPERTIES
 from osrdyne_protocol.headers import X_PUBLISH_ID
 
 RETURN = Returned("no route", code=312)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_client.amqp.table import BinaryText, Malformed, Opaque, read_table
-from osrdyne_client.amqp.table_writing import write_table
-from osrdyne_client.errors import Unencodable
+from osrdyne_amqp.errors import Unencodable
+from osrdyne_amqp.table import BinaryText, Malformed, Opaque, read_table
+from osrdyne_amqp.table_writing import write_table
 
 
 def sized(raw: bytes) -> bytes:

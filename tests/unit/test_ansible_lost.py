@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import steps
-from osrdyne_protocol import lost, quorum
+from osrdyne_protocol.broker import lost, quorum
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 
 from osrdyne.answering import Answerer
 from osrdyne.metrics import Metrics
-from osrdyne_client.amqp import Message, Properties
-from osrdyne_client.errors import BrokerTimeout, Nacked
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.errors import BrokerTimeout, Nacked
 from osrdyne_protocol import headers, statuses
 from tests.unit.stand_ins import NAMES, StandInPublisher
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import steps
+from osrdyne_amqp import Message, Properties
 from osrdyne_client import errors
-from osrdyne_client.amqp import Message, Properties
 from osrdyne_client.calls import MOST_COMPLAINTS, Call, failure
 from osrdyne_client.replies import Reply, read
 from osrdyne_protocol import statuses
@@ -96,3 +99,17 @@ def test_a_status_outside_the_table_is_a_remote_error() -> None:
     error = reply_of({"x-status": "teapot"})
     assert type(error) is errors.RemoteError
     assert error.status == "teapot"
+
+
+def test_every_error_of_a_call_is_an_osrdyne_error_and_is_in_one_module() -> None:
+    page = Path(steps.ROOT, "docs/client.md").read_text()
+    table = page.split("## What can be raised")[1].split("\n## ")[0]
+    named = {
+        name
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for name in re.findall(r"`(\w+)`", row[: row.index("|", 2)])
+    }
+
+    assert len(named) > 10
+    assert {name for name in named if not issubclass(getattr(errors, name), errors.OsrdyneError)} == set()

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost
 from osrdyne_client.calls import Call, State
-from osrdyne_client.core import Core, Options
-from osrdyne_client.errors import BrokerTimeout, CallTimeout, ConnectionLost
+from osrdyne_client.dispatcher import Dispatcher, Options
+from osrdyne_client.errors import CallTimeout
 
 pytestmark = pytest.mark.looptime
 
@@ -50,14 +51,14 @@ class Link:
         self.is_open = True
 
 
-def core_of(link: Any, *, resend: bool = True) -> Core:
+def core_of(link: Any, *, resend: bool = True) -> Dispatcher:
     options = Options(slots=4, timeout=60.0, confirm=True, reply="queue", max_body=100, resend=resend, name="test")
-    core = Core("amqp://user:password@nowhere", "core", options)
+    core = Dispatcher("amqp://user:password@nowhere", "core", options)
     core._loop, core._closed, core._link, core._queue = asyncio.get_running_loop(), False, link, "reply-user-1"
     return core
 
 
-def asked(core: Core) -> tuple[Call, asyncio.Future[Any]]:
+def asked(core: Dispatcher) -> tuple[Call, asyncio.Future[Any]]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     return core.request("42", b"", future, wants_reply=True), future
 

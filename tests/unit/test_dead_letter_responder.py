@@ -14,8 +14,8 @@ from osrdyne.answering import Answerer
 from osrdyne.dead_letter_responder import DeadLetterResponder
 from osrdyne.metrics import Metrics
 from osrdyne.publishing import Refused
-from osrdyne_client.amqp import Message, Properties
-from osrdyne_client.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses
 from tests.unit.stand_ins import NAMES, Sent, StandInJournal, StandInPublisher, state_of, until
 

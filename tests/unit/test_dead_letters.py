@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from osrdyne import dead_letters
 from osrdyne.dead_letters import NOT_DEAD_LETTERED, Verdict
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 from osrdyne_protocol.names import PoolNames
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne.deliveries import Deliveries
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_amqp import Message, Properties
 from tests.unit.stand_ins import running, until
 
 pytestmark = pytest.mark.looptime

@@ -19,7 +19,7 @@ SOURCES = re.sub(
     "\n".join(
         Path(steps.ROOT, name).read_text()
         for name in steps.tracked(".py")
-        if name.startswith(("daemon/osrdyne/", "client/osrdyne_client/", "protocol/osrdyne_protocol/"))
+        if name.startswith(("daemon/osrdyne/", "libs/"))
     ),
 )
 

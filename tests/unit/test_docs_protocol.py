@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import steps
-from osrdyne_protocol import events, headers, stages, statuses, worker_environment
+from osrdyne_protocol import events, expiry, headers, statuses, worker_environment
+from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import topology
 
 PAGE = Path(steps.ROOT, "docs/protocol.md").read_text()
 NAMES = PoolNames("core")
@@ -42,7 +42,7 @@ def test_events_and_who_sends_them() -> None:
 
 
 def test_the_stages_at_which_a_request_expires() -> None:
-    assert {code(row[0]): row[1] for row in table("Reply", "stage")} == dict(stages.STAGES)
+    assert {code(row[0]): row[1] for row in table("Reply", "stage")} == dict(expiry.STAGES)
 
 
 def test_the_events_that_keep_a_key_alive() -> None:

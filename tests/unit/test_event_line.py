@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from osrdyne_client.amqp import Properties
-from osrdyne_client.errors import BrokerUnreachable, ConnectionLost, Unencodable
-from osrdyne_client.event_line import LONGEST_PAUSE, MOST_WAITING, PATIENCE, EventLine
+from osrdyne_amqp import Properties
+from osrdyne_amqp.errors import BrokerUnreachable, ConnectionLost, Unencodable
+from osrdyne_amqp.event_line import LONGEST_PAUSE, MOST_WAITING, PATIENCE, EventLine
 
 pytestmark = pytest.mark.looptime
 

@@ -16,10 +16,10 @@ from osrdyne.metrics import Metrics
 from osrdyne.pool_state import Activity, PoolState
 from osrdyne.queue_plan import Totals
 from osrdyne.worker_plan import Attempt
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_amqp import Message, Properties
 from osrdyne_client.errors import Expired
 from osrdyne_client.replies import read
-from osrdyne_protocol import headers, stages
+from osrdyne_protocol import expiry, headers
 from tests.unit.stand_ins import NAMES, StandInJournal, StandInPublisher, state_of, until
 
 #: Wall clock of the tests in seconds, and the time to live of request queues.
@@ -29,22 +29,22 @@ NOW, TTL = 1_700_000_000, 60.0
 @pytest.mark.parametrize(
     ("entered", "last_life", "group_started", "stage"),
     [
-        (10.0, None, None, stages.START),
-        (10.0, None, 12.0, stages.START),
-        (10.0, 9.0, None, stages.START),  # of a group that has ended since
-        (10.0, 9.0, 11.0, stages.START),
-        (10.0, 11.0, None, stages.QUEUE),
-        (10.0, 6.0, 5.0, stages.QUEUE),  # of the group that still runs, before the request came
-        (10.0, 11.0, 20.0, stages.QUEUE),  # of a group that was started again since
-        (None, 6.0, 5.0, stages.QUEUE),
-        (None, 4.0, 5.0, stages.START),
-        (None, 4.0, None, stages.QUEUE),
+        (10.0, None, None, expiry.START),
+        (10.0, None, 12.0, expiry.START),
+        (10.0, 9.0, None, expiry.START),  # of a group that has ended since
+        (10.0, 9.0, 11.0, expiry.START),
+        (10.0, 11.0, None, expiry.QUEUE),
+        (10.0, 6.0, 5.0, expiry.QUEUE),  # of the group that still runs, before the request came
+        (10.0, 11.0, 20.0, expiry.QUEUE),  # of a group that was started again since
+        (None, 6.0, 5.0, expiry.QUEUE),
+        (None, 4.0, 5.0, expiry.START),
+        (None, 4.0, None, expiry.QUEUE),
     ],
 )
 def test_workers_that_showed_life_make_the_difference(
     entered: float | None, last_life: float | None, group_started: float | None, stage: str
 ) -> None:
-    found = stages.in_request_queue(entered=entered, last_life=last_life, group_started=group_started)
+    found = expiry.in_request_queue(entered=entered, last_life=last_life, group_started=group_started)
     assert found == stage
 
 
@@ -123,11 +123,11 @@ def consuming(state: PoolState) -> None:
 @pytest.mark.parametrize(
     ("message", "prepare", "stage"),
     [
-        (letter("core-orphan"), consuming, stages.ORPHAN),
-        (letter(), nothing, stages.START),
-        (letter(), alive_before, stages.QUEUE),
-        (letter(), consuming, stages.QUEUE),
-        (letter(more={headers.X_FIRST_SEEN: (NOW - 20) * 1000}), nothing, stages.START),
+        (letter("core-orphan"), consuming, expiry.ORPHAN),
+        (letter(), nothing, expiry.START),
+        (letter(), alive_before, expiry.QUEUE),
+        (letter(), consuming, expiry.QUEUE),
+        (letter(more={headers.X_FIRST_SEEN: (NOW - 20) * 1000}), nothing, expiry.START),
     ],
 )
 async def test_the_responder_says_where_a_request_expired(

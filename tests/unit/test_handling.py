@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from osrdyne_client import handling
-from osrdyne_client.handling import (
+from osrdyne_protocol.names import PoolNames
+from osrdyne_worker import handling
+from osrdyne_worker.handling import (
     Outcome,
     Reject,
     Request,
@@ -22,7 +23,6 @@ from osrdyne_client.handling import (
     invoke_async,
     is_refused,
 )
-from osrdyne_protocol.names import PoolNames
 
 
 def request(deadline: float | None = None) -> Request:

@@ -10,7 +10,7 @@ from osrdyne.activity_listener import ActivityListener
 from osrdyne.handouts import LONGEST_ID, MOST_HANDOUTS, Handout, Handouts
 from osrdyne.metrics import Metrics
 from osrdyne.queue_plan import Phase, Queue
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_amqp import Message, Properties
 from tests.unit.stand_ins import state_of
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne_client import lanes as module
-from osrdyne_client.errors import (
+from osrdyne_amqp import lanes as module
+from osrdyne_amqp.errors import (
     BrokerError,
     BrokerTimeout,
     ChannelClosed,
@@ -18,7 +18,7 @@ from osrdyne_client.errors import (
     PreconditionFailed,
     Returned,
 )
-from osrdyne_client.lanes import AT_WORK, GIVE_UP, LATE, MOST_LATE, WINDOW, Lanes
+from osrdyne_amqp.lanes import AT_WORK, GIVE_UP, LATE, MOST_LATE, WINDOW, Lanes
 
 pytestmark = pytest.mark.looptime
 

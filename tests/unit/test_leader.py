@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from osrdyne import leader
-from osrdyne_client.errors import BrokerTimeout, ConnectionLost, Locked
+from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Locked
 from tests.unit.stand_ins import NAMES, until
 
 pytestmark = pytest.mark.looptime

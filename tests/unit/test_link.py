@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne_client.amqp import Message, Properties
-from osrdyne_client.link import ACK_TIME, Link
+from osrdyne_amqp import Message, Properties
+from osrdyne_client.connection import ACK_TIME, ClientConnection
 
 pytestmark = pytest.mark.looptime
 
@@ -37,7 +37,7 @@ class Replies:
 async def linked(seen: list[int]) -> Replies:
     replies: Any = Replies()
     nothing: Any = None
-    link = Link(nothing, nothing, replies, "reply", lambda message: seen.append(message.delivery_tag))
+    link = ClientConnection(nothing, nothing, replies, "reply", lambda message: seen.append(message.delivery_tag))
     await link._consume()
     found: Replies = replies
     return found

@@ -44,7 +44,7 @@ def test_every_pinned_package_has_a_hash() -> None:
 def test_the_lock_pins_what_a_package_asks_for(pyproject: str) -> None:
     asked = project(pyproject)
     ours = {normalized(Path(name).parent.name) for name in PYPROJECTS}
-    ours |= {"osrdyne", "osrdyne-protocol", "osrdyne-client"}
+    ours |= {"osrdyne", "osrdyne-protocol", "osrdyne-amqp", "osrdyne-client", "osrdyne-worker"}
 
     names = {normalized(requirement) for requirement in asked["run"] + asked["build"]} - ours
 
@@ -58,6 +58,10 @@ def test_the_lock_pins_what_requirements_in_asks_for() -> None:
     assert names - set(pinned()) == set()
 
 
-def test_the_protocol_brings_nothing_and_the_client_only_pika() -> None:
-    assert project("protocol/pyproject.toml")["run"] == []
-    assert {normalized(r) for r in project("client/pyproject.toml")["run"]} == {"osrdyne-protocol", "pika"}
+def test_the_protocol_brings_nothing_and_client_and_worker_only_pika() -> None:
+    ours = {"osrdyne-protocol", "osrdyne-amqp"}
+
+    assert project("libs/protocol/pyproject.toml")["run"] == []
+    assert {normalized(r) for r in project("libs/amqp/pyproject.toml")["run"]} == {"osrdyne-protocol", "pika"}
+    assert {normalized(r) for r in project("libs/client/pyproject.toml")["run"]} == ours
+    assert {normalized(r) for r in project("libs/worker/pyproject.toml")["run"]} == ours

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from osrdyne import management_answers
-from osrdyne_protocol.topology import Binding
+from osrdyne_protocol.broker.topology import Binding
 
 
 def queue(name: str = "core-req-42", kind: str = "quorum", key: object = "42") -> dict[str, Any]:

@@ -17,8 +17,8 @@ from osrdyne.metrics import Metrics
 from osrdyne.orphan_forwarder import ForwardLimits, OrphanForwarder
 from osrdyne.publishing import Refused
 from osrdyne.queue_plan import Phase, Queue
-from osrdyne_client.amqp import Message, Properties
-from osrdyne_client.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import events, headers, statuses
 from tests.unit.stand_ins import NAMES, StandInJournal, StandInPublisher, state_of, until
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from osrdyne_client import overdue
-from osrdyne_client.errors import ChannelClosed, PreconditionFailed
-from osrdyne_client.handling import Outcome, Request, owes
-from osrdyne_client.work import Work
-from osrdyne_client.worker_session import Delivery
+from osrdyne_amqp.errors import ChannelClosed, PreconditionFailed
+from osrdyne_worker import consumer_timeout
+from osrdyne_worker.handling import Outcome, Request, owes
+from osrdyne_worker.in_flight import Work
+from osrdyne_worker.session import Delivery
 from tests.engines.waiting import until
 
 
@@ -68,9 +68,9 @@ def test_a_request_that_always_hangs_is_run_once_more_than_one_that_always_crash
 
 
 def test_a_worker_that_knows_the_timeout_gives_up_a_little_before() -> None:
-    assert overdue.patience(2000) == pytest.approx(1.8)
-    assert overdue.patience(1_800_000) == 1795.0
-    assert overdue.patience(None) is None
+    assert consumer_timeout.patience(2000) == pytest.approx(1.8)
+    assert consumer_timeout.patience(1_800_000) == 1795.0
+    assert consumer_timeout.patience(None) is None
 
 
 def work(session: object, started: float, *, done: bool = False) -> Work:
@@ -91,8 +91,8 @@ def test_the_oldest_that_still_runs_was_held_too_long_and_what_is_about_as_old()
         work(object(), 0.0),
         work(session, 0.0, done=True),
     ]
-    assert overdue.held_too_long(works, session, 20.0) == [works[2], works[1]]
-    assert overdue.held_too_long([], session, 20.0) == []
+    assert consumer_timeout.held_too_long(works, session, 20.0) == [works[2], works[1]]
+    assert consumer_timeout.held_too_long([], session, 20.0) == []
 
 
 async def test_what_is_given_up_is_so_before_the_end_of_any_handler_is_waited_for() -> None:
@@ -108,18 +108,18 @@ async def test_what_is_given_up_is_so_before_the_end_of_any_handler_is_waited_fo
             return request is works[0].request
 
     runner: Any = Runner()
-    assert await overdue.end(works, runner) == [works[1]]
+    assert await consumer_timeout.end(works, runner) == [works[1]]
     assert asked == [[True, True]] * 2
 
 
 def test_a_process_that_ends_at_once_leaves_no_child_of_its_executor_behind() -> None:
     script = """
 import concurrent.futures, multiprocessing, time
-from osrdyne_client import worker
+from osrdyne_worker import service
 pool = concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
 pool.submit(time.sleep, 1000)
 print(*(child.pid for child in multiprocessing.active_children()))
-worker._end_at_once(70)
+service._end_at_once(70)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 70, done.stderr
@@ -130,6 +130,8 @@ worker._end_at_once(70)
 
 def test_only_the_brokers_own_words_are_a_timeout() -> None:
     said = "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: 2000 ms (406)"
-    assert overdue.is_timeout(PreconditionFailed(said, code=406))
-    assert not overdue.is_timeout(PreconditionFailed("PRECONDITION_FAILED - unknown delivery tag 7 (406)", code=406))
-    assert not overdue.is_timeout(ChannelClosed(said))
+    assert consumer_timeout.is_timeout(PreconditionFailed(said, code=406))
+    assert not consumer_timeout.is_timeout(
+        PreconditionFailed("PRECONDITION_FAILED - unknown delivery tag 7 (406)", code=406)
+    )
+    assert not consumer_timeout.is_timeout(ChannelClosed(said))

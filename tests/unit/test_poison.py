@@ -14,7 +14,7 @@ from osrdyne import audit, dead_letters, poison
 from osrdyne.commands import output, poison_text
 from osrdyne.handouts import Handout
 from osrdyne.poison import Selection
-from osrdyne_client.amqp import Message, Properties
+from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers
 
 

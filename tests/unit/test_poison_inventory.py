@@ -10,9 +10,9 @@ import pytest
 
 from osrdyne.poison import Entry, Selection, read
 from osrdyne.poison_inventory import Incomplete, Inventory
-from osrdyne_client.amqp import Message, Properties
-from osrdyne_client.amqp.message import QueueInfo
-from osrdyne_client.errors import BrokerUnreachable, PreconditionFailed
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.errors import BrokerUnreachable, PreconditionFailed
+from osrdyne_amqp.message import QueueInfo
 from osrdyne_protocol.headers import X_POISON_ID, X_POISON_KEY
 from osrdyne_protocol.names import PoolNames
 

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
+from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import Users
 from tests.engines.pool import DaemonProcess, Pool
 from tests.engines.waiting import until
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from osrdyne_protocol.drift import concerning, drift, request_queues
-from osrdyne_protocol.lint import Finding, lint
-from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import (
+from osrdyne_protocol.broker.drift import concerning, drift, request_queues
+from osrdyne_protocol.broker.lint import Finding, lint
+from osrdyne_protocol.broker.topology import (
     Binding,
     Exchange,
     Permission,
@@ -21,6 +20,7 @@ from osrdyne_protocol.topology import (
     sample_request_queues,
     topology,
 )
+from osrdyne_protocol.settings import PoolSettings
 
 OURS = topology(PoolSettings("core"))
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from osrdyne_protocol.lint import effective, lint, matches
-from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import (
+from osrdyne_protocol.broker.lint import effective, lint, matches
+from osrdyne_protocol.broker.topology import (
     Binding,
     Exchange,
     Policy,
@@ -19,6 +18,7 @@ from osrdyne_protocol.topology import (
     sample_request_queues,
     topology,
 )
+from osrdyne_protocol.settings import PoolSettings
 
 OURS = topology(PoolSettings("core"))
 #: A topology in which nothing is wrong and nothing is policed.

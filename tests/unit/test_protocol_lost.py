@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from osrdyne_protocol import lost, quorum
-from osrdyne_protocol.lost import LOOK_AGAIN, Evidence
+from osrdyne_protocol.broker import lost, quorum
+from osrdyne_protocol.broker.lost import LOOK_AGAIN, Evidence
+from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import topology
 
 CORE = topology(PoolSettings("core"))
 

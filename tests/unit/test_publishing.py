@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from osrdyne.publishing import ChannelPool, Publisher, Refused
-from osrdyne_client.amqp import Properties
-from osrdyne_client.errors import (
+from osrdyne_amqp import Properties
+from osrdyne_amqp.errors import (
     BrokerError,
     BrokerTimeout,
     ChannelClosed,

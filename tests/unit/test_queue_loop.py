@@ -15,8 +15,8 @@ from osrdyne.publishing import ChannelPool
 from osrdyne.queue_loop import QueueLoop, QueueTiming
 from osrdyne.queue_plan import Phase, Queue, Totals
 from osrdyne.target_clock import TargetClock
-from osrdyne_client.errors import BrokerError, Locked, PreconditionFailed
-from osrdyne_protocol.lost import Evidence
+from osrdyne_amqp.errors import BrokerError, Locked, PreconditionFailed
+from osrdyne_protocol.broker.lost import Evidence
 from tests.unit.stand_ins import (
     NAMES,
     BrokerQueue,

@@ -12,7 +12,7 @@ from osrdyne.management_api import RequestQueue
 from osrdyne.queue_plan import Phase, Totals
 from osrdyne.queue_watcher import QueueWatcher
 from osrdyne.session import Session
-from osrdyne_protocol.lost import Evidence
+from osrdyne_protocol.broker.lost import Evidence
 from tests.unit.stand_ins import NAMES, BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of
 
 pytestmark = pytest.mark.looptime

@@ -15,8 +15,8 @@ from osrdyne.errors import ManagementError
 from osrdyne.pool_state import PoolState
 from osrdyne.session import _unless_ended
 from osrdyne.static_queues import StaticQueues
-from osrdyne_protocol.lost import LOOK_AGAIN
-from osrdyne_protocol.quorum import Member
+from osrdyne_protocol.broker.lost import LOOK_AGAIN
+from osrdyne_protocol.broker.quorum import Member
 from tests.unit.stand_ins import NAMES, state_of
 
 LED = (Member("rabbit@a", "leader", 1, 2),)

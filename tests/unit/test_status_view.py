@@ -13,7 +13,7 @@ from osrdyne.pool_state import Activity, PoolState
 from osrdyne.queue_plan import Phase, Queue, Totals
 from osrdyne.status_view import KeyView
 from osrdyne.worker_plan import Attempt
-from osrdyne_protocol.lost import Evidence
+from osrdyne_protocol.broker.lost import Evidence
 from osrdyne_protocol.settings import PoolSettings
 
 BOUND = Queue(Phase.BOUND, asserted=1)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_client.errors import InvalidUri
-from osrdyne_client.worker_session import present_address
+from osrdyne_amqp.errors import InvalidUri
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_worker.session import present_address
 
 AT_THE_START = "amqp://worker:old@broker/pool"
 GIVEN = WorkerEnvironment("id", "key", "core", "core-req-key", "core-activity-xchg", AT_THE_START)

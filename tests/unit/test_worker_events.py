@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from osrdyne_client.worker_events import GATHER_TIME, MOST_WAITING, Activity
 from osrdyne_protocol import events
+from osrdyne_worker.events import GATHER_TIME, MOST_WAITING, Activity
 
 pytestmark = pytest.mark.looptime
 
@@ -127,7 +127,7 @@ async def test_an_event_carries_the_time_at_which_it_happened_however_late_it_le
 ) -> None:
     moments: Iterator[float] = iter((1.0, 2.0, 3.0))
     clock = SimpleNamespace(time=lambda: next(moments))
-    monkeypatch.setattr("osrdyne_client.worker_events.time", clock)
+    monkeypatch.setattr("osrdyne_worker.events.time", clock)
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED)
     await asyncio.sleep(2 * GATHER_TIME)
     assert [one.headers["x-event-time"] for one in teller.line.told] == [1000, 2000, 3000]

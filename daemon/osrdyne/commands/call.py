@@ -19,10 +19,11 @@ import typer
 from osrdyne import logs
 from osrdyne.commands import broker_address
 from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
-from osrdyne_client import CallTimeout, RemoteError, SyncClient
-from osrdyne_client.errors import AccessRefused, Expired
+from osrdyne_amqp.errors import AccessRefused
+from osrdyne_client import CallTimeout, Client, RemoteError
+from osrdyne_client.errors import Expired
+from osrdyne_protocol import expiry, statuses
 from osrdyne_protocol import headers as names
-from osrdyne_protocol import stages, statuses
 from osrdyne_protocol.durations import parse_seconds
 
 #: What a person can do about an error reply; where nothing is said, its meaning says enough.
@@ -79,7 +80,7 @@ def command(
     began = time.monotonic()
     outcome: dict[str, Any]
     try:
-        with SyncClient(uri, pool, slots=1, name="osrdyne call") as client:
+        with Client(uri, pool, slots=1, name="osrdyne call") as client:
             began = time.monotonic()
             if cast:
                 client.cast(key, request, timeout=seconds, headers=extra)
@@ -154,7 +155,7 @@ def _meaning(error: RemoteError) -> str:
     if error.reason:
         parts.append(f"Reason: {error.reason}")
     if isinstance(error, Expired) and error.stage is not None:
-        parts.append(f"Where: {error.stage}: {stages.STAGES.get(error.stage, 'This stage is not known here.')}")
+        parts.append(f"Where: {error.stage}: {expiry.STAGES.get(error.stage, 'This stage is not known here.')}")
     if error.status in _NEXT:
         parts.append(f"To do: {_NEXT[error.status]}.")
     return " ".join([*parts, f"(correlation id {error.correlation_id})"])

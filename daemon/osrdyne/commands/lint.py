@@ -21,11 +21,11 @@ from osrdyne.commands.output import NO, CannotAsk, failing_clearly, print_json
 from osrdyne.commands.status_table import console
 from osrdyne.management_api import ManagementApi
 from osrdyne.settings import BrokerSettings, DaemonSettings, load, secret
-from osrdyne_client.address import virtual_host
-from osrdyne_protocol.drift import concerning, drift, request_queues
+from osrdyne_amqp.address import virtual_host
+from osrdyne_protocol.broker.drift import concerning, drift, request_queues
+from osrdyne_protocol.broker.lint import Finding, lint
+from osrdyne_protocol.broker.topology import Topology, Users, topology
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.lint import Finding, lint
-from osrdyne_protocol.topology import Topology, Users, topology
 
 
 @failing_clearly

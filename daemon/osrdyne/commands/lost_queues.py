@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Iterable
 
 from osrdyne.management_api import ManagementApi, never_led
-from osrdyne_protocol import lost
-from osrdyne_protocol.lint import Finding
-from osrdyne_protocol.lost import Evidence
+from osrdyne_protocol.broker import lost
+from osrdyne_protocol.broker.lint import Finding
+from osrdyne_protocol.broker.lost import Evidence
+from osrdyne_protocol.broker.topology import Topology
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.topology import Topology
 
 #: Request queues that are asked at most. A broker that has just started has counts of none.
 MOST_ASKED = 100

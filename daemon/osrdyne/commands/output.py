@@ -12,8 +12,7 @@ from typing import Any, ParamSpec
 import typer
 
 from osrdyne.errors import DaemonError
-from osrdyne_client.errors import OsrdyneError
-from osrdyne_protocol.errors import ProtocolError
+from osrdyne_protocol.errors import OsrdyneError, ProtocolError
 
 P = ParamSpec("P")
 

@@ -23,7 +23,7 @@ from osrdyne.driver_settings import SubprocessSettings
 from osrdyne.poison import Entry, Selection
 from osrdyne.poison_inventory import Inventory, Outcome, opened
 from osrdyne.settings import DaemonSettings, load
-from osrdyne_client.amqp import Message
+from osrdyne_amqp import Message
 from osrdyne_protocol import events
 from osrdyne_protocol.names import PoolNames
 

@@ -16,7 +16,7 @@ from osrdyne.commands.output import complain, print_json, shown
 from osrdyne.commands.status_table import console
 from osrdyne.poison import Entry
 from osrdyne.poison_inventory import Outcome
-from osrdyne_client.amqp import Message
+from osrdyne_amqp import Message
 from osrdyne_protocol import headers
 
 #: Most characters of a body that are shown to a person; `--json` has all of it.

@@ -23,8 +23,8 @@ from osrdyne.drivers.processes.records import Record, Records
 from osrdyne.drivers.processes.template import GRACE_MARGIN, SubprocessTemplate
 from osrdyne.drivers.processes.watching import Exit, Watching
 from osrdyne.errors import DriverError
+from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import milliseconds
 
 __all__ = ["SubprocessDriver", "SubprocessTemplate"]
 

@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).resolve().parents[3]
 #: The project's packages that the daemon is made of.
-OURS = ("protocol", "client", "daemon")
+OURS = ("libs/protocol", "libs/amqp", "libs/client", "daemon")
 ARCHIVE = "wheels.tar"
 
 

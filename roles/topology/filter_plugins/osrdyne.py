@@ -13,11 +13,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
-from osrdyne_protocol import lost
+from osrdyne_protocol.broker import lost
+from osrdyne_protocol.broker.lint import lint
+from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.lint import lint
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import topology
 
 
 def osrdyne_topology(pool: Mapping[str, Any]) -> dict[str, Any]:

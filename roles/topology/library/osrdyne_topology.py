@@ -25,7 +25,7 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = """
 module: osrdyne_topology
 short_description: Applies a pool's topology to a broker
-description: Vhost, users, permissions, policies, exchanges, queues and bindings; see osrdyne_protocol.topology.
+description: Vhost, users, permissions, policies, exchanges, queues and bindings; see osrdyne_protocol.broker.topology.
 options:
   url: {description: Address of the management API, without user., type: str, required: true}
   tls: {description: "Files for https: cacertfile, certfile, keyfile.", type: dict, default: {}}
@@ -58,7 +58,7 @@ changes: {description: What was made or altered, one line each., type: list, ele
 HASHES = {"rabbit_password_hashing_sha256": hashlib.sha256, "rabbit_password_hashing_sha512": hashlib.sha512}
 
 
-#: Seconds between two looks that prove that a queue is lost; as in osrdyne_protocol.lost.
+#: Seconds between two looks that prove that a queue is lost; as in osrdyne_protocol.broker.lost.
 LOOK_AGAIN = 3.0
 
 
@@ -238,7 +238,7 @@ def deal_with_lost(api: Api, vhost: str, topology: dict[str, Any], problems: dic
 
 
 def never_led(api: Api, vhost: str, queue: str) -> bool:
-    """Whether no member of a quorum queue ever had a leader; see osrdyne_protocol.quorum."""
+    """Whether no member of a quorum queue ever had a leader; see osrdyne_protocol.broker.quorum."""
     try:
         members = api.get("queues", "quorum", vhost, queue, "status")
     except Unreachable:
@@ -250,7 +250,7 @@ def never_led(api: Api, vhost: str, queue: str) -> bool:
 
 
 def lost_streams(api: Api, vhost: str, topology: dict[str, Any]) -> list[str]:
-    """Declared streams that the broker does not have, and whose bindings it has; see osrdyne_protocol.lost."""
+    """Declared streams that the broker does not have, and whose bindings it has; see osrdyne_protocol.broker.lost."""
     streams = {queue["name"] for queue in topology["queues"] if queue["type"] == "stream"}
     bound = {one["destination"] for one in api.get("bindings", vhost) or [] if one["source"]}
     return sorted(name for name in streams & bound if api.get("queues", vhost, name) is None)

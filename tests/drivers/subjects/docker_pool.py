@@ -32,7 +32,10 @@ class ContainerPool:
         read_only = [
             {"Type": "bind", "Source": str(path), "Target": str(path), "ReadOnly": True} for path in (ROOT, PACKAGES)
         ]
-        path = ":".join(str(one) for one in (ROOT, ROOT / "protocol", ROOT / "client", PACKAGES))
+        path = ":".join(
+            str(one)
+            for one in (ROOT, *(ROOT / "libs" / name for name in ("protocol", "amqp", "client", "worker")), PACKAGES)
+        )
         declared = {
             "Image": self.dockerd.image,
             # Without the image's own entrypoint: our library reads WORKER_AMQP_URI_FILE itself.

@@ -1,6 +1,6 @@
 """An in-memory RabbitMQ with the rules that this project can notice, for deterministic simulation.
 
-`ModelBroker.open` gives the real `osrdyne_client.amqp.Connection` (and through it real `Channel`s) over a wire
+`ModelBroker.open` gives the real `osrdyne_amqp.Connection` (and through it real `Channel`s) over a wire
 that is an object in this process instead of a socket; `ModelBroker.management()` stands for `ManagementApi`.
 Time is the event loop's clock. What may vary (how long each step takes, the order of confirms, when statistics
 are sampled) comes from the `random.Random` given in, and from nothing else. No I/O, no threads.

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Iterable
 from urllib.parse import unquote, urlsplit
 
-from osrdyne_client.amqp import Connection
-from osrdyne_client.errors import AccessRefused, BrokerUnreachable
+from osrdyne_amqp import Connection
+from osrdyne_amqp.errors import AccessRefused, BrokerUnreachable
 from tests.simulation.model import history
 from tests.simulation.model.client import ModelConnection
 from tests.simulation.model.history import History

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from osrdyne_client.amqp import Channel, Connection, Properties, frames, publishing
-from osrdyne_client.amqp import Message as Delivery
-from osrdyne_client.amqp.table import read_table
-from osrdyne_client.amqp.table_writing import write_table
-from osrdyne_client.errors import BrokerError, ConnectionLost, Returned, Unencodable
+from osrdyne_amqp import Channel, Connection, Properties, frames, publishing
+from osrdyne_amqp import Message as Delivery
+from osrdyne_amqp.errors import BrokerError, ConnectionLost, Returned, Unencodable
+from osrdyne_amqp.table import read_table
+from osrdyne_amqp.table_writing import write_table
 from tests.simulation.model.message import Message
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from osrdyne_client.amqp.table import SmallInt64
+from osrdyne_amqp.table import SmallInt64
 from tests.simulation.model import history
 from tests.simulation.model.message import Message
 

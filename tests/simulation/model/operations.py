@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from osrdyne_client.amqp import QueueInfo
+from osrdyne_amqp import QueueInfo
 from tests.simulation.model import history
 from tests.simulation.model.queue import Queue
 from tests.simulation.model.refusals import Refusal

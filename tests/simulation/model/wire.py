@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pika import exceptions as pika_errors
 
-from osrdyne_client.amqp import frames
-from osrdyne_client.errors import BrokerError, ChannelClosed, Unencodable
+from osrdyne_amqp import frames
+from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
 from tests.simulation.model.lane import Lane
 from tests.simulation.model.raw_channel import RawChannel, ignore
 from tests.simulation.model.server import ServerConnection

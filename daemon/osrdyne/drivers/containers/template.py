@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne_protocol import keys
+from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import milliseconds
 from osrdyne_protocol.worker_environment import VARIABLES, WorkerEnvironment
 
 #: Labels that begin so are the driver's.

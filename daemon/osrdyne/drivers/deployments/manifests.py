@@ -15,8 +15,8 @@ from typing import Any
 
 from osrdyne.drivers.deployments.template import PREFIX, Manifest, Templates
 from osrdyne_protocol import keys, names
+from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import milliseconds
 from osrdyne_protocol.worker_environment import WORKER_AMQP_URI, WORKER_ID, WorkerEnvironment
 
 #: A worker that was asked to stop may take this long beyond the consumer timeout, in seconds: the broker takes a

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from osrdyne_client.amqp import Channel, Connection, Message
-from osrdyne_client.errors import BrokerError
+from osrdyne_amqp import Channel, Connection, Message
+from osrdyne_amqp.errors import BrokerError
 
 QUORUM = {"x-queue-type": "quorum"}
 CLASSIC = {"x-queue-type": "classic"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from osrdyne_client.amqp import Channel, Connection, Properties
+from osrdyne_amqp import Channel, Connection, Properties
 from tests.simulation.model.programs.bench import CLASSIC, QUORUM, Bench, Inbox, outcome, ready, seen, until
 
 _AT_LEAST_ONCE = {"dead_letter_strategy": "at-least-once", "overflow": "reject-publish"}

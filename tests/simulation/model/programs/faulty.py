@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from osrdyne_client.amqp import Properties
+from osrdyne_amqp import Properties
 from tests.simulation.model.programs.bench import (
     CLASSIC,
     QUORUM,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from osrdyne_client.amqp import Connection
+from osrdyne_amqp import Connection
 from tests.simulation.model.programs.bench import QUORUM, Bench, Inbox, ended, outcome
 
 

@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 from osrdyne.errors import ManagementError
-from osrdyne_client.amqp import Connection
-from osrdyne_protocol import quorum
-from osrdyne_protocol.topology import Exchange as DeclaredExchange
-from osrdyne_protocol.topology import Permission, Policy, Topology
+from osrdyne_amqp import Connection
+from osrdyne_protocol.broker import quorum
+from osrdyne_protocol.broker.topology import Exchange as DeclaredExchange
+from osrdyne_protocol.broker.topology import Permission, Policy, Topology
 from tests.simulation.model.broker import ModelBroker, Version
 from tests.simulation.model.timing import Timing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from osrdyne_client.amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp import Channel, Connection, Message, Properties
 from tests.simulation.model.programs.bench import CLASSIC, QUORUM, Bench, Inbox, counts, ready, seen, until
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from osrdyne_client.amqp import Properties
+from osrdyne_amqp import Properties
 from tests.simulation.model.programs.bench import QUORUM, Bench, Inbox, gone, outcome, ready, seen
 
 

@@ -1,0 +1,44 @@
+"""A broker's address, which may change while a program runs: asked for again at each connection.
+
+A new password at the broker ends no connection, but no new one is let in with the old password. Who gives a callable
+instead of a text needs no restart then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from osrdyne_amqp.errors import InvalidUri
+from osrdyne_protocol.errors import ProtocolError
+
+#: The address, or what returns the present one; called on the event loop, so it must not take long.
+Address = str | Callable[[], str]
+
+
+def from_file(path: str | Path) -> Callable[[], str]:
+    """Return what reads an address from a file: one line, readable by this user only."""
+    return lambda: Path(path).read_text(encoding="utf-8").strip()
+
+
+def present(address: Address) -> str:
+    """Return the address as it is now. Raises InvalidUri, which shows nothing of it."""
+    if isinstance(address, str):
+        return address
+    try:
+        return address()
+    except OSError as error:
+        raise InvalidUri(f"the broker's address cannot be read: {error.strerror}: {error.filename}") from None
+    except ProtocolError as error:
+        raise InvalidUri(f"the broker's address cannot be read: {error}") from None
+    except Exception as error:  # noqa: BLE001 - whatever it is, it may hold the address
+        raise InvalidUri(f"the broker's address cannot be read ({type(error).__name__})") from None
+
+
+def virtual_host(uri: str) -> str:
+    """Return the virtual host that an AMQP address names. Raises InvalidUri."""
+    try:
+        return unquote(urlsplit(uri).path.removeprefix("/"), errors="strict") or "/"
+    except ValueError:
+        raise InvalidUri("the broker URI cannot be read; it looks like amqp://user:password@host:5672/vhost") from None

@@ -1,0 +1,51 @@
+"""What is checked before pika gets it: names, bindings, arguments. Pure.
+
+Each rule stands for something that was measured to close a channel or a whole connection, or to wait for
+ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any
+
+from osrdyne_amqp.errors import Unencodable
+from osrdyne_amqp.frames import write_short
+from osrdyne_amqp.table_writing import write_table
+
+#: Bytes that the rest of a declare or consume needs beside its arguments, generously.
+_ROOM = 1024
+
+
+def check_name(name: str, what: str) -> None:
+    """A queue's or exchange's name. Brokers strip line breaks from it: the caller would work on another
+    queue.
+    """
+    if not isinstance(name, str):
+        raise Unencodable(f"a {what} name must be text, not {type(name).__name__}")
+    if "\n" in name or "\r" in name:
+        raise Unencodable(f"a {what} name must not hold line breaks, which brokers strip: {name!r}")
+    write_short(name, f"{what} name")
+
+
+def check_binding(queue: str, exchange: str, routing_key: str) -> None:
+    """A binding's three names. A routing key that is not UTF-8 makes brokers close the whole connection
+    (501).
+    """
+    check_name(queue, "queue")
+    check_name(exchange, "exchange")
+    if not isinstance(routing_key, str):
+        raise Unencodable(f"the routing key of a binding must be text, not {type(routing_key).__name__}")
+    write_short(routing_key, "routing key")
+
+
+def checked_arguments(arguments: Mapping[str, Any] | None, frame_max: int) -> dict[str, Any]:
+    """Arguments of a declare or consume: pika's codec carries them, and knows fewer types than ours."""
+    copy = dict(arguments or {})
+    for name, value in copy.items():
+        if not isinstance(value, (str, int, bytes, list, dict, NoneType)):
+            raise Unencodable(f"argument {name!r} of type {type(value).__name__} cannot be sent")
+    if len(write_table(copy)) + _ROOM > frame_max:
+        raise Unencodable("the arguments do not fit in one frame")
+    return copy

@@ -1,0 +1,250 @@
+"""A connection to one virtual host: opened once, ended once, with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+from pika import exceptions as pika_errors
+
+from osrdyne_amqp import opening
+from osrdyne_amqp.channel import Channel
+from osrdyne_amqp.errors import (
+    AccessRefused,
+    BrokerError,
+    BrokerTimeout,
+    BrokerUnreachable,
+    ChannelClosed,
+    ConnectionLost,
+    Locked,
+    NotFound,
+    PreconditionFailed,
+)
+from osrdyne_amqp.wire import CLOSE_TIMEOUT, Wire
+
+logger = logging.getLogger(__name__)
+
+_CHANNEL_ERRORS: dict[int, type[BrokerError]] = {
+    403: AccessRefused,
+    404: NotFound,
+    405: Locked,
+    406: PreconditionFailed,
+}
+
+
+class Connection:
+    """A connection to the broker; open it with `open`. Belongs to the thread of its event loop."""
+
+    def __init__(self, wire: Wire, where: str, timeout: float) -> None:
+        self._wire = wire
+        self._where = where
+        self._timeout = timeout
+        self._closed: asyncio.Future[BrokerError | None] = wire.loop.create_future()
+        self._closing = False
+        self._channels: set[Channel] = set()
+        wire.add_on_connection_blocked_callback(self._on_blocked)
+        wire.add_on_connection_unblocked_callback(self._on_unblocked)
+        wire.add_on_close_callback(self._on_closed)
+
+    @classmethod
+    async def open(
+        cls,
+        uri: str,
+        *,
+        name: str,
+        heartbeat: float = 5.0,
+        timeout: float = 10.0,
+    ) -> Connection:
+        """Connect to `amqp://` or `amqps://` user:password@host:port/vhost, percent-encoded, within `timeout`
+        seconds.
+
+        `name` is what the broker shows for this connection. A peer that is silent for two heartbeats (whole
+        seconds) is given up. `timeout` bounds every later call too. The query takes pika's options, and for TLS
+        those of `osrdyne_amqp.tls`: `?cacertfile=/etc/ssl/ca.pem`.
+
+        Raises InvalidUri, BrokerUnreachable, TlsFailed, AccessRefused (log-in, virtual host). No password in
+        any text.
+        """
+        parameters, where = opening.parameters(uri, name, heartbeat, timeout)
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[BaseException | None] = loop.create_future()
+
+        def settle(_: Any, error: BaseException | None = None) -> None:
+            if not outcome.done():
+                outcome.set_result(error)
+
+        wire = Wire(parameters, on_open_callback=settle, on_open_error_callback=settle)
+        self = cls(wire, where, timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                error = await asyncio.shield(outcome)
+        except TimeoutError:
+            await self._abandon(outcome)
+            raise BrokerUnreachable(
+                f"{where}: no AMQP answer within {timeout:g} s; check that this is the broker's AMQP "
+                "port (5672, with TLS 5671) and that the broker is healthy"
+            ) from None
+        except BaseException:
+            await self._abandon(outcome)
+            raise
+        if error is not None:
+            wire.cut()
+            await _socket_closed()
+            causes = [one for one in (error, wire.stream_error) if one is not None]
+            raise opening.why_not_open(causes, wire.close_code, wire.close_text, where) from None
+        wire.frame_max = int(wire.params.frame_max)
+        wire.watch()
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed.done() and not self._closing
+
+    @property
+    def blocked(self) -> bool:
+        """The broker takes no publishes for now (memory or disk alarm): confirms are late, none is lost."""
+        return self._wire.blocked_reason is not None
+
+    @property
+    def blocked_reason(self) -> str | None:
+        """What the broker said when it blocked this connection, None while it does not."""
+        return self._wire.blocked_reason
+
+    async def wait_closed(self) -> BrokerError | None:
+        """Wait until the connection has ended, and return why; None when `close` was called."""
+        return await asyncio.shield(self._closed)
+
+    async def channel(self, *, confirm: bool = False, prefetch: int | None = None) -> Channel:
+        """Open a channel, if asked with publisher confirms or with a prefetch (unacknowledged deliveries a
+        consumer).
+
+        Raises BrokerTimeout, or the reason for which the connection ended.
+        """
+        if not self.is_open:
+            raise self._end()
+        opened: asyncio.Future[None] = self._wire.loop.create_future()
+
+        def on_open(_: Any) -> None:
+            if not opened.done():
+                opened.set_result(None)
+
+        try:
+            raw = self._wire.channel(on_open_callback=on_open)
+        except pika_errors.AMQPError as error:
+            raise ChannelClosed(f"{self._where}: no channel can be opened ({type(error).__name__})") from None
+        channel = Channel(self._wire, raw, confirm=confirm, timeout=self._timeout)
+        self._adopt(channel, raw, opened)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await opened
+            await channel.start(prefetch=prefetch)
+        except TimeoutError:
+            self._wire.begin_close_channel(raw)
+            blocked = self._wire.blocked_text()
+            raise BrokerTimeout(f"{self._where}: no channel within {self._timeout:g} s{blocked}") from None
+        except BaseException:
+            self._wire.begin_close_channel(raw)
+            raise
+        return channel
+
+    def _adopt(self, channel: Channel, raw: Any, opened: asyncio.Future[None]) -> None:
+        """Lead the channel's frames to it, and tell it when it ends."""
+        receive = channel.receive
+        number = raw.channel_number
+        self._wire.receivers[number] = receive
+        self._channels.add(channel)
+
+        def on_close(_: Any, error: Exception) -> None:
+            if self._wire.receivers.get(number) is receive:
+                del self._wire.receivers[number]
+            self._channels.discard(channel)
+            reason = self._channel_reason(error)
+            channel.finish(reason)
+            if not opened.done():
+                opened.set_exception(reason.again())
+
+        def on_cancel(frame: Any) -> None:
+            channel.cancelled_by_broker(frame.method.consumer_tag)
+
+        raw.add_on_close_callback(on_close)
+        raw.add_on_cancel_callback(on_cancel)
+
+    async def close(self) -> None:
+        """Close the connection; what was published before is sent first. Never raises, takes at most 3 s."""
+        if not self._closed.done():
+            self._closing = True
+            for channel in self._channels:
+                channel.forget_calls()
+            with contextlib.suppress(pika_errors.AMQPError):
+                self._wire.close()
+            try:
+                await asyncio.wait([self._closed], timeout=min(self._timeout, CLOSE_TIMEOUT))
+            except asyncio.CancelledError:
+                # Without the broker's answer then, but not without closing the socket.
+                self._wire.cut()
+                await _socket_closed()
+                raise
+        if not self._closed.done():
+            self._wire.cut()
+            await asyncio.shield(self._closed)
+
+    async def _abandon(self, outcome: asyncio.Future[BaseException | None]) -> None:
+        """Give up an attempt to connect, and wait until its socket is closed."""
+        await self._wire.lookup_done(outcome)
+        if outcome.done() and outcome.result() is None:
+            await self.close()  # it has just succeeded
+            return
+        with contextlib.suppress(pika_errors.AMQPError):
+            self._wire.close()
+        await asyncio.wait([outcome], timeout=1.0)
+        await _socket_closed()
+
+    # --- what pika tells us ---
+
+    def _on_blocked(self, _: Any, frame: Any) -> None:
+        self._wire.blocked_reason = str(frame.method.reason)
+        logger.warning("broker blocked this connection", extra={"reason": self._wire.blocked_reason})
+
+    def _on_unblocked(self, *_: Any) -> None:
+        self._wire.blocked_reason = None
+        logger.info("broker unblocked this connection")
+
+    def _on_closed(self, _: Any, error: Exception) -> None:
+        self._closed.set_result(None if self._closing else self._reason(error))
+
+    def _end(self) -> BrokerError:
+        reason = self._closed.result() if self._closed.done() else None
+        if reason is None:
+            return ConnectionLost(f"{self._where}: the connection was closed by this program")
+        return reason.again()
+
+    def _reason(self, error: BaseException) -> BrokerError:
+        match error:
+            case pika_errors.ConnectionClosedByBroker():
+                text = f"the broker closed the connection: {error.reply_code} {error.reply_text}"
+                return ConnectionLost(f"{self._where}: {text}", code=error.reply_code)
+            case pika_errors.ConnectionClosedByClient():
+                return ConnectionLost(f"{self._where}: the connection was closed by this program")
+            case pika_errors.AMQPHeartbeatTimeout():
+                return ConnectionLost(f"{self._where}: no sign of life from the broker, {error.args[0]}")
+        return ConnectionLost(f"{self._where}: the connection broke: {'; '.join(map(str, error.args))}")
+
+    def _channel_reason(self, error: BaseException) -> BrokerError:
+        match error:
+            case pika_errors.ChannelClosedByBroker():
+                kind = _CHANNEL_ERRORS.get(error.reply_code, ChannelClosed)
+                return kind(f"{self._where}: {error.reply_text} ({error.reply_code})", code=error.reply_code)
+            case pika_errors.ChannelClosedByClient():
+                return ChannelClosed("the channel was closed by this program")
+        return self._reason(error)
+
+
+async def _socket_closed() -> None:
+    """Let pika close the socket of what was given up: a caller that ends its loop now would leak it.
+
+    Pika closes the socket in callbacks of the loop that follow one another, the last after it said that it gave up.
+    """
+    for _ in range(10):
+        await asyncio.sleep(0)

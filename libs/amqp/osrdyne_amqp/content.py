@@ -1,0 +1,72 @@
+"""A message's frames put together: method, content header, body in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from osrdyne_amqp import frames
+from osrdyne_amqp.message import Properties
+from osrdyne_amqp.table import Malformed
+
+#: Takes the properties, the raw content header when it could not be read (the properties are empty then), the body.
+Complete = Callable[[Properties, bytes | None, bytes], None]
+
+
+class Content:
+    """The message that one channel is receiving: there is one at a time."""
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        #: told what a callback raised
+        self._failed = failed
+        self._stopped = False
+        self._complete: Complete | None = None
+        self._header = b""
+        self._missing = 0
+        self._parts: list[bytes] = []
+
+    def begin(self, complete: Complete) -> None:
+        """A method that carries content came; `complete` is called when all of it is here."""
+        self._complete = complete
+        self._parts.clear()
+
+    def stop(self) -> None:
+        """The channel has ended: the broker requeues what comes from now on."""
+        self._stopped = True
+
+    def receive(self, kind: int, data: bytes, at: int, stop: int) -> bool:
+        """A content header or body frame, whose payload is data[at:stop]; False when it was not begun here."""
+        if self._complete is None:
+            return False
+        if kind == frames.HEADER:
+            self._header = data[at:stop]
+            self._missing = frames.read_body_size(data, at)
+            if not self._missing:
+                self._finish(b"")
+            return True
+        self._missing -= stop - at
+        part = data[at:stop]
+        if self._missing > 0:
+            self._parts.append(part)
+        elif self._parts:
+            self._parts.append(part)
+            self._finish(b"".join(self._parts))
+        else:
+            self._finish(part)
+        return True
+
+    def _finish(self, body: bytes) -> None:
+        complete, header = self._complete, self._header
+        self._complete, self._header = None, b""
+        self._parts.clear()
+        if complete is None or self._stopped:
+            return
+        malformed = None
+        properties = Properties.__new__(Properties)  # its __init__ would cost as much as all the rest here
+        try:
+            properties.__dict__ = frames.read_properties(header)
+        except Malformed:
+            properties, malformed = Properties(), header
+        try:
+            complete(properties, malformed, body)
+        except Exception as error:  # noqa: BLE001 - whatever a callback of the program raises
+            self._failed(error)

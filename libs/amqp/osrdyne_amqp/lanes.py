@@ -1,0 +1,322 @@
+"""Which channel a message is published on, so that a queue that does not answer holds up no other.
+
+A broker works on the publishes of a channel one after the other. The first publish of a channel to a quorum queue
+waits there until the queue has answered; when the queue is lost or has no leader, that takes a minute, and everything
+behind it on that channel waits (docs/rabbitmq-facts.md#what-a-lost-queue-does-to-its-users). So a destination has to
+prove itself on each connection: until something that was published to it was confirmed, it has a channel of its own, a
+lane. After that it shares one channel with all others.
+
+Bounded: so many lanes are at work at once, and so many more may wait for an answer that is late; each holds few
+messages, because a broker stops reading a connection of which one channel is some hundred messages behind. Further
+destinations wait for a lane. Messages of one destination leave in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from functools import partial
+from typing import Any
+
+from osrdyne_amqp import Channel
+from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, Nacked, Returned
+
+#: Seconds after which an answer is late, and a lane no longer counts among those at work.
+LATE = 1.0
+#: Seconds after which an answer is not waited for any more. What it was for is then unknown; the broker is still at it
+#: for up to 65 s, in a channel that is no use until then.
+GIVE_UP = 10.0
+#: Lanes at work at once, and lanes that may wait for a late answer beside them.
+AT_WORK, MOST_LATE = 16, 64
+#: Messages that a lane holds before the first of them is answered. RabbitMQ lets a channel be 400 behind.
+WINDOW = 32
+#: Destinations of which it is remembered that a message of theirs closed a lane.
+MOST_BREAKING = 256
+#: Proven destinations that are remembered, in two halves: the older half is forgotten when the younger is full.
+REMEMBERED = 16_384
+
+#: Publishes on the channel and returns the confirm, or None when there is nothing to be published any more.
+Send = Callable[[Channel], "asyncio.Future[Any] | None"]
+
+
+class Lanes:
+    """The channels of one connection for publishing. Belongs to the loop that it is made in, and to one connection."""
+
+    def __init__(
+        self,
+        main: Channel,
+        open_lane: Callable[[], Awaitable[Channel]],
+        *,
+        blocked: Callable[[], bool],
+        broken: Callable[[BrokerError], None] | None = None,
+    ) -> None:
+        """`open_lane` opens a channel with confirms, `blocked` says that the broker takes no publishes for now (an
+        alarm), and `broken` is called when the broker has closed a lane.
+        """
+        #: The channel that proven destinations share. Whoever opens it again puts the new one here.
+        self.main = main
+        self._open_lane = open_lane
+        self._blocked = blocked
+        self._broken = broken
+        self._loop = asyncio.get_running_loop()
+        self._proven: dict[Hashable, None] = {}
+        self._proven_before: dict[Hashable, None] = {}
+        self._proving: dict[Hashable, _Proving] = {}
+        #: Those that wait for a lane.
+        self._waiting: deque[_Proving] = deque()
+        self._free: list[Channel] = []
+        #: Destinations of which a message closed a lane: theirs leave one by one, so that it closes for no other.
+        self._breaking: dict[Hashable, None] = {}
+        #: Lanes whose answer is not late, and those whose answer is.
+        self._at_work = self._late = 0
+        #: Channels that are being opened.
+        self._opening = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def shared(self, destination: Hashable) -> Channel | None:
+        """Return the shared channel for a destination that is proven, None for any other: that one takes `prove`."""
+        if destination in self._proven:
+            return self.main
+        if destination in self._proven_before:
+            self._remember(destination)
+            return self.main
+        return None
+
+    def prove(self, destination: Hashable, send: Send) -> asyncio.Future[Any]:
+        """Publish to a destination that is not proven, when its turn comes; the future gets what comes of that.
+
+        Raises what `send` raises when its turn is at once; later on, that is in the future. A future that is cancelled
+        before its turn is not sent. Without an answer for `GIVE_UP` seconds it fails with `BrokerTimeout`.
+        """
+        proving = self._proving.get(destination)
+        if proving is None:
+            proving = self._proving[destination] = _Proving(destination)
+            if destination in self._breaking:
+                proving.window = 1
+            self._waiting.append(proving)
+            self._give_lanes()
+        outcome: asyncio.Future[Any] = self._loop.create_future()
+        if proving.lane is None or proving.backlog or not proving.has_room:
+            proving.put(send, outcome)
+            return outcome
+        try:
+            self._publish(proving, proving.lane, send, outcome)
+        except BaseException:
+            self._go_on(proving)
+            raise
+        return outcome
+
+    def publish(self, destination: Hashable, send: Send) -> asyncio.Future[Any]:
+        """Publish on the shared channel or in a lane, as the destination has it. Raises as `prove`."""
+        channel = self.shared(destination)
+        confirm = self.prove(destination, send) if channel is None else send(channel)
+        if confirm is None:
+            confirm = self._loop.create_future()
+            confirm.set_result(None)
+        return confirm
+
+    # --- lanes ---
+
+    def _give_lanes(self) -> None:
+        """Give lanes to those that wait, as long as there may be more at work."""
+        if self._late >= MOST_LATE:
+            return
+        while self._waiting and self._at_work < AT_WORK and (lane := self._take_free()) is not None:
+            self._begin(self._waiting.popleft(), lane)
+        while self._opening < min(len(self._waiting), AT_WORK - self._at_work):
+            self._opening += 1
+            self._run(self._open())
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name="osrdyne: channels to publish on")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _take_free(self) -> Channel | None:
+        while self._free:
+            lane = self._free.pop()
+            if lane.is_open:
+                return lane
+        return None
+
+    async def _open(self) -> None:
+        try:
+            self._free.append(await self._open_lane())
+        except BrokerTimeout:
+            pass  # as in an alarm, for as long as it lasts: whoever waits has a time limit of its own
+        except BrokerError as error:
+            self._fail_waiting(error)
+        finally:
+            self._opening -= 1
+        self._give_lanes()
+
+    def _fail_waiting(self, reason: BrokerError) -> None:
+        while self._waiting:
+            proving = self._waiting.popleft()
+            del self._proving[proving.destination]
+            for _, outcome in proving.backlog:
+                if not outcome.done():
+                    outcome.set_exception(reason.again())
+
+    # --- one destination in its lane ---
+
+    def _begin(self, proving: _Proving, lane: Channel) -> None:
+        self._at_work += 1
+        proving.lane = lane
+        proving.timer = self._loop.call_later(LATE, self._note_late, proving)
+        # Called from `prove`, the first message comes right after this.
+        self._loop.call_soon(self._go_on, proving)
+
+    def _note_late(self, proving: _Proving) -> None:
+        if proving.is_late or not proving.in_flight:
+            return
+        proving.is_late = True
+        self._at_work -= 1
+        self._late += 1
+        proving.timer = self._loop.call_later(GIVE_UP - LATE, self._give_up, proving, proving.in_flight)
+        self._give_lanes()
+
+    def _give_up(self, proving: _Proving, in_flight: int) -> None:
+        """Wait no longer for an answer, so that what waits behind it in order can go on in another lane."""
+        if proving.lane is None or not proving.in_flight:
+            return
+        if self._blocked() or proving.in_flight < in_flight:  # slow, but it answers
+            proving.timer = self._loop.call_later(GIVE_UP, self._give_up, proving, proving.in_flight)
+            return
+        proving.given_up = True
+        self._run(proving.lane.close())
+
+    def _go_on(self, proving: _Proving) -> None:
+        """Send what waits as far as there is room, and end when there is nothing left."""
+        lane = proving.lane
+        if lane is None:
+            return
+        while proving.backlog and proving.has_room and lane.is_open:
+            send, outcome = proving.backlog.popleft()
+            if outcome.done():
+                continue
+            try:
+                self._publish(proving, lane, send, outcome)
+            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for this message
+                outcome.set_exception(error)
+        if proving.in_flight == 0:
+            self._leave(proving, lane)
+
+    def _publish(self, proving: _Proving, lane: Channel, send: Send, outcome: asyncio.Future[Any]) -> None:
+        confirm = send(lane)
+        if confirm is None:
+            outcome.set_result(None)
+            return
+        proving.in_flight += 1
+        confirm.add_done_callback(partial(self._on_confirm, proving, outcome, self._loop.time()))
+
+    def _on_confirm(
+        self, proving: _Proving, outcome: asyncio.Future[Any], sent: float, confirm: asyncio.Future[Any]
+    ) -> None:
+        proving.in_flight -= 1
+        error = confirm.exception()
+        if proving.given_up and isinstance(error, ChannelClosed):
+            if not outcome.done():
+                outcome.set_exception(BrokerTimeout(f"no answer from the broker for this message within {GIVE_UP:g} s"))
+        else:
+            _copy(outcome, confirm)
+        in_time = self._loop.time() - sent < LATE
+        if error is None or isinstance(error, Returned) or (isinstance(error, Nacked) and in_time):
+            proving.answered = True
+        elif proving.lane is not None and not proving.lane.is_open and not proving.given_up:
+            assert isinstance(error, BrokerError)
+            self._note_broken(proving, error)
+        if proving.in_flight == 0:
+            self._go_on(proving)
+
+    def _note_broken(self, proving: _Proving, reason: BrokerError) -> None:
+        proving.window = 1
+        if len(self._breaking) >= MOST_BREAKING:
+            self._breaking.clear()
+        self._breaking[proving.destination] = None
+        if self._broken is not None:
+            self._broken(reason)
+
+    def _leave(self, proving: _Proving, lane: Channel) -> None:
+        """Give the lane of a destination that has nothing in flight to others; proven, it goes on with all others."""
+        if proving.timer is not None:
+            proving.timer.cancel()
+        if proving.is_late:
+            self._late -= 1
+        else:
+            self._at_work -= 1
+        proving.lane, proving.timer, proving.is_late, proving.given_up = None, None, False, False
+        if lane.is_open:
+            self._free.append(lane)
+        if proving.answered:
+            del self._proving[proving.destination]
+            self._breaking.pop(proving.destination, None)
+            self._remember(proving.destination)
+            self._flush(proving)
+        elif proving.backlog:
+            self._waiting.append(proving)
+        else:
+            del self._proving[proving.destination]
+        self._give_lanes()
+
+    def _flush(self, proving: _Proving) -> None:
+        for send, outcome in proving.backlog:
+            if outcome.done():
+                continue
+            try:
+                confirm = send(self.main)
+            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for this message
+                outcome.set_exception(error)
+                continue
+            if confirm is None:
+                outcome.set_result(None)
+            else:
+                confirm.add_done_callback(partial(_copy, outcome))
+
+    def _remember(self, destination: Hashable) -> None:
+        if len(self._proven) >= REMEMBERED // 2:
+            self._proven_before, self._proven = self._proven, {}
+        self._proven[destination] = None
+
+
+class _Proving:
+    """A destination that is not proven, and what is published to it."""
+
+    __slots__ = ("answered", "backlog", "destination", "given_up", "in_flight", "is_late", "lane", "timer", "window")
+
+    def __init__(self, destination: Hashable) -> None:
+        self.destination = destination
+        self.lane: Channel | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.in_flight = 0
+        #: How many may be in flight in its lane.
+        self.window = WINDOW
+        self.is_late = False
+        #: Its lane was closed here, and no message's fault.
+        self.given_up = False
+        #: It is proven, and leaves its lane when nothing is in flight there: then nothing can overtake.
+        self.answered = False
+        #: What waits for its turn, in order.
+        self.backlog: deque[tuple[Send, asyncio.Future[Any]]] = deque()
+
+    @property
+    def has_room(self) -> bool:
+        return self.in_flight < self.window and not self.is_late and not self.answered
+
+    def put(self, send: Send, outcome: asyncio.Future[Any]) -> None:
+        # Whoever gave up leaves no more than this one behind.
+        while self.backlog and self.backlog[0][1].done():
+            self.backlog.popleft()
+        self.backlog.append((send, outcome))
+
+
+def _copy(outcome: asyncio.Future[Any], confirm: asyncio.Future[Any]) -> None:
+    """Hand on what came of a publish to whoever still waits for it."""
+    error = confirm.exception()
+    if outcome.done():
+        return
+    if error is None:
+        outcome.set_result(confirm.result())
+    else:
+        outcome.set_exception(error)

@@ -1,0 +1,36 @@
+"""Messages: what the broker delivers, what it says about a queue, and how large a body may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pika import BasicProperties as Properties
+
+__all__ = ["MAX_BODY", "Message", "Properties", "QueueInfo"]
+
+#: Most bytes of a body, by default. RabbitMQ refuses messages above `max_message_size`, 16 MiB by default since 4.0;
+#: the margin is for a broker or a plugin that counts more than the body.
+MAX_BODY = 16 * 1024 * 1024 - 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One delivery. `properties` is never None; what its headers hold is described in `table`."""
+
+    body: bytes
+    exchange: str
+    routing_key: str | bytes  #: `bytes` when it is not UTF-8
+    properties: Properties
+    delivery_tag: int
+    redelivered: bool
+    #: the raw content header when it could not be read; `properties` is empty then
+    malformed: bytes | None = None
+
+
+class QueueInfo(NamedTuple):
+    """What the broker said when it declared a queue: unacknowledged messages are not part of `ready`."""
+
+    name: str
+    ready: int
+    consumers: int

@@ -1,0 +1,162 @@
+"""The client for threads: the same dispatcher as the asyncio client, on a loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from osrdyne_amqp.address import Address
+from osrdyne_amqp.thread_bridge import Handover
+from osrdyne_client.base import BaseClient, ClientOptions
+from osrdyne_client.calls import Call
+from osrdyne_client.errors import ClientClosed
+from osrdyne_client.replies import Reply
+
+Future = concurrent.futures.Future[Any]
+
+
+class Client(BaseClient):
+    """Calls the workers of a pool from any number of threads. Use it with `with`; the options are `BaseClient`'s.
+
+    Threads hand their requests over in a queue and wake the loop once for all that wait in it. Not usable in a
+    process that was forked after `open`.
+    """
+
+    def __init__(self, uri: Address, pool: str, **options: Unpack[ClientOptions]) -> None:
+        super().__init__(uri, pool, **options)
+        self._gone = threading.Event()
+        self._gone.set()
+        self._handover: Handover | None = None
+        self._thread: threading.Thread | None = None
+        self._stop: asyncio.Event
+
+    def open(self) -> None:
+        """Start the thread and connect. Raises what keeps the client from working, as `AsyncClient.open` does."""
+        opened: Future = Future()
+        self._gone.clear()
+        self._thread = threading.Thread(target=self._run, args=(opened,), name="osrdyne client", daemon=True)
+        self._thread.start()
+        try:
+            opened.result()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Fail what still waits with `ClientClosed`, disconnect, end the thread. Safe to repeat."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            with contextlib.suppress(ClientClosed):
+                self._hand_over(self._stop.set)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def call(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, Any] | None = None,
+        deadline: bool = True,
+    ) -> Reply:
+        """Send a request to the workers of `key` and wait for their answer; as `AsyncClient.call`."""
+        future, sent = self._request(key, body, wants_reply=True, timeout=timeout, headers=headers, deadline=deadline)
+        return self._wait(future, sent)  # type: ignore[no-any-return]
+
+    def submit(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, Any] | None = None,
+        deadline: bool = True,
+    ) -> concurrent.futures.Future[Reply]:
+        """Send a request without waiting for its reply; the future has it, or any failure. It cannot be cancelled."""
+        return self._request(key, body, wants_reply=True, timeout=timeout, headers=headers, deadline=deadline)[0]
+
+    def cast(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Send a request that nobody answers and wait until the broker has it; as `AsyncClient.cast`."""
+        future, sent = self._request(key, body, wants_reply=False, timeout=timeout, headers=headers, deadline=False)
+        self._wait(future, sent)
+
+    def _request(self, key: str, body: bytes, **options: Any) -> tuple[Future, list[Call]]:
+        future: Future = Future()
+        future.set_running_or_notify_cancel()
+        sent: list[Call] = []
+
+        def start() -> None:
+            try:
+                sent.append(self._dispatcher.request(key, body, future, **options))
+            except Exception as error:  # noqa: BLE001 - it belongs to the calling thread
+                future.set_exception(error)
+
+        self._hand_over(start)
+        return future, sent
+
+    def _wait(self, future: Future, sent: list[Call]) -> Any:
+        def give_up() -> None:
+            for call in sent:
+                self._dispatcher.abandon(call)
+
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():  # interrupted, by Ctrl-C for example
+                self._hand_over(give_up)
+            raise
+
+    # --- the thread -----------------------------------------------------------------------------------------
+
+    def _hand_over(self, action: Callable[[], None]) -> None:
+        """Run `action` in the loop's thread. Raises ClientClosed when that has ended or never began."""
+        if self._gone.is_set() or self._handover is None:
+            raise ClientClosed("the client is closed; open one with `with`")
+        self._handover.put(action)
+        if self._gone.is_set():
+            self._handover.drain()  # the thread ended meanwhile; its dispatcher is closed and says so
+
+    def _run(self, opened: Future) -> None:
+        try:
+            asyncio.run(self._serve(opened))
+        finally:
+            self._gone.set()
+            if self._handover is not None:
+                self._handover.drain()  # what came too late meets a closed dispatcher
+            if not opened.done():
+                opened.set_exception(ClientClosed())
+
+    async def _serve(self, opened: Future) -> None:
+        self._handover = Handover(asyncio.get_running_loop())
+        self._stop = asyncio.Event()
+        try:
+            await self._dispatcher.open()
+        except BaseException as error:  # noqa: BLE001 - it belongs to the thread that opens
+            self._gone.set()
+            opened.set_exception(error)
+            return
+        opened.set_result(None)
+        try:
+            await self._stop.wait()
+        finally:
+            await self._dispatcher.close()

@@ -1,0 +1,359 @@
+"""What both clients stand on: requests in slots, published over the present link, answered, timed out, or sent again.
+
+It runs on one asyncio loop and serves both faces, which differ only in the kind of future that they hand in. Reads
+replies and confirms, writes requests. Never blocks, starts no task and makes no extra future for a call; one task
+keeps the link. A request whose confirm is outstanding when the link ends is published again over the next link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from osrdyne_amqp import Channel, Message, Properties
+from osrdyne_amqp.address import Address, present
+from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, NotFound, Returned, Unencodable
+from osrdyne_client import replies
+from osrdyne_client.calls import Call, Future, State, failure, undeliverable
+from osrdyne_client.connection import DIRECT_REPLY_TO, ClientConnection
+from osrdyne_client.errors import BodyTooLarge, CallError, CallTimeout, ClientClosed, ReplyAddressLost
+from osrdyne_client.slots import Slots
+from osrdyne_protocol import keys
+from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_protocol.headers import X_DEADLINE, X_STATUS
+from osrdyne_protocol.names import PoolNames, reply_queue
+
+logger = logging.getLogger(__name__)
+
+#: A request's deadline is this much before its call's timeout, so that the reply that says where it expired comes in
+#: time: seconds at most, and a share of the timeout.
+DEADLINE_MARGIN, DEADLINE_SHARE = 0.5, 0.05
+#: Longest time to live that a broker takes, in milliseconds.
+LONGEST_EXPIRATION = 2**32 - 1
+#: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a client works; `BaseClient` documents each."""
+
+    slots: int
+    timeout: float
+    confirm: bool
+    reply: Literal["queue", "direct"]
+    max_body: int
+    resend: bool
+    name: str
+
+
+class Dispatcher:
+    """Requests and their answers over one link at a time. All methods belong to the loop that ran `open`."""
+
+    def __init__(self, uri: Address, pool: str, options: Options) -> None:
+        if options.reply not in ("queue", "direct"):
+            raise ValueError(f"reply={options.reply!r}; give 'queue' or 'direct'")
+        self._uri = uri
+        self._options = options
+        self._exchange = PoolNames(pool).request_exchange
+        client = secrets.token_hex(8)
+        self.slots: Slots[Call] = Slots(options.slots, client)
+        self._casts: dict[str, Call] = {}
+        self._cast_prefix = f"{client}-cast-"
+        self._cast_count = 0
+        self._queue: str | None = None
+        self._link: ClientConnection | None = None
+        self._trouble: BrokerError | None = None
+        self._closed = True
+        self._keeper: asyncio.Task[None] | None = None
+        self._warned = False
+        self._loop: asyncio.AbstractEventLoop
+
+    @property
+    def is_connected(self) -> bool:
+        return self._link is not None and self._link.is_open
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect for the first time. Raises BrokerError.
+
+        Whether the pool is there shows with the first request: RabbitMQ 4.3 tells only those who may configure it.
+        """
+        if self._keeper is not None:
+            raise RuntimeError("a client is opened once; make a new one")
+        self._loop = asyncio.get_running_loop()
+        self._link = await self._connect()
+        self._closed = False
+        self._keeper = asyncio.create_task(self._keep_linked(), name="osrdyne client: keep the link")
+
+    async def close(self) -> None:
+        """Fail what waits with ClientClosed, delete the reply queue, disconnect. Never raises; safe to repeat."""
+        if self._closed:
+            return
+        self._closed = True
+        self._fail_all(ClientClosed("the client was closed while this call waited"))
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._link is not None:
+            await self._link.close(delete_queue=True)
+            self._link = None
+
+    async def _connect(self) -> ClientConnection:
+        uri = present(self._uri)
+        if self._options.reply == "queue" and self._queue is None:
+            with contextlib.suppress(ValueError):  # an unreadable URI is named by Connection.open
+                self._queue = reply_queue(unquote(urlsplit(uri).username or "guest"))
+        return await ClientConnection.open(
+            uri,
+            name=self._options.name,
+            confirm=self._options.confirm,
+            queue=self._queue,
+            on_reply=self._on_reply,
+            on_return=self._on_return,
+        )
+
+    async def _keep_linked(self) -> None:
+        try:
+            while self._link is not None:
+                self._trouble = await self._link.lost()
+                old, self._link = self._link, None
+                logger.warning("connection to the broker lost", extra={"reason": str(self._trouble)})
+                self._fail_unanswerable(self._trouble)
+                await old.close()
+                self._link = await self._connect_again()
+                logger.info("connected to the broker again")
+                self._send_unsent()
+        except Exception as error:
+            logger.exception("the client cannot go on")
+            self._closed = True
+            self._fail_all(ClientClosed(f"the client failed: {error!r}"))
+
+    async def _connect_again(self) -> ClientConnection:
+        pause = FIRST_PAUSE
+        while True:
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, LONGEST_PAUSE)
+            try:
+                return await self._connect()
+            except BrokerError as error:
+                self._trouble = error
+                logger.warning("cannot connect to the broker, trying again", extra={"reason": str(error)})
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        key: str,
+        body: bytes,
+        future: Future,
+        *,
+        wants_reply: bool,
+        timeout: float | None = None,
+        headers: Mapping[str, Any] | None = None,
+        deadline: bool = True,
+    ) -> Call:
+        """Send a request; `future` gets its `Reply`, or None once a cast is accepted, or the error.
+
+        Raises what is wrong with the request itself: InvalidKey, BodyTooLarge, Unencodable, NoFreeSlot, ClientClosed.
+        """
+        if self._closed:
+            raise ClientClosed("the client is closed; open one with `async with` or `with`")
+        keys.decode(key)
+        if len(body) > self._options.max_body:
+            raise BodyTooLarge(
+                f"body of {len(body)} bytes; this client sends at most {self._options.max_body} (max_body), and the "
+                "broker has a limit of its own (max_message_size)",
+                size=len(body),
+                limit=self._options.max_body,
+            )
+        if timeout is None:
+            timeout = self._options.timeout
+        now = self._loop.time()
+        call = Call(key, body, future, timeout, wants_reply)
+        if wants_reply:
+            call.correlation_id = self.slots.take(call, now=now, deadline=now + timeout)
+        else:
+            self._cast_count += 1
+            call.correlation_id = f"{self._cast_prefix}{self._cast_count:x}"
+            self._casts[call.correlation_id] = call
+        fields = dict(headers) if headers else {}
+        if deadline:
+            lifetime = timeout - min(DEADLINE_MARGIN, timeout * DEADLINE_SHARE)
+            fields[X_DEADLINE] = int((time.time() + lifetime) * 1000)
+            call.expires = now + lifetime
+        call.properties = Properties(
+            headers=fields or None,
+            delivery_mode=2,
+            correlation_id=call.correlation_id,
+            reply_to=(self._queue or DIRECT_REPLY_TO) if wants_reply else None,
+        )
+        call.timer = self._loop.call_at(now + timeout, self._expire, call)
+        try:
+            self._send(call)
+        except Unencodable:
+            self._forget(call)
+            raise
+        return call
+
+    def abandon(self, call: Call) -> None:
+        """Its caller does not wait any more. The request itself is not taken back."""
+        if call.timer is not None:
+            call.timer.cancel()
+        self._hold_back(call)
+        if call.wants_reply:
+            self.slots.abandon(call.correlation_id)
+        else:
+            self._casts.pop(call.correlation_id, None)
+
+    def _send(self, call: Call) -> None:
+        """Publish over the present link, or leave it to the next one. Raises Unencodable."""
+        if self._link is None or not self._link.is_open:
+            return
+        channel = self._link.lanes.shared(call.key)
+        if channel is None:
+            confirm = self._link.lanes.prove(call.key, partial(self._publish, call))
+            if call.state is State.UNSENT:
+                call.leaving = confirm
+        elif self._options.confirm:
+            confirm = self._publish(call, channel)
+        else:
+            self._renew_expiration(call)
+            channel.send(self._exchange, call.key, call.body, call.properties, mandatory=True)
+            self._accepted(call)
+            return
+        confirm.add_done_callback(partial(self._on_confirm, call))
+
+    def _publish(self, call: Call, channel: Channel) -> asyncio.Future[None]:
+        self._renew_expiration(call)
+        confirm = channel.publish(self._exchange, call.key, call.body, call.properties, mandatory=True)
+        call.state, call.leaving = State.SENT, None
+        return confirm
+
+    def _renew_expiration(self, call: Call) -> None:
+        """An expiration is relative: a request that leaves later, or again, must not live longer for that."""
+        if call.expires is not None and call.properties is not None:
+            left = max(1, int((call.expires - self._loop.time()) * 1000))
+            call.properties.expiration = str(left) if left <= LONGEST_EXPIRATION else None
+
+    def _send_unsent(self) -> None:
+        for call in [*self.slots.waiting(), *self._casts.values()]:
+            if call.state is State.UNSENT and call.leaving is None:
+                try:
+                    self._send(call)
+                except Unencodable as error:
+                    self._fail(call, error)
+
+    # --- what comes back ------------------------------------------------------------------------------------
+
+    def _on_reply(self, message: Message) -> None:
+        call = self.slots.match(message.properties.correlation_id)
+        if call is None:
+            logger.debug("reply that nobody waits for", extra={"request_id": message.properties.correlation_id})
+            return
+        if not self._warned and X_STATUS not in (message.properties.headers or {}):
+            self._warned = True
+            logger.warning("a worker replies without x-status, taken as ok", extra={"key": call.key})
+        answer = replies.read(message)
+        if isinstance(answer, replies.Reply):
+            self._settle(call, answer)
+        else:
+            self._settle(call, None, answer)
+
+    def _on_confirm(self, call: Call, confirm: asyncio.Future[None]) -> None:
+        call.leaving = None
+        if confirm.cancelled():
+            return  # given up before it left
+        error = confirm.exception()
+        if error is None:
+            self._accepted(call)
+        elif call.state is State.UNSENT and isinstance(error, BrokerError):
+            return  # the link was lost before it left
+        elif isinstance(error, BrokerTimeout):
+            # Its answer may still come. Only the next link sends it again, as all that was not confirmed.
+            if self._options.resend:
+                call.state = State.UNSENT
+        elif not call.future.done():
+            final = failure(call, error, resend=self._options.resend)
+            if final is None:
+                call.state = State.UNSENT
+            else:
+                self._fail(call, final)
+
+    def _on_return(self, error: Returned, properties: Properties) -> None:
+        """A return of a request that was sent without confirms."""
+        call = self.slots.match(properties.correlation_id)
+        if call is not None:
+            self._settle(call, None, undeliverable(error))
+
+    def _accepted(self, call: Call) -> None:
+        call.state = State.ACCEPTED
+        if not call.wants_reply:
+            self._casts.pop(call.correlation_id, None)
+            self._settle(call, None)
+
+    def _fail_unanswerable(self, reason: BrokerError) -> None:
+        """Fail the requests that are out and can have no answer, now that the link is lost."""
+        error: CallError | BrokerError
+        for call in self.slots.waiting():
+            if call.state is State.UNSENT:
+                continue
+            if self._queue is None:
+                error = ReplyAddressLost(f"the reply for key {call.key!r} cannot arrive any more: {reason}")
+            elif isinstance(reason, NotFound) and not self._options.confirm:
+                error = undeliverable(reason)  # which of them closed the channel, nobody knows without confirms
+            elif isinstance(reason, AccessRefused) and not self._options.confirm:
+                error = reason.again()
+            else:
+                continue
+            self._fail(call, error)
+
+    # --- ends of a call -------------------------------------------------------------------------------------
+
+    def _settle(self, call: Call, answer: replies.Reply | None, error: BaseException | None = None) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        if not call.future.done():
+            call.future.set_result(answer) if error is None else call.future.set_exception(error)
+
+    def _hold_back(self, call: Call) -> None:
+        if call.leaving is not None:
+            call.leaving.cancel()
+
+    def _forget(self, call: Call) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        self._hold_back(call)
+        self.slots.release(call.correlation_id)
+        self._casts.pop(call.correlation_id, None)
+
+    def _fail(self, call: Call, error: BaseException) -> None:
+        self._forget(call)
+        self._settle(call, None, error)
+
+    def _fail_all(self, error: OsrdyneError) -> None:
+        for call in [*self.slots.waiting(), *self._casts.values()]:
+            self._fail(call, error)
+
+    def _expire(self, call: Call) -> None:
+        self.abandon(call)
+        if self._link is None:
+            why = f"the broker is away ({self._trouble})"
+        elif call.state is State.ACCEPTED:
+            why = "the broker took the request; its worker may be starting, busy or failing (see `osrdyne status`)"
+        elif call.state is State.SENT:
+            why = "the broker has not confirmed the request: its queue may have no leader (see `osrdyne status`)"
+        else:
+            why = "the key's queue has not answered for requests before it (see `osrdyne status`)"
+        text = f"no reply for key {call.key!r} within {call.timeout:g} s: {why}; correlation id {call.correlation_id}"
+        self._settle(call, None, CallTimeout(text))

@@ -1,0 +1,182 @@
+"""What a call can end with other than its answer, a class for each thing that is handled differently.
+
+The errors of the broker, and of the way to it, come from `osrdyne_amqp.errors`; they are here too, so that a program
+finds all that a call raises in one module. Every class is an `OsrdyneError`, and the first sentence of its docstring is
+its default message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from osrdyne_amqp.errors import (
+    AccessRefused,
+    BrokerError,
+    BrokerTimeout,
+    BrokerUnreachable,
+    ChannelClosed,
+    ConnectionLost,
+    ConsumerFailed,
+    InvalidUri,
+    Locked,
+    Nacked,
+    NotFound,
+    PreconditionFailed,
+    Returned,
+    TlsFailed,
+    Unencodable,
+)
+from osrdyne_protocol import statuses
+from osrdyne_protocol.errors import InvalidKey, OsrdyneError
+from osrdyne_protocol.headers import X_EXPIRED_AT, text
+
+__all__ = [
+    "AccessRefused",
+    "BodyTooLarge",
+    "BrokerError",
+    "BrokerTimeout",
+    "BrokerUnreachable",
+    "CallError",
+    "CallTimeout",
+    "ChannelClosed",
+    "ClientClosed",
+    "ConnectionLost",
+    "ConsumerFailed",
+    "DeliveryLimit",
+    "Expired",
+    "InvalidKey",
+    "InvalidRequest",
+    "InvalidUri",
+    "KeyRefused",
+    "Locked",
+    "MaxLength",
+    "Nacked",
+    "NoFreeSlot",
+    "NotFound",
+    "OsrdyneError",
+    "PreconditionFailed",
+    "REMOTE_ERRORS",
+    "Rejected",
+    "RemoteError",
+    "ReplyAddressLost",
+    "Returned",
+    "TlsFailed",
+    "Unconfirmed",
+    "Undeliverable",
+    "Unencodable",
+    "Unroutable",
+    "WorkerFailed",
+]
+
+
+class CallError(OsrdyneError):
+    """A request was not answered."""
+
+
+class NoFreeSlot(CallError):
+    """Every slot of this client waits for a reply; wait for some, or open the client with more slots."""
+
+
+class CallTimeout(CallError):
+    """Nothing came back in time; whether the request was or will be served is unknown."""
+
+
+class Undeliverable(CallError):
+    """The pool is not set up on this broker; apply its topology, and check it with `osrdyne lint`."""
+
+
+class Unconfirmed(CallError):
+    """The connection ended before the broker confirmed the request; whether the broker has it is unknown."""
+
+
+class ReplyAddressLost(CallError):
+    """The connection ended, and the direct reply-to address of this call with it; the reply cannot arrive."""
+
+
+class ClientClosed(CallError):
+    """This client is closed."""
+
+
+class BodyTooLarge(CallError, ValueError):
+    """The body is larger than what may be sent."""
+
+    def __init__(self, message: str | None = None, *, size: int = 0, limit: int = 0) -> None:
+        super().__init__(message)
+        #: bytes of the body that was refused
+        self.size = size
+        #: most bytes that may be sent
+        self.limit = limit
+
+
+class RemoteError(CallError):
+    """The request was answered with a status that is not `ok`."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        status: str = "",
+        body: bytes = b"",
+        reason: str | None = None,
+        correlation_id: str = "",
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        #: `x-status` of the reply; the table is `osrdyne_protocol.statuses`
+        self.status = status
+        self.body = body
+        #: `x-reason` of the reply: a sentence for a person, where the peer sent one
+        self.reason = reason
+        self.correlation_id = correlation_id
+        self.headers: Mapping[str, Any] = headers or {}
+
+
+class Expired(RemoteError):
+    """No worker took the request in time."""
+
+    @property
+    def stage(self) -> str | None:
+        """Where its time ran out: `orphan`, `start` or `queue` (`osrdyne_protocol.expiry`); None when nobody says."""
+        return text(self.headers.get(X_EXPIRED_AT))
+
+
+class DeliveryLimit(RemoteError):
+    """Workers took the request and failed, too often; a copy is in the poison inventory."""
+
+
+class MaxLength(RemoteError):
+    """The request queue of this key is full."""
+
+
+class Rejected(RemoteError):
+    """A worker or the daemon refused the request; trying again will not help."""
+
+
+class KeyRefused(RemoteError):
+    """No worker can be given this key."""
+
+
+class InvalidRequest(RemoteError):
+    """The request cannot be forwarded as it is."""
+
+
+class Unroutable(RemoteError):
+    """The request was forwarded several times and found no queue each time."""
+
+
+class WorkerFailed(RemoteError):
+    """A worker took the request and answered that it cannot serve it; the body says why."""
+
+
+#: Which class a status is raised as; RemoteError itself stands for every status that is not here.
+REMOTE_ERRORS: Mapping[str, type[RemoteError]] = {
+    statuses.EXPIRED: Expired,
+    statuses.DELIVERY_LIMIT: DeliveryLimit,
+    statuses.MAXLEN: MaxLength,
+    statuses.REJECTED: Rejected,
+    statuses.INVALID_KEY: KeyRefused,
+    statuses.INVALID_REQUEST: InvalidRequest,
+    statuses.UNROUTABLE: Unroutable,
+    statuses.ERROR: WorkerFailed,
+}

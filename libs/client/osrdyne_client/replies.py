@@ -1,0 +1,49 @@
+"""What a reply says: an answer of a worker, or the error that its status stands for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from osrdyne_amqp import Message
+from osrdyne_client.errors import REMOTE_ERRORS, RemoteError
+from osrdyne_protocol.headers import X_REASON, X_STATUS, text
+from osrdyne_protocol.statuses import OK, STATUSES
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer of a worker. `headers` are all headers of the message, `x-status` included."""
+
+    status: str
+    body: bytes
+    headers: Mapping[str, Any]
+    correlation_id: str
+
+
+def read(message: Message) -> Reply | RemoteError:
+    """Return the answer, or the error of a status that is not `ok`.
+
+    A reply without `x-status` is an answer: workers that are not ours may leave it out. A status that is neither
+    text nor a byte array of UTF-8 is an error, because nobody can say that it means `ok`.
+    """
+    properties = message.properties
+    headers: Mapping[str, Any] = properties.headers or {}
+    correlation_id = str(properties.correlation_id)
+    value = headers.get(X_STATUS)
+    status = OK if value is None else text(value)
+    if status == OK:
+        return Reply(OK, message.body, headers, correlation_id)
+    if status is None:
+        status = f"unreadable status {value!r}"
+    reason = text(headers.get(X_REASON))
+    meaning = reason or STATUSES.get(status, "This status is not in the protocol's table.")
+    return REMOTE_ERRORS.get(status, RemoteError)(
+        f"{status}: {meaning} (correlation id {correlation_id})",
+        status=status,
+        body=message.body,
+        reason=reason,
+        correlation_id=correlation_id,
+        headers=headers,
+    )

@@ -1,0 +1,41 @@
+"""The base of all errors of the libraries, and what can be wrong with a name, a key or a setting.
+
+Every class says in its text what to do next.
+"""
+
+from __future__ import annotations
+
+
+class OsrdyneError(Exception):
+    """Something went wrong in osrdyne."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().partition("\n")[0])
+
+
+class ProtocolError(OsrdyneError, ValueError):
+    """Something breaks the wire contract."""
+
+
+class InvalidKey(ProtocolError):
+    """The key cannot be given to a worker: it holds NUL, is not UTF-8, or is longer than 255 bytes."""
+
+
+class InvalidPoolName(ProtocolError):
+    """The pool name is not usable."""
+
+
+class MissingVariable(ProtocolError):
+    """A worker was started without one of its WORKER_* variables."""
+
+
+class SettingsError(ProtocolError):
+    """A setting is unknown, missing or of the wrong kind.
+
+    `path` names the setting (`pool.unbind_delay`), `problem` what is wrong and what would be right.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem

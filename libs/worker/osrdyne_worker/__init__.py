@@ -1,0 +1,22 @@
+"""Write a worker: a handler, and a call of `run`.
+
+    from osrdyne_worker import Request, run
+
+    def handle(request: Request) -> bytes:
+        return request.body.upper()
+
+    run(handle)
+
+A handler takes a `Request` and returns the body of the answer. It may raise `Requeue`, `Reject` or `WorkerError`; any
+other exception is answered as an error and logged, and the worker goes on. All of it is in docs/worker.md.
+
+`service` has `run` and `serve`. Beneath it, `loop` takes requests over a `session` with the broker, gives them to a
+handler (`handling`) through one of the `runners`, and reports them as `events`. Here belongs what runs inside a worker.
+What starts and stops workers is the daemon.
+"""
+
+from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_worker.handling import Handler, Reject, Request, Requeue, WorkerError
+from osrdyne_worker.service import environment, run, serve
+
+__all__ = ["Handler", "Reject", "Request", "Requeue", "WorkerEnvironment", "WorkerError", "environment", "run", "serve"]

@@ -1,0 +1,9 @@
+"""What ends a worker."""
+
+from __future__ import annotations
+
+from osrdyne_protocol.errors import OsrdyneError
+
+
+class HandlerHung(OsrdyneError):
+    """A handler held a request for longer than the broker lets it, and cannot be ended but with its process."""

@@ -1,0 +1,115 @@
+"""The activity events of one worker: what it tells, and when it tells that long work goes on.
+
+Every request has a `request-received` and a `finished`, and each of these is a publish into a quorum queue and a
+stream, where it competes with the requests. So they are gathered for a moment and leave together, which costs the
+broker less; all else leaves when it happens. Each carries the time at which it happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from osrdyne_amqp.event_line import EventLine
+from osrdyne_protocol import events
+from osrdyne_worker.in_flight import Work
+
+#: Events that may wait for others.
+GATHERED = frozenset({events.REQUEST_RECEIVED, events.FINISHED})
+#: Seconds for which they may. Measured at prefetch 1, by what the broker writes and computes for a call: 20 ms save two
+#: thirds of what 50 ms do, and 100 ms no more than 50.
+GATHER_TIME = 0.05
+#: This many leave without waiting longer: writing them holds up the loop for a millisecond, and larger numbers measured
+#: no better at prefetch 64.
+MOST_WAITING = 64
+
+
+class Activity:
+    """Sends the events of one worker of one key; unconfirmed, and never a reason to fail."""
+
+    def __init__(self, line: EventLine, key: str, worker_id: str, alive_interval: float) -> None:
+        self._line = line
+        self._key = key
+        self._worker_id = worker_id
+        self._interval = alive_interval
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: list[dict[str, str | int]] = []
+        #: Runs while events are gathered.
+        self._gathering: asyncio.TimerHandle | None = None
+
+    def tell(
+        self,
+        event: str,
+        *,
+        request_id: str | None = None,
+        outcome: str | None = None,
+        duration_ms: int | None = None,
+        at_once: bool = False,
+    ) -> None:
+        """Send one event; of two gathered events the later may wait for `GATHER_TIME`, unless `at_once`.
+
+        Events leave in the order in which they were told. One after a quiet time leaves at once, so that a rare
+        request is seen as it comes.
+        """
+        headers = events.headers(
+            event,
+            now_ms=int(time.time() * 1000),
+            worker_id=self._worker_id,
+            request_id=request_id,
+            outcome=outcome,
+            duration_ms=duration_ms,
+        )
+        self._waiting.append(headers)
+        if at_once or event not in GATHERED or len(self._waiting) >= MOST_WAITING:
+            self.flush()
+        elif self._gathering is None:
+            self._flush_and_gather()
+
+    def flush(self) -> None:
+        """Send what waits, in one write. Call it before the line is closed."""
+        waiting, self._waiting = self._waiting, []
+        for headers in waiting:
+            self._line.send(self._key, headers)
+
+    def _flush_and_gather(self) -> None:
+        quiet = not self._waiting
+        self._gathering = None if quiet else self._loop.call_later(GATHER_TIME, self._flush_and_gather)
+        self.flush()
+
+    def finished(self, work: Work) -> None:
+        """Tell what became of a request, and how long its handler took."""
+        assert work.outcome is not None
+        self.tell(
+            events.FINISHED,
+            request_id=work.request.correlation_id,
+            outcome=work.outcome.status,
+            duration_ms=round((work.finished - work.started) * 1000),
+        )
+
+    def watch(self, in_hand: Iterable[Work]) -> None:
+        """Tell of each request in hand that it is worked on, every interval; one timer serves them all.
+
+        Call it when a request is begun. Short requests cost nothing: while the timer runs this returns at once.
+        """
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._interval, self._tell_alive, in_hand)
+
+    def close(self) -> None:
+        """Tell nothing more by itself."""
+        for timer in (self._timer, self._gathering):
+            if timer is not None:
+                timer.cancel()
+
+    def _tell_alive(self, in_hand: Iterable[Work]) -> None:
+        self._timer = None
+        now = self._loop.time()
+        running = [work for work in in_hand if work.outcome is None]
+        for work in running:
+            if now - work.last_told >= self._interval:
+                work.last_told = now
+                self.tell(events.ALIVE, request_id=work.request.correlation_id)
+        if running:
+            next_time = min(work.last_told for work in running) + self._interval
+            self._timer = self._loop.call_at(next_time, self._tell_alive, in_hand)

@@ -1,0 +1,348 @@
+"""The loop of a worker: started, consume, for each delivery request-received, handler, confirmed reply, ack, finished.
+
+Reads deliveries, writes replies, settlements and activity events. A delivery is acknowledged when its reply was
+confirmed and never before; what cannot be answered stays unacknowledged, and the broker gives it to a worker again.
+Work whose connection is lost goes on: when the broker delivers the same request to this worker again, the running or
+finished work is taken for it and the handler does not run twice. No task is made for a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import math
+import random
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from osrdyne_amqp import Properties
+from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, Nacked, NotFound
+from osrdyne_amqp.event_line import EventLine
+from osrdyne_protocol import events, expiry, statuses
+from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, status_for
+from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_worker import consumer_timeout
+from osrdyne_worker.errors import HandlerHung
+from osrdyne_worker.events import Activity
+from osrdyne_worker.handling import Outcome, Request, deadline_of, fit, is_refused, owes
+from osrdyne_worker.in_flight import Work
+from osrdyne_worker.runners import Runner
+from osrdyne_worker.session import Delivery, Session, connect
+
+logger = logging.getLogger(__name__)
+
+#: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+#: Seconds for which the broker may refuse a worker that it knew before. After that it ends, because whoever starts it
+#: again may give it a newer password.
+REFUSED_PATIENCE = 30.0
+#: A session that lasted this many seconds was no part of a row of failures.
+STABLE = 15.0
+#: A reply for which the broker closed the channel this often becomes an error; as often again, and it is given up.
+REPLY_ATTEMPTS = 3
+#: Seconds for which a reply is tried that the broker does not accept because its queue is full.
+REPLY_PATIENCE = 60.0
+#: Seconds between two attempts at a reply.
+REPLY_PAUSE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker works; `worker.run` documents each."""
+
+    prefetch: int
+    alive_interval: float
+    grace: float
+    max_body: int
+
+
+class Worker:
+    """Serves one key until it is told to stop."""
+
+    def __init__(self, environment: WorkerEnvironment, runner: Runner, options: WorkerOptions) -> None:
+        self._environment = environment
+        self._runner = runner
+        self._options = options
+        self._pool = PoolNames(environment.pool)
+        self._loop = asyncio.get_running_loop()
+        self._in_hand: set[Work] = set()
+        self._line = EventLine(environment.activity_exchange, partial(connect, environment, "events"))
+        self._activity = Activity(self._line, environment.key, environment.id, options.alive_interval)
+        self._alarm = consumer_timeout.Alarm(environment.consumer_timeout_ms)
+        self._stopping = False
+        #: `started` was sent and consuming has not begun: waiting for the queue is no activity.
+        self._announced = False
+        #: Set whenever a request leaves the hand.
+        self._settled = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then finish what is in hand.
+
+        Raises InvalidUri and AccessRefused, at the first connection and later after `REFUSED_PATIENCE`.
+        """
+        try:
+            await self._serve_sessions(stop)
+        finally:
+            self._activity.close()
+            self._alarm.close()
+            await self._line.close()
+
+    async def _serve_sessions(self, stop: asyncio.Event) -> None:
+        pause, known, refused = FIRST_PAUSE, False, math.inf
+        while not stop.is_set():
+            opened = self._loop.time()
+            self._line.open()
+            try:
+                session = await Session.open(self._environment, self._options.prefetch)
+                known, opened, refused = True, self._loop.time(), math.inf
+                try:
+                    await self._serve(session, stop)
+                finally:
+                    self._activity.flush()
+                    await session.close()
+            except BrokerError as error:
+                if not isinstance(error, InvalidUri | AccessRefused):
+                    refused = math.inf
+                elif not known or self._loop.time() - refused > REFUSED_PATIENCE:
+                    raise
+                else:
+                    refused = min(refused, self._loop.time())
+                self._log_trouble(error)
+                if self._loop.time() - opened > STABLE:
+                    pause = FIRST_PAUSE
+                await _first(stop.wait(), asyncio.sleep(pause * random.uniform(0.5, 1.0)))
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _serve(self, session: Session, stop: asyncio.Event) -> None:
+        """Serve over one session until it is lost (raises why) or `stop` is set."""
+        if not self._announced:
+            self._activity.tell(events.STARTED)
+        self._announced = True
+        # An event must be on its way before the request that it tells of can end this process.
+        await self._line.settled()
+        await session.consume(self._on_delivery)
+        self._announced = False
+        logger.info("worker serves its key", extra={"key": self._environment.key})
+        while not stop.is_set():
+            if session.cancelled.is_set():
+                # The queue is gone, or a request was held too long. What else is in hand can still be settled.
+                logger.warning("the broker cancelled the consumer", extra={"key": self._environment.key})
+                if await session.has_queue():
+                    works = consumer_timeout.held_too_long(self._in_hand, session, self._loop.time())
+                    await self._give_up(session, works, taken_back=True)
+                else:
+                    await _first(stop.wait(), session.lost(), self._all_settled(session))
+                if not stop.is_set() and session.is_open:
+                    await session.consume(self._on_delivery)
+            await _first(stop.wait(), session.cancelled.wait(), session.lost(), self._alarm.ringing.wait())
+            if self._alarm.ringing.is_set():
+                self._alarm.ringing.clear()
+                await self._give_up(session, self._alarm.late(self._in_hand, session), taken_back=False)
+            if not session.is_open:
+                reason = await session.lost()
+                if consumer_timeout.is_timeout(reason):
+                    works = consumer_timeout.held_too_long(self._in_hand, session, self._loop.time())
+                    await self._give_up(session, works, taken_back=True)
+                raise reason
+        await self._drain(session)
+
+    async def _give_up(self, session: Session, works: list[Work], *, taken_back: bool) -> None:
+        """Let go of requests that were held too long: the broker has taken them back, or is given them.
+
+        Raises HandlerHung when a handler cannot be ended.
+        """
+        waiting = [work for work in works if work.withdraw is not None and work.withdraw()]
+        begun = [work for work in works if work not in waiting]
+        stuck = await consumer_timeout.end(begun, self._runner)
+        if stuck:
+            await session.stop_consuming()
+        for work in waiting:
+            if taken_back:
+                self._done(work)
+            else:  # only what was before it held it up
+                work.withdraw = self._runner.start(work.request, partial(self._on_outcome, work))
+        for work in begun:
+            logger.error(
+                "a request was held longer than the consumer timeout allows",
+                extra={"key": self._environment.key, "request_id": work.request.correlation_id},
+            )
+            session.reject(work.delivery.message.delivery_tag, requeue=True)
+            work.outcome, work.finished = Outcome(events.REQUEUED), self._loop.time()
+            self._done(work)
+        if stuck:
+            # What else is in hand is finished first, where it can still be answered; then the process has to end.
+            await _first(self._all_settled(session), session.lost(), asyncio.sleep(self._options.grace))
+            names = ", ".join(str(work.request.correlation_id) for work in stuck)
+            raise HandlerHung(f"the handler of request {names} hangs: held longer than the pool's consumer timeout")
+
+    async def _drain(self, session: Session) -> None:
+        """Graceful stop: no new request, those not begun go back, those begun are finished within the grace."""
+        self._stopping = True
+        self._activity.tell(events.STOPPING)
+        await session.stop_consuming()
+        for work in list(self._in_hand):
+            if work.outcome is None and work.withdraw is not None and work.withdraw():
+                work.delivery.session.give_back(work.delivery.message.delivery_tag)
+                self._done(work)
+        await _first(self._all_settled(session), session.lost(), asyncio.sleep(self._options.grace))
+        if self._in_hand:
+            logger.warning(
+                "stopped with requests in hand; the broker gives them to another worker",
+                extra={"key": self._environment.key, "requests": len(self._in_hand)},
+            )
+
+    async def _all_settled(self, session: Session) -> None:
+        while any(work.delivery.session is session for work in self._in_hand):
+            self._settled.clear()
+            await self._settled.wait()
+
+    def _log_trouble(self, error: BrokerError) -> None:
+        extra = {"key": self._environment.key, "reason": str(error)}
+        if isinstance(error, NotFound):
+            logger.warning("no request queue; waiting for the daemon to make it", extra=extra)
+        else:
+            logger.warning("the broker is away, trying again", extra=extra)
+
+    # --- a request --------------------------------------------------------------------------------------------
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        message, session = delivery.message, delivery.session
+        if self._stopping:
+            session.give_back(message.delivery_tag)
+            return
+        properties = message.properties
+        if message.redelivered and owes(properties.headers or {}):
+            session.reject(message.delivery_tag, requeue=True)
+            return
+        correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
+        # What failed a worker before may end this one in a moment, and then its event must be on its way.
+        self._activity.tell(events.REQUEST_RECEIVED, request_id=correlation_id, at_once=message.redelivered)
+        if is_refused(self._pool, properties.reply_to):
+            logger.warning(
+                "refused a request whose reply-to is a queue of the pool", extra={"request_id": correlation_id}
+            )
+            session.reject(message.delivery_tag, requeue=False)
+            return
+        if message.redelivered and self._take_up(delivery):
+            return
+        headers = properties.headers or {}
+        request = Request(
+            self._environment.key, message.body, headers, correlation_id, message.redelivered, deadline_of(headers)
+        )
+        now = self._loop.time()
+        work = Work(request, delivery, now, now)
+        self._in_hand.add(work)
+        self._activity.watch(self._in_hand)
+        self._alarm.watch(self._in_hand)
+        work.withdraw = self._runner.start(request, partial(self._on_outcome, work))
+
+    def _take_up(self, delivery: Delivery) -> bool:
+        """Go on with work whose connection was lost, when this delivery is the same request."""
+        for work in self._in_hand:
+            if not work.delivery.session.is_open and work.is_same(delivery):
+                work.delivery = delivery
+                if work.outcome is not None:
+                    self._conclude(work)
+                return True
+        return False
+
+    def _on_outcome(self, work: Work, outcome: Outcome) -> None:
+        if work.given_up:
+            return
+        work.outcome = fit(outcome, self._options.max_body)
+        work.finished = self._loop.time()
+        self._conclude(work)
+
+    def _conclude(self, work: Work) -> None:
+        """Settle finished work over its session; keep it when that is lost, in case the request comes again."""
+        session, message, outcome = work.delivery.session, work.delivery.message, work.outcome
+        assert outcome is not None
+        if not session.is_open:
+            self._trim()
+        elif outcome.status == events.REQUEUED:
+            session.reject(message.delivery_tag, requeue=True)
+            self._done(work)
+        elif not message.properties.reply_to:
+            session.ack(message.delivery_tag)
+            self._done(work)
+        else:
+            self._reply(work, session, outcome)
+
+    def _reply(self, work: Work, session: Session, outcome: Outcome) -> None:
+        request = work.delivery.message.properties
+        headers: dict[str, Any] = {X_STATUS: status_for(work.request.headers, outcome.status)}
+        if outcome.reason is not None:
+            headers[X_REASON] = outcome.reason
+        if outcome.status == statuses.EXPIRED:
+            headers[X_EXPIRED_AT] = expiry.QUEUE
+        if X_RPC_PATH in work.request.headers:
+            headers[X_RPC_PATH] = work.request.headers[X_RPC_PATH]
+        properties = Properties(headers=headers, correlation_id=request.correlation_id, delivery_mode=2)
+        shorter = copy.copy(properties)
+        shorter.headers = {name: headers[name] for name in (X_STATUS, X_EXPIRED_AT) if name in headers}
+        confirm = session.reply(request.reply_to, outcome.body, properties, shorter)
+        confirm.add_done_callback(partial(self._on_replied, work, session))
+
+    def _on_replied(self, work: Work, session: Session, confirm: asyncio.Future[bool]) -> None:
+        error = confirm.exception()
+        if error is None:
+            session.ack(work.delivery.message.delivery_tag)
+            self._done(work)
+        elif not session.is_open:
+            self._trim()
+        else:
+            task = self._loop.create_task(self._reply_again(work, session, error), name="osrdyne worker: reply again")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _reply_again(self, work: Work, session: Session, error: BaseException) -> None:
+        """The broker refused a reply: try again, then say so to the client, at last give the request up."""
+        request_id = work.request.correlation_id
+        logger.warning("a reply was refused", extra={"request_id": request_id, "reason": str(error)})
+        if isinstance(error, Nacked):  # the caller's queue is full, which may pass
+            given_up = self._loop.time() - work.finished > REPLY_PATIENCE
+        else:
+            work.attempts += 1
+            given_up = work.attempts > 2 * REPLY_ATTEMPTS
+            if work.attempts == REPLY_ATTEMPTS:
+                work.outcome = Outcome(statuses.ERROR, reason=f"the broker refused the reply: {error}"[:1000])
+        if given_up:
+            session.reject(work.delivery.message.delivery_tag, requeue=False)
+            self._done(work)
+            return
+        await asyncio.sleep(REPLY_PAUSE)
+        try:
+            await session.reopen_replies()
+        except BrokerError as failure:
+            logger.warning("no channel for replies", extra={"reason": str(failure)})
+        self._conclude(work)
+
+    def _trim(self) -> None:
+        """Keep finished work that could not be answered, but only as much as the broker gives us at once."""
+        lost = [one for one in self._in_hand if one.outcome is not None and not one.delivery.session.is_open]
+        if len(lost) > self._options.prefetch or self._stopping:
+            self._in_hand.discard(min(lost, key=lambda one: one.finished))
+        self._settled.set()
+
+    def _done(self, work: Work) -> None:
+        self._in_hand.discard(work)
+        self._settled.set()
+        if work.outcome is not None:
+            self._activity.finished(work)
+
+
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Wait until one of the waits is over, and drop the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,161 @@
+"""One connection of a worker: it consumes the request queue and sends replies, each on a channel of its own.
+
+A channel that the broker closes takes everything on it along, so what can fail alone is apart: a reply that the broker
+refuses costs no delivery, and one to a queue that does not answer holds up no other (`lanes`). Activity events are not
+sent here at all, but on a connection of their own (`event_line`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp.address import from_file, present
+from osrdyne_amqp.errors import BrokerError, InvalidUri, NotFound, Unencodable
+from osrdyne_amqp.lanes import Lanes
+from osrdyne_protocol.worker_environment import WorkerEnvironment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message and the session that has to settle it."""
+
+    session: Session
+    message: Message
+
+
+class Session:
+    """An open connection of a worker; made by `open`. It ends once: `lost` says why."""
+
+    def __init__(
+        self,
+        environment: WorkerEnvironment,
+        connection: Connection,
+        requests: Channel,
+        replies: Channel,
+    ) -> None:
+        self._environment = environment
+        self._connection = connection
+        self._requests = requests
+        self._replies = Lanes(replies, partial(connection.channel, confirm=True), blocked=lambda: connection.blocked)
+        self._consumer: str | None = None
+        #: Set when the broker has cancelled the consumer.
+        self.cancelled = asyncio.Event()
+
+    @classmethod
+    async def open(cls, environment: WorkerEnvironment, prefetch: int) -> Session:
+        """Connect and open the channels. Raises what `Connection.open` raises."""
+        connection = await connect(environment)
+        try:
+            requests = await connection.channel(prefetch=prefetch)
+            return cls(environment, connection, requests, await connection.channel(confirm=True))
+        except BaseException:
+            await connection.close()
+            raise
+
+    async def consume(self, on_delivery: Callable[[Delivery], None]) -> None:
+        """Consume the request queue. Raises NotFound, and is lost, when there is none."""
+        self.cancelled.clear()
+        self._consumer = await self._requests.consume(
+            self._environment.requests_queue,
+            lambda message: on_delivery(Delivery(self, message)),
+            on_cancel=self.cancelled.set,
+        )
+
+    async def has_queue(self) -> bool:
+        """Say whether the request queue exists. Raises BrokerError when that cannot be asked."""
+        channel = await self._connection.channel()
+        try:
+            await channel.declare_queue(self._environment.requests_queue, passive=True)
+        except NotFound:
+            return False
+        finally:
+            await channel.close()
+        return True
+
+    async def stop_consuming(self) -> None:
+        """Take no more deliveries; those that are here stay to be settled."""
+        if self._consumer is not None and self.is_open:
+            try:
+                await self._requests.cancel(self._consumer)
+            except BrokerError as error:
+                logger.warning("the consumer could not be cancelled", extra={"reason": str(error)})
+
+    @property
+    def is_open(self) -> bool:
+        """Whether deliveries of this session can still be settled."""
+        return self._requests.is_open
+
+    async def lost(self) -> BrokerError:
+        """Wait until deliveries can no longer be settled, and return why."""
+        return await self._requests.wait_closed()
+
+    # --- settling: nothing when the session is lost, because the broker has requeued then -------------------
+
+    def ack(self, tag: int) -> None:
+        if self.is_open:
+            self._requests.ack(tag)
+
+    def reject(self, tag: int, *, requeue: bool) -> None:
+        """Refuse a delivery: counted and redelivered with `requeue`, dead-lettered without."""
+        if self.is_open:
+            self._requests.reject(tag, requeue=requeue)
+
+    def give_back(self, tag: int) -> None:
+        """Return a delivery that nobody began to work on."""
+        if self.is_open:
+            self._requests.give_back(tag)
+
+    # --- sending --------------------------------------------------------------------------------------------
+
+    def reply(
+        self, reply_to: str | bytes, body: bytes, properties: Properties, shorter: Properties
+    ) -> asyncio.Future[bool]:
+        """Send a reply; the result is False when its caller is gone.
+
+        `shorter` is sent where `properties` do not fit in one frame. Fails with Nacked, or the reason for which the
+        channel ended. Raises Unencodable, or fails with it.
+        """
+
+        def send(channel: Channel) -> asyncio.Future[bool]:
+            try:
+                return channel.publish_final("", reply_to, body, properties)
+            except Unencodable:
+                return channel.publish_final("", reply_to, body, shorter)
+
+        return self._replies.publish(reply_to, send)
+
+    async def reopen_replies(self) -> None:
+        """Open the channel of replies again after the broker closed it. Raises BrokerError."""
+        if not self._replies.main.is_open:
+            self._replies.main = await self._connection.channel(confirm=True)
+
+    async def close(self) -> None:
+        """Disconnect; what was sent leaves first, and what was not settled goes back to the queue. Never raises."""
+        await self._connection.close()
+
+
+async def connect(environment: WorkerEnvironment, what: str = "") -> Connection:
+    """Open a connection of a worker; `what` it is for is told in its name. Raises what `Connection.open` raises."""
+    name = f"osrdyne worker {environment.id} of {environment.pool}"
+    return await Connection.open(present_address(environment), name=f"{name}, {what}" if what else name)
+
+
+def present_address(environment: WorkerEnvironment) -> str:
+    """Return the present address: that in the file, which may be newer, or for who cannot read it that of the start.
+
+    Raises InvalidUri where there is only the file, and it cannot be read.
+    """
+    if environment.amqp_uri_file is not None:
+        try:
+            return present(from_file(environment.amqp_uri_file)) or environment.amqp_uri
+        except InvalidUri:
+            if not environment.amqp_uri:
+                raise
+    return environment.amqp_uri
