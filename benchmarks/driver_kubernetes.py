@@ -23,9 +23,9 @@ from pathlib import Path
 import pika
 import psutil
 
-from osrdyne.drivers.deployments.api import DEPLOYMENTS, Api
-from osrdyne.drivers.deployments.manifests import Manifests
-from osrdyne.drivers.deployments.template import load
+from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
+from osrdyne.drivers.kubernetes.manifests import Manifests
+from osrdyne.drivers.kubernetes.template import load
 from tests.drivers.subjects.kubernetes import NAMESPACE, SECRET, SECRET_KEY, KubernetesSubject
 from tests.drivers.subjects.kubernetes_pool import PodPool
 from tests.engines.broker import Broker

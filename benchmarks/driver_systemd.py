@@ -25,8 +25,8 @@ from typing import Any
 import pika
 import psutil
 
-from osrdyne.drivers.units.groups import Groups
-from osrdyne.drivers.units.manager import Ears, Manager
+from osrdyne.drivers.systemd.groups import Groups
+from osrdyne.drivers.systemd.manager import Ears, Manager
 from osrdyne_protocol.settings import PoolSettings
 from tests.drivers.subjects.systemd import SystemdSubject
 from tests.drivers.subjects.systemd_pool import MINIMAL, UnitPool

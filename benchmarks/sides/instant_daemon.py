@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 
 from osrdyne import cli, daemon
-from osrdyne.drivers import Group, GroupState
+from osrdyne.drivers.base import Group, GroupState
 from osrdyne.drivers.noop import NoopDriver
 
 

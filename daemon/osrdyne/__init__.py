@@ -1,9 +1,17 @@
-"""The osrdyne daemon and the `osrdyne` command.
+"""The daemon of a pool, and the `osrdyne` command.
 
-Data goes one way: message, fact, target, plan, action. Decisions are pure and take time as an argument: `target`,
-`queue_plan`, `worker_plan`, `debounce`, `renewal`, `warming`, `holding`, `forwarding`, `dead_letters`. Control tasks
-act: `target_clock`, `warmer`, `orphan_forwarder`, `activity_listener`, `queue_loop`, `worker_loop`, `queue_watcher`,
-`topology_watcher`, `dead_letter_responder`. They know nothing of each other, and share the values in `pool_state`.
-`session` runs them on one connection, `leader` holds the lock for it, and `status_server` shows what they know.
-docs/architecture.md has the rest.
+Data goes one way: message -> fact -> target -> plan -> action. Each step has a package:
+
+- `intake`: messages become facts.
+- `target`: facts become targets: which keys are wanted, and for how long.
+- `reconcile`: targets become plans, and plans become actions on queues and worker groups.
+- `failures`: requests that cannot be served become error replies and poison entries.
+- `broker`: all that is done at RabbitMQ, by AMQP and by its management API.
+- `drivers`: what starts and stops worker groups, a package for each engine.
+- `status`: what the daemon shows of itself.
+- `settings`, `runtime`, `commands`: what these stand on, and the command line.
+
+`*_rules` modules decide: they are pure, and take time as an argument. Tasks act. They know nothing of each other, and
+share the values in `state`. `session` puts them together on one connection; `daemon` begins the next session; `process`
+is the program. Start reading at docs/architecture.md.
 """

@@ -1,7 +1,7 @@
 """The daemon: waits for the broker, waits for the lock, acts, and begins again when the connection ends.
 
 Nothing that happens to the broker ends it, restarts a worker or forgets a key: target and driver outlive every
-session. It stands on one set of settings; `running` ends it, and goes over to changed ones.
+session. It stands on one set of settings; `process` ends it, and goes over to changed ones.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from osrdyne import leader, status_view
-from osrdyne.back_off import back_off
-from osrdyne.driver_choice import open_driver
-from osrdyne.drivers import Driver
+from osrdyne import leader
+from osrdyne.broker.management_api import ManagementApi
+from osrdyne.drivers.base import Driver
+from osrdyne.drivers.registry import open_driver
 from osrdyne.errors import DaemonError
-from osrdyne.management_api import ManagementApi
-from osrdyne.metrics import Metrics
-from osrdyne.pool_state import PoolState
+from osrdyne.runtime.back_off import back_off
 from osrdyne.session import Session
-from osrdyne.settings import DaemonSettings, address
+from osrdyne.settings.daemon import DaemonSettings, address
+from osrdyne.state import PoolState
+from osrdyne.status import view as status_view
+from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Connection
 from osrdyne_amqp.address import present, virtual_host
 from osrdyne_amqp.event_line import EventLine

@@ -11,28 +11,29 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from osrdyne.activity_listener import ActivityListener
-from osrdyne.answering import Answerer
-from osrdyne.dead_letter_responder import DeadLetterResponder
-from osrdyne.deliveries import Deliveries
-from osrdyne.drivers import Driver
+from osrdyne.broker.channel_pool import ChannelPool
+from osrdyne.broker.lifecycle_events import Journal, wall_ms
+from osrdyne.broker.management_api import ManagementApi
+from osrdyne.broker.memory_limit import Deliveries
+from osrdyne.broker.publisher import Publisher
+from osrdyne.broker.static_queues import StaticQueues
+from osrdyne.broker.topology_watcher import TopologyWatcher
+from osrdyne.drivers.base import Driver
 from osrdyne.errors import DaemonError
-from osrdyne.holding import Limits
-from osrdyne.journal import Journal, wall_ms
-from osrdyne.management_api import ManagementApi
-from osrdyne.metrics import Metrics
-from osrdyne.orphan_forwarder import ForwardLimits, OrphanForwarder
-from osrdyne.pool_state import PoolState
-from osrdyne.publishing import ChannelPool, Publisher
-from osrdyne.queue_loop import QueueLoop, QueueTiming, adopt
-from osrdyne.queue_watcher import QueueWatcher
-from osrdyne.settings import DaemonSettings
-from osrdyne.static_queues import StaticQueues
-from osrdyne.target_clock import TargetClock
-from osrdyne.topology_watcher import TopologyWatcher
-from osrdyne.warmer import Warmer
-from osrdyne.warming import Schedule
-from osrdyne.worker_loop import WorkerLoop, WorkerTiming
+from osrdyne.failures.dead_letter_responder import DeadLetterResponder
+from osrdyne.failures.error_replies import Answerer
+from osrdyne.intake.activity_listener import ActivityListener
+from osrdyne.intake.hold_limits import Limits
+from osrdyne.intake.orphan_forwarder import ForwardLimits, OrphanForwarder
+from osrdyne.intake.queue_watcher import QueueWatcher
+from osrdyne.reconcile.group_loop import WorkerLoop, WorkerTiming
+from osrdyne.reconcile.queue_loop import QueueLoop, QueueTiming, adopt
+from osrdyne.settings.daemon import DaemonSettings
+from osrdyne.state import PoolState
+from osrdyne.status.metrics import Metrics
+from osrdyne.target.clock import TargetClock
+from osrdyne.target.warmer import Warmer
+from osrdyne.target.window_rules import Schedule
 from osrdyne_amqp import Channel, Connection, Message
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol.broker import lost

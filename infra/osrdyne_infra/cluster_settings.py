@@ -128,7 +128,7 @@ def _numbers(known: Mapping[str, Check]) -> Check:
 
 
 _COUNT = checks.integer(1)
-#: The daemon's tables, as osrdyne.settings has them; a test compares.
+#: The daemon's tables, as osrdyne.settings.daemon has them; a test compares.
 LIMITS: Mapping[str, Check] = {
     "orphan_prefetch": _COUNT,
     "held_orphans_per_key": _COUNT,

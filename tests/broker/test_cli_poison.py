@@ -18,9 +18,9 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from osrdyne import poison_inventory
-from osrdyne.commands import poison as poison_command
-from osrdyne.poison import Entry, Selection
+from osrdyne.commands.poison import command as poison_command
+from osrdyne.commands.poison import inventory as poison_inventory
+from osrdyne.commands.poison.entry import Entry, Selection
 from osrdyne_amqp import Message
 from osrdyne_protocol.broker.topology import request_queue_arguments
 from tests.broker.conftest import MINIMAL

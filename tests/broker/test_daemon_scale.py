@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from osrdyne.settings import IntervalSettings
+from osrdyne.settings.daemon import IntervalSettings
 from tests.broker.conftest import MINIMAL
 from tests.conftest import Vhost
 from tests.engines.broker import Broker

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
+from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
-from osrdyne.management_api import ManagementApi
-from osrdyne.queue_plan import Totals
+from osrdyne.reconcile.queue_rules import Totals
 from osrdyne_amqp import Connection, Properties
 from osrdyne_protocol.broker.topology import request_queue_arguments
 from tests.engines.pool import Pool

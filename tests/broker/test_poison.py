@@ -88,11 +88,13 @@ def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_a
     assert entry.headers["x-osrdyne-poison-key"] == "42"
     assert entry.headers["x-osrdyne-poison-deliveries"] >= LIMIT + 1
     assert entry.headers["x-death"][0]["reason"] == "delivery_limit"
-    # And no more workers had it than the limit allows; without the timeout one more on a broker that does not count
-    runs = LIMIT + (2 if runner == "untold" and pool.broker.version == "4.3" else 1)
+    # And no more workers had it than the limit allows, or one more on 4.3: that does not count a request that it takes
+    # back itself, which it does where a worker is not told the timeout, or is too slow to give the request back before.
     attempts = entry.headers.get("x-osrdyne-poison-attempts", [])
+    runs = len(attempts) if body == "hang" else LIMIT + 1
     if body == "hang":
-        assert len(attempts) == runs
+        uncounted = {1} if runner == "untold" else {0, 1}
+        assert runs - (LIMIT + 1) in (uncounted if pool.broker.version == "4.3" else {0}), attempts
         assert [one["x-event-time"] for one in attempts] == sorted(one["x-event-time"] for one in attempts)
     workers = {one["x-worker-id"] for one in attempts}
     if runner == "coroutine":

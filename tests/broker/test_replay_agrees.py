@@ -15,8 +15,8 @@ from pathlib import Path
 import pika
 import pytest
 
-from osrdyne.replay import Call, Circumstances, Event, Replay
-from osrdyne.warming import Schedule
+from osrdyne.commands.replay.simulated_pool import Call, Circumstances, Event, Replay
+from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol import headers
 from osrdyne_protocol.settings import Delays
 from tests.engines.foreign_client import ForeignClient

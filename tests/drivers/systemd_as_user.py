@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from osrdyne.drivers.systemd import Place, SystemdDriver
+from osrdyne.drivers.systemd.driver import Place, SystemdDriver
 from osrdyne.errors import DriverError
 from osrdyne_protocol.settings import PoolSettings
 from tests.engines.waiting import PATIENCE

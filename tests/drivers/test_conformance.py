@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from osrdyne.drivers import Change, Driver, GroupState
+from osrdyne.drivers.base import Change, Driver, GroupState
 from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne.drivers import GroupState
-from osrdyne.drivers.containers import engine
+from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.docker import engine
 from osrdyne.errors import DriverError
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.docker import DockerSubject, Engine

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers.containers.template import KEY, POOL
+from osrdyne.drivers.docker.template import KEY, POOL
 from tests.drivers.subjects.docker import DockerSubject
 from tests.drivers.subjects.docker_pool import ContainerPool
 from tests.engines.broker import Broker

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from osrdyne.drivers import GroupState
+from osrdyne.drivers.base import GroupState
 from osrdyne.errors import DriverError
 from osrdyne_protocol import names
 from tests.drivers.subjects.base import PASSWORD, is_empty, listed

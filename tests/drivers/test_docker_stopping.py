@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from osrdyne.drivers import GroupState
-from osrdyne.drivers.containers import facts
-from osrdyne.drivers.containers.engine import Refused
-from osrdyne.drivers.containers.template import KEY
+from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.docker import facts
+from osrdyne.drivers.docker.engine import Refused
+from osrdyne.drivers.docker.template import KEY
 from osrdyne_protocol import names
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.docker import DockerSubject

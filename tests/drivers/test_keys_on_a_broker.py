@@ -8,7 +8,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
+from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
 from osrdyne_protocol.names import PoolNames
 from tests.conftest import Vhost
 from tests.drivers.subjects.subprocess import SubprocessSubject

@@ -13,8 +13,8 @@ from pathlib import Path
 import aiohttp.web
 import pytest
 
-from osrdyne.drivers.deployments.api import DEPLOYMENTS, Api
-from osrdyne.drivers.deployments.refusals import Refused
+from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
+from osrdyne.drivers.kubernetes.refusals import Refused
 from tests.engines.kubernetes.certificates import Authority, Certificate, kubeconfig
 
 

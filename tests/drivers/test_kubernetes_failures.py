@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers import GroupState
+from osrdyne.drivers.base import GroupState
 from osrdyne.errors import DriverError
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers import Change, GroupState
-from osrdyne.drivers.deployments.api import Api
+from osrdyne.drivers.base import Change, GroupState
+from osrdyne.drivers.kubernetes.api import Api
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject
 from tests.engines.waiting import PATIENCE, until_async

@@ -17,9 +17,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from kubernetes.aio.config import incluster_config
 
-from osrdyne.drivers import GroupState
-from osrdyne.drivers.deployments import api
-from osrdyne.drivers.kubernetes import KubernetesDriver
+from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.kubernetes import api
+from osrdyne.drivers.kubernetes.driver import KubernetesDriver
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
 from tests.drivers.subjects.base import listed

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers import Change, GroupState
-from osrdyne.drivers.deployments.api import SCALERS, Api, Resource
+from osrdyne.drivers.base import Change, GroupState
+from osrdyne.drivers.kubernetes.api import SCALERS, Api, Resource
 from osrdyne.errors import DriverError
 from osrdyne_protocol import names
 from tests.drivers.subjects.base import listed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from osrdyne.drivers.processes.records import Record, Records
-from osrdyne.drivers.subprocess import SubprocessTemplate
+from osrdyne.drivers.subprocess.driver import SubprocessTemplate
+from osrdyne.drivers.subprocess.records import Record, Records
 from tests.drivers.subjects.base import is_empty
 from tests.drivers.subjects.subprocess import SubprocessSubject
 from tests.engines.waiting import until_async

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from osrdyne.drivers import GroupState
-from osrdyne.drivers.processes.records import Records
+from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.subprocess.records import Records
 from osrdyne.errors import DriverError
 from tests.drivers.subjects.base import is_empty, listed, next_change
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
@@ -24,8 +24,8 @@ from tests.engines.waiting import until_async
 DAEMON = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from osrdyne.drivers.processes.records import Records
-from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
+from osrdyne.drivers.subprocess.records import Records
+from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
 from osrdyne_protocol.settings import PoolSettings
 writes, state, *command = sys.argv[1:]
 left = int(writes)

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from osrdyne.drivers.processes import control
-from osrdyne.drivers.subprocess import SubprocessTemplate
+from osrdyne.drivers.subprocess import control
+from osrdyne.drivers.subprocess.driver import SubprocessTemplate
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
 from tests.drivers.subjects.base import listed

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import psutil
 
-from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
+from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
 from tests.drivers.subjects.base import next_change
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
 from tests.engines.waiting import until_async

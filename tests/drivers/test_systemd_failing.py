@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from osrdyne.drivers import Change, GroupState, systemd
+from osrdyne.drivers.base import Change, GroupState
+from osrdyne.drivers.systemd import driver as systemd
 from osrdyne.errors import DriverError
 from tests.drivers.subjects.base import PASSWORD, is_empty, listed
 from tests.drivers.subjects.systemd import SystemdSubject

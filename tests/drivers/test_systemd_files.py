@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne.drivers import Change
-from osrdyne.drivers.systemd import SystemdDriver
+from osrdyne.drivers.base import Change
+from osrdyne.drivers.systemd.driver import SystemdDriver
 from osrdyne.errors import DriverError
 from osrdyne_protocol.settings import PoolSettings
 from tests.drivers.subjects.base import WORKER_URI, listed, next_change

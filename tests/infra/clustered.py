@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osrdyne.drivers.deployments import manifests
+from osrdyne.drivers.kubernetes import manifests
 from osrdyne_protocol.names import PoolNames
 from tests.drivers.subjects.kubernetes_pool import SCRIPTED_COMMAND, SCRIPTED_IMAGE
 from tests.engines.broker import Broker

@@ -12,7 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 import steps
-from osrdyne.settings import IntervalSettings, LimitSettings
+from osrdyne.settings.daemon import IntervalSettings, LimitSettings
 from osrdyne_infra import cluster_settings
 from osrdyne_infra.cluster_settings import DaemonPods
 from osrdyne_infra.configuration import EXAMPLES, HIDDEN, OF_BROKER, BrokerStack, StackSettings, parse

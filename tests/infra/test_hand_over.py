@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne.settings import load
+from osrdyne.settings.daemon import load
 from osrdyne_infra import hand_over
 from osrdyne_protocol.settings import Delays, PoolSettings
 

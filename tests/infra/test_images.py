@@ -53,7 +53,7 @@ def test_the_daemon_has_its_drivers_and_reads_settings(docker: Docker, tmp_path:
         "run", *HARDENED, *mounted, DAEMON.name, "daemon", "--settings", "/settings/settings.toml", "--check"
     )
     assert "settings are right" in check
-    code = "import osrdyne.drivers.deployments.api, osrdyne.drivers.containers.engine, osrdyne.drivers.units.bus"
+    code = "import osrdyne.drivers.kubernetes.api, osrdyne.drivers.docker.engine, osrdyne.drivers.systemd.bus"
     docker("run", *HARDENED, "--entrypoint", "python3", DAEMON.name, "-c", code)
 
 

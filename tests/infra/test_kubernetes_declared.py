@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from osrdyne.driver_settings import KubernetesSettings
-from osrdyne.drivers.deployments import manifests, template
-from osrdyne.metrics import Metrics
-from osrdyne.settings import load
+from osrdyne.drivers.kubernetes import manifests, template
+from osrdyne.settings.daemon import load
+from osrdyne.settings.drivers import KubernetesSettings
+from osrdyne.status.metrics import Metrics
 from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.settings import PoolSettings
 from tests.drivers.subjects.kubernetes import ROLES

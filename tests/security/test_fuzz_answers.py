@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne import management_answers
+from osrdyne.broker import management_answers
 from osrdyne_protocol.broker.drift import concerning, drift
 from osrdyne_protocol.broker.lint import lint
 from osrdyne_protocol.broker.topology import topology

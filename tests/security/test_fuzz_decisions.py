@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osrdyne import dead_letters, forwarding
-from osrdyne.activity_listener import ActivityListener
-from osrdyne.metrics import Metrics
-from osrdyne.pool_state import PoolState
-from osrdyne.queue_plan import Phase, Queue
+from osrdyne.failures import dead_letter_rules
+from osrdyne.intake import orphan_rules
+from osrdyne.intake.activity_listener import ActivityListener
+from osrdyne.reconcile.queue_rules import Phase, Queue
+from osrdyne.state import PoolState
+from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import Unencodable
 from osrdyne_amqp.frames import write_properties
@@ -60,29 +61,29 @@ def encodes(properties: Properties) -> None:
 @FUZZ
 @given(MESSAGES)
 def test_every_orphan_is_forwarded_or_answered(message: Message) -> None:
-    decision = forwarding.decide(message, NAMES, orphan_ttl_ms=600_000, now_ms=NOW)
+    decision = orphan_rules.decide(message, NAMES, orphan_ttl_ms=600_000, now_ms=NOW)
 
-    if isinstance(decision, forwarding.Forward):
+    if isinstance(decision, orphan_rules.Forward):
         assert NOW < decision.deadline_ms <= NOW + 600_000
-        encodes(forwarding.at_publish(decision.properties, now_ms=NOW + 1000))
+        encodes(orphan_rules.at_publish(decision.properties, now_ms=NOW + 1000))
     else:
         assert decision.status in statuses.STATUSES
-    encodes(forwarding.put_back(message, now_ms=NOW))
+    encodes(orphan_rules.put_back(message, now_ms=NOW))
 
 
 @FUZZ
 @given(MESSAGES)
 def test_every_dead_letter_is_answered_or_kept(message: Message) -> None:
-    verdict = dead_letters.decide(message, NAMES)
+    verdict = dead_letter_rules.decide(message, NAMES)
 
-    assert verdict.status or verdict.keep_as or dead_letters.was_answered(message)
-    dead_letters.entered(message, message_ttl=1800.0)
-    dead_letters.deliveries(message)
-    kept = dead_letters.kept(
+    assert verdict.status or verdict.keep_as or dead_letter_rules.was_answered(message)
+    dead_letter_rules.entered(message, message_ttl=1800.0)
+    dead_letter_rules.deliveries(message)
+    kept = dead_letter_rules.kept(
         message, poison_id="p", reason="r", detail="d", key=verdict.key, queue=verdict.queue, now_ms=NOW
     )
     encodes(kept)
-    encodes(dead_letters.put_back(message, answered=True))
+    encodes(dead_letter_rules.put_back(message, answered=True))
 
 
 @pytest.mark.parametrize("digits", ["9" * 400, "9" * 5000])
@@ -91,7 +92,7 @@ def test_a_time_to_live_of_thousands_of_digits_is_none(digits: str) -> None:
     deaths = [{"time": time, "original-expiration": digits}]
     letter = Message(b"", "", "42", Properties(headers={"x-death": deaths}), 1, False)
 
-    assert dead_letters.entered(letter, message_ttl=10.0) == time.timestamp() - 10.0
+    assert dead_letter_rules.entered(letter, message_ttl=10.0) == time.timestamp() - 10.0
 
 
 @settings(FUZZ, max_examples=60)

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osrdyne import status_server
+from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
-from osrdyne.management_api import ManagementApi
-from osrdyne.metrics import Metrics
-from osrdyne.settings import StatusSettings
+from osrdyne.settings.daemon import StatusSettings
+from osrdyne.status import server as status_server
+from osrdyne.status.metrics import Metrics
 from osrdyne_protocol.broker.drift import drift
 from osrdyne_protocol.broker.topology import Topology, topology
 from osrdyne_protocol.names import PoolNames

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne import settings
-from osrdyne.settings import DaemonSettings, load
+from osrdyne.settings import daemon as settings
+from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_protocol import keys
 from osrdyne_protocol.errors import InvalidKey, MissingVariable, SettingsError
 from osrdyne_protocol.settings import PoolSettings

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne import logs
+from osrdyne.runtime import log_format
 from tests.security.arbitrary import FUZZ
 
 ESCAPES = "\x1b[2J\x9b31m\u202eevil\u200b\ud800\0\r"
@@ -34,7 +34,7 @@ def logging_as_before() -> Iterator[None]:
 
 def written(as_json: bool, key: str, error: Exception | None = None) -> str:
     """What one log line about a key becomes."""
-    logs.configure(as_json=as_json)
+    log_format.configure(as_json=as_json)
     stream = io.StringIO()
     handler = logging.getLogger().handlers[0]
     assert isinstance(handler, logging.StreamHandler)

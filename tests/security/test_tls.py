@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
-from osrdyne.management_api import ManagementApi
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, TlsFailed
 from osrdyne_client import Client

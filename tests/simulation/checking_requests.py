@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from osrdyne import forwarding
+from osrdyne.intake import orphan_rules
 from osrdyne_protocol import headers, statuses
 from tests.simulation import scenario as plans
 from tests.simulation.findings import Checks, Verdict, name_of
@@ -236,7 +236,7 @@ class RequestChecks(Checks):
         names = dict(plan.headers)
         if "CC" in names:
             return {statuses.INVALID_REQUEST}
-        if names.get(headers.X_HOPS, 0) >= forwarding.MAX_HOPS:
+        if names.get(headers.X_HOPS, 0) >= orphan_rules.MAX_HOPS:
             return {statuses.UNROUTABLE}
         allowed = {
             plans.REJECT: {statuses.REJECTED},

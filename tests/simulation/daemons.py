@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from osrdyne.daemon import Daemon
 from osrdyne.errors import DaemonError
-from osrdyne.metrics import Metrics
-from osrdyne.pool_state import PoolState
+from osrdyne.state import PoolState
+from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Connection
 from osrdyne_protocol.errors import OsrdyneError
 from tests.simulation.engine import ModelDriver

@@ -13,7 +13,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from osrdyne.drivers import Change, Group, GroupState
+from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.errors import DriverError
 from tests.simulation import scenario as plans
 from tests.simulation.workers import Crashed, Worker
@@ -134,7 +134,7 @@ class Engine:
 
 
 class ModelDriver:
-    """`osrdyne.drivers.Driver` of one daemon."""
+    """`osrdyne.drivers.base.Driver` of one daemon."""
 
     owns_workers = True
     template = TEMPLATE

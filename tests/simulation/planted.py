@@ -13,24 +13,14 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from osrdyne import (
-    activity_listener,
-    answering,
-    dead_letters,
-    debounce,
-    forwarding,
-    leader,
-    orphan_forwarder,
-    pool_state,
-    publishing,
-    queue_loop,
-    queue_plan,
-    session,
-    worker_loop,
-    worker_plan,
-)
-from osrdyne.queue_plan import Phase, Step
-from osrdyne.target import Status
+from osrdyne import leader, session
+from osrdyne import state as pool_state
+from osrdyne.broker import publisher
+from osrdyne.failures import dead_letter_rules, error_replies
+from osrdyne.intake import activity_listener, bursts, orphan_forwarder, orphan_rules
+from osrdyne.reconcile import group_loop, group_rules, queue_loop, queue_rules
+from osrdyne.reconcile.queue_rules import Phase, Step
+from osrdyne.target.tracker import Status
 from osrdyne_amqp import Channel, Properties
 from osrdyne_amqp.errors import Nacked, Returned
 from osrdyne_amqp.lanes import Lanes
@@ -45,11 +35,11 @@ def _acknowledge_before_confirm() -> list[Patch]:
         confirm.add_done_callback(lambda done: done.cancelled() or done.exception())
         return True
 
-    return [(publishing.Publisher, "_confirmed", at_once)]
+    return [(publisher.Publisher, "_confirmed", at_once)]
 
 
 def _swallowing(error: type[Exception]) -> list[Patch]:
-    publish = publishing.Publisher.publish
+    publish = publisher.Publisher.publish
 
     async def swallow(self: Any, *arguments: Any, **options: Any) -> None:
         try:
@@ -57,7 +47,7 @@ def _swallowing(error: type[Exception]) -> list[Patch]:
         except error:
             return
 
-    return [(publishing.Publisher, "publish", swallow)]
+    return [(publisher.Publisher, "publish", swallow)]
 
 
 def _returned_counts_as_taken() -> list[Patch]:
@@ -69,50 +59,50 @@ def _nacked_counts_as_taken() -> list[Patch]:
 
 
 def _unacknowledged_do_not_count() -> list[Patch]:
-    after_sample = queue_plan.after_sample
+    after_sample = queue_rules.after_sample
 
     def blind(queue: Any, totals: Any, **options: Any) -> Any:
         return after_sample(queue, replace(totals, unacknowledged=0), **options)
 
-    return [(queue_plan, "after_sample", blind)]
+    return [(queue_rules, "after_sample", blind)]
 
 
 def _samples_at_once() -> list[Patch]:
-    plan = queue_plan.plan
+    plan = queue_rules.plan
 
     def hasty(*arguments: Any, **options: Any) -> Any:
         return plan(*arguments, **{**options, "interval": 0.0})
 
-    return [(queue_plan, "plan", hasty)]
+    return [(queue_rules, "plan", hasty)]
 
 
 def _deleted_while_bound() -> list[Patch]:
-    plan = queue_plan.plan
+    plan = queue_rules.plan
 
     def forgetful(wanted: Any, queue: Any, **options: Any) -> Any:
         result = plan(wanted, queue, **options)
-        return queue_plan.Plan(Step.DELETE) if result.step is Step.UNBIND and wanted is None else result
+        return queue_rules.Plan(Step.DELETE) if result.step is Step.UNBIND and wanted is None else result
 
     async def delete(self: Any, key: str, queue: Any, channel: Any) -> Any:
         await channel.delete_queue(self._names.request_queue(key))
-        return queue_plan.Queue(Phase.GONE)
+        return queue_rules.Queue(Phase.GONE)
 
     def straight(wanted: Any, queue: Any, **options: Any) -> Any:
         unwanted = wanted is None or wanted.status is not Status.ACTIVE
         if unwanted and queue.phase is Phase.BOUND:
-            return queue_plan.Plan(Step.DELETE)
+            return queue_rules.Plan(Step.DELETE)
         return forgetful(wanted, queue, **options)
 
-    return [(queue_plan, "plan", straight), (queue_loop.QueueLoop, "_delete", delete)]
+    return [(queue_rules, "plan", straight), (queue_loop.QueueLoop, "_delete", delete)]
 
 
 def _debounce_inverted() -> list[Patch]:
-    observe = debounce.Debounce.observe
+    observe = bursts.Debounce.observe
 
     def inverted(self: Any, key: str, now: float) -> float | None:
         return self._length if observe(self, key, now) is None else None
 
-    return [(debounce.Debounce, "observe", inverted)]
+    return [(bursts.Debounce, "observe", inverted)]
 
 
 def _one_orphan_after_the_other() -> list[Patch]:
@@ -133,7 +123,7 @@ def _no_correlation_id() -> list[Patch]:
         values.pop("correlation_id", None)
         return made(**values)
 
-    return [(answering, "Properties", without)]
+    return [(error_replies, "Properties", without)]
 
 
 def _orphan_is_no_proof() -> list[Patch]:
@@ -146,59 +136,59 @@ def _orphan_is_no_proof() -> list[Patch]:
 
 
 def _hops_not_counted() -> list[Patch]:
-    decide = forwarding.decide
+    decide = orphan_rules.decide
 
     def uncounted(*arguments: Any, **options: Any) -> Any:
         decision = decide(*arguments, **options)
-        if isinstance(decision, forwarding.Forward):
+        if isinstance(decision, orphan_rules.Forward):
             decision.properties.headers.pop(headers.X_HOPS, None)
         return decision
 
-    return [(forwarding, "decide", uncounted)]
+    return [(orphan_rules, "decide", uncounted)]
 
 
 def _expired_forwarded() -> list[Patch]:
-    decide = forwarding.decide
+    decide = orphan_rules.decide
 
     def timeless(message: Any, names: Any, **options: Any) -> Any:
         decision = decide(message, names, **options)
-        if isinstance(decision, forwarding.Answer) and decision.status == statuses.EXPIRED:
+        if isinstance(decision, orphan_rules.Answer) and decision.status == statuses.EXPIRED:
             early = {**options, "now_ms": options["now_ms"] - 10**9}
             decision = decide(message, names, **early)
             return replace(decision, deadline_ms=options["now_ms"] + 60_000)
         return decision
 
-    return [(forwarding, "decide", timeless)]
+    return [(orphan_rules, "decide", timeless)]
 
 
 def _no_copy_in_poison() -> list[Patch]:
-    decide = dead_letters.decide
+    decide = dead_letter_rules.decide
 
     def careless(*arguments: Any, **options: Any) -> Any:
         verdict = decide(*arguments, **options)
         return replace(verdict, keep_as=None) if verdict.status is not None else verdict
 
-    return [(dead_letters, "decide", careless)]
+    return [(dead_letter_rules, "decide", careless)]
 
 
 def _dead_letter_settled_before_its_reply() -> list[Patch]:
-    reply = answering.Answerer.reply
+    reply = error_replies.Answerer.reply
     under_way: list[Any] = []
 
     async def later(self: Any, message: Any, **options: Any) -> bool:
         under_way.append(asyncio.ensure_future(reply(self, copy.copy(message), **options)))
         return True
 
-    return [(answering.Answerer, "reply", later)]
+    return [(error_replies.Answerer, "reply", later)]
 
 
 def _group_stopped_at_once() -> list[Patch]:
-    plan = worker_plan.plan
+    plan = group_rules.plan
 
     def hasty(*, phase: Phase, **options: Any) -> Any:
         return plan(phase=Phase.DRAINED if phase is Phase.UNBOUND and not options["wanted"] else phase, **options)
 
-    return [(worker_plan, "plan", hasty)]
+    return [(group_rules, "plan", hasty)]
 
 
 def _activity_wakes() -> list[Patch]:
@@ -234,16 +224,16 @@ def _driver_error_ends_all() -> list[Patch]:
         self._busy.discard(key)
         self._dirty.add(key)
 
-    return [(worker_loop.WorkerLoop, "_guarded", unguarded)]
+    return [(group_loop.WorkerLoop, "_guarded", unguarded)]
 
 
 def _group_not_wanted_without_queue() -> list[Patch]:
-    plan = worker_plan.plan
+    plan = group_rules.plan
 
     def lazy(*, wanted: bool, **options: Any) -> Any:
-        return worker_plan.NOTHING if not wanted else plan(wanted=wanted, **options)
+        return group_rules.NOTHING if not wanted else plan(wanted=wanted, **options)
 
-    return [(worker_plan, "plan", lazy)]
+    return [(group_rules, "plan", lazy)]
 
 
 def _all_on_one_channel() -> list[Patch]:

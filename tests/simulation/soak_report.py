@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from osrdyne import handouts
+from osrdyne.intake import delivery_history
 from osrdyne_amqp import lanes
 
 #: What a daemon or client without keys may hold in one container, and what holds more because it says how much at most.
 IDLE_BOUND = 64
 _FIXED = {
-    "Handouts": handouts.MOST_REQUESTS,
+    "Handouts": delivery_history.MOST_REQUESTS,
     "Debounce": 4096,
     # Of four channels.
     "._methods": 4 * 1024,

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from osrdyne.values import Keyed
+from osrdyne.runtime.changes import Keyed
 from osrdyne_amqp.confirms import Confirms
 from osrdyne_protocol.broker.topology import Permission
 from tests.simulation import virtual_time

@@ -10,7 +10,7 @@ from contextvars import Context
 from dataclasses import dataclass, replace
 from typing import Any
 
-from osrdyne.settings import DaemonSettings
+from osrdyne.settings.daemon import DaemonSettings
 from osrdyne_protocol.broker.topology import Queue, Users, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from osrdyne.drivers import Change, Group, GroupState
-from osrdyne.management_api import RequestQueue
-from osrdyne.pool_state import PoolState
-from osrdyne.queue_plan import Totals
+from osrdyne.broker.management_api import RequestQueue
+from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.reconcile.queue_rules import Totals
+from osrdyne.state import PoolState
 from osrdyne_amqp import QueueInfo
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
 from osrdyne_protocol.broker.quorum import Member

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from osrdyne.activity_listener import ActivityListener
-from osrdyne.metrics import Metrics
-from osrdyne.pool_state import PoolState
-from osrdyne.queue_plan import Phase, Queue
-from osrdyne.target import Status
-from osrdyne.values import ChangeReader
+from osrdyne.intake.activity_listener import ActivityListener
+from osrdyne.reconcile.queue_rules import Phase, Queue
+from osrdyne.runtime.changes import ChangeReader
+from osrdyne.state import PoolState
+from osrdyne.status.metrics import Metrics
+from osrdyne.target.tracker import Status
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import events
 from osrdyne_protocol.settings import PoolSettings

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from osrdyne.answering import Answerer
-from osrdyne.metrics import Metrics
+from osrdyne.failures.error_replies import Answerer
+from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, Nacked
 from osrdyne_protocol import headers, statuses

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne import settings_file
 from osrdyne.errors import DriverError
-from osrdyne.settings import DaemonSettings
-from osrdyne.settings_file import LOOK, SettingsFile
+from osrdyne.settings import file as settings_file
+from osrdyne.settings.daemon import DaemonSettings
+from osrdyne.settings.file import LOOK, SettingsFile
 
 pytestmark = [pytest.mark.looptime, pytest.mark.fast]
 

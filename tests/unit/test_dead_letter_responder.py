@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from osrdyne import dead_letters
-from osrdyne.answering import Answerer
-from osrdyne.dead_letter_responder import DeadLetterResponder
-from osrdyne.metrics import Metrics
-from osrdyne.publishing import Refused
+from osrdyne.broker.publisher import Refused
+from osrdyne.failures import dead_letter_rules
+from osrdyne.failures.dead_letter_responder import DeadLetterResponder
+from osrdyne.failures.error_replies import Answerer
+from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses
@@ -218,7 +218,7 @@ async def test_a_mistake_of_ours_keeps_the_letter_with_its_reason(monkeypatch: p
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(dead_letters, "decide", fail)
+    monkeypatch.setattr(dead_letter_rules, "decide", fail)
     async with responding() as one:
         one.letter("expired")
         await until(lambda: one.acked == [1])

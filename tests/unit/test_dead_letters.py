@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne import dead_letters
-from osrdyne.dead_letters import NOT_DEAD_LETTERED, Verdict
+from osrdyne.failures import dead_letter_rules
+from osrdyne.failures.dead_letter_rules import NOT_DEAD_LETTERED, Verdict
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 from osrdyne_protocol.names import PoolNames
@@ -27,7 +27,7 @@ def letter(
 
 
 def verdict(message: Message) -> Verdict:
-    return dead_letters.decide(message, NAMES)
+    return dead_letter_rules.decide(message, NAMES)
 
 
 @pytest.mark.parametrize("reason", ["expired", "rejected", "maxlen", b"expired"])
@@ -72,18 +72,18 @@ def test_a_client_cannot_make_its_own_request_vanish_by_marking_it_answered() ->
 
 def test_the_key_is_that_of_the_first_publish() -> None:
     deaths = [{"routing-keys": ["newest"]}, {"routing-keys": ["oldest"]}]
-    assert dead_letters.original_key(letter(more={"x-death": deaths})) == "oldest"
-    assert dead_letters.original_key(letter()) == "42"
+    assert dead_letter_rules.original_key(letter(more={"x-death": deaths})) == "oldest"
+    assert dead_letter_rules.original_key(letter()) == "42"
 
 
 @pytest.mark.parametrize("deaths", ["x", [], ["x"], [{}], [{"routing-keys": []}], [{"routing-keys": "x"}]])
 def test_a_death_record_that_cannot_be_read_leaves_the_routing_key(deaths: object) -> None:
-    assert dead_letters.original_key(letter(more={"x-death": deaths})) == "42"
+    assert dead_letter_rules.original_key(letter(more={"x-death": deaths})) == "42"
 
 
 def test_a_kept_copy_says_why_and_never_expires_or_fans_out() -> None:
     message = letter(more={"CC": ["7"], "BCC": ["8"]}, expiration="5", user_id="guest", correlation_id="7")
-    copy = dead_letters.kept(
+    copy = dead_letter_rules.kept(
         message, poison_id="7f", reason="expired", detail="late", key="42", queue="core-req-42", now_ms=9
     )
     assert (copy.expiration, copy.user_id, copy.delivery_mode, copy.correlation_id) == (None, None, 2, "7")
@@ -101,11 +101,11 @@ def test_a_kept_copy_says_why_and_never_expires_or_fans_out() -> None:
 
 def test_a_letter_goes_back_marked_only_when_its_caller_was_answered() -> None:
     message = letter("delivery_limit", reply_to="reply-1", user_id="guest", more={"CC": ["core-req-7"]})
-    marked = dead_letters.put_back(message, answered=True)
+    marked = dead_letter_rules.put_back(message, answered=True)
     assert marked.headers[headers.X_ANSWERED] is True
     assert marked.user_id is None
     assert "CC" not in marked.headers
-    unmarked = dead_letters.put_back(message, answered=False)
+    unmarked = dead_letter_rules.put_back(message, answered=False)
     assert headers.X_ANSWERED not in unmarked.headers
     assert unmarked.headers[headers.X_FIRST_DEATH_REASON] == "delivery_limit"
 
@@ -128,6 +128,6 @@ def test_every_letter_is_answered_or_kept_and_none_makes_the_decision_fail(
     message = Message(b"", "core-dl-xchg", key, Properties(headers=given_headers, reply_to=reply_to), 1, False)
     found = verdict(message)
     assert found.status is not None or found.keep_as is not None
-    dead_letters.put_back(message, answered=found.status is not None)
-    dead_letters.kept(message, poison_id="x", reason="x", detail="x", key=found.key, queue=found.queue, now_ms=0)
-    dead_letters.entered(message, message_ttl=60.0)
+    dead_letter_rules.put_back(message, answered=found.status is not None)
+    dead_letter_rules.kept(message, poison_id="x", reason="x", detail="x", key=found.key, queue=found.queue, now_ms=0)
+    dead_letter_rules.entered(message, message_ttl=60.0)

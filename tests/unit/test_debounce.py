@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne import debounce
-from osrdyne.debounce import Debounce
+from osrdyne.intake import bursts
+from osrdyne.intake.bursts import Debounce
 
 
 def test_the_first_event_of_a_burst_goes_on_with_the_bursts_length() -> None:
@@ -26,13 +26,13 @@ def test_bursts_that_are_over_are_forgotten() -> None:
     filter_ = Debounce(1.0)
     for number in range(20_000):
         filter_.observe(str(number), number * 0.01)
-    assert len(filter_._open) <= debounce._TIDY_AT
+    assert len(filter_._open) <= bursts._TIDY_AT
 
 
 def test_forgetting_does_not_reopen_a_burst() -> None:
     filter_ = Debounce(1.0)
     filter_.observe("42", 0.0)
-    for number in range(debounce._TIDY_AT + 10):
+    for number in range(bursts._TIDY_AT + 10):
         filter_.observe(f"other {number}", 0.5)
     assert filter_.observe("42", 0.9) is None
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.deliveries import Deliveries
+from osrdyne.broker.memory_limit import Deliveries
 from osrdyne_amqp import Message, Properties
 from tests.unit.stand_ins import running, until
 

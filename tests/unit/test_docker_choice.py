@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne import settings
-from osrdyne.driver_choice import open_driver
-from osrdyne.drivers.docker import DockerDriver
+from osrdyne.drivers.docker.driver import DockerDriver
+from osrdyne.drivers.registry import open_driver
+from osrdyne.settings import daemon as settings
 from osrdyne_protocol.errors import SettingsError
 
 SETTINGS = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne.drivers.containers import credential
+from osrdyne.drivers.docker import credential
 from osrdyne_protocol.errors import SettingsError
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers import Group, GroupState
-from osrdyne.drivers.containers import endings, engine, facts
-from osrdyne.drivers.containers.facts import Container
+from osrdyne.drivers.base import Group, GroupState
+from osrdyne.drivers.docker import endings, engine, facts
+from osrdyne.drivers.docker.facts import Container
 from osrdyne.errors import DriverError
 from osrdyne_protocol import names
 

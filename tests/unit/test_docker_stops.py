@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from osrdyne.drivers.containers import stopping
-from osrdyne.drivers.containers.engine import Conflict, Engine
-from osrdyne.drivers.containers.facts import Container
-from osrdyne.drivers.containers.stopping import Stops
+from osrdyne.drivers.docker import stopping
+from osrdyne.drivers.docker.engine import Conflict, Engine
+from osrdyne.drivers.docker.facts import Container
+from osrdyne.drivers.docker.stopping import Stops
 
 STOPPING = Container("c", "42", "t", "running", stopping=True)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers.containers.template import ContainerTemplate, load
+from osrdyne.drivers.docker.template import ContainerTemplate, load
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
 from tests.hard_keys import KEYS

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import steps
-from osrdyne import status_view
-from osrdyne.metrics import Metrics
+from osrdyne.status import view as status_view
+from osrdyne.status.metrics import Metrics
 
 PAGE = Path(steps.ROOT, "docs/operations.md").read_text()
 #: Every text of the daemon and of what it stands on, with strings that go over several lines as one.

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import steps
-from osrdyne import driver_settings, settings
-from osrdyne.drivers.processes.template import SubprocessTemplate
+from osrdyne.drivers.subprocess.template import SubprocessTemplate
+from osrdyne.settings import daemon as settings
+from osrdyne.settings import drivers as driver_settings
 from osrdyne_protocol.settings import PoolSettings
 
 PAGE = Path(steps.ROOT, "docs/settings.md").read_text()

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from osrdyne import dead_letter_responder, dead_letters
-from osrdyne.answering import Answerer
-from osrdyne.dead_letter_responder import DeadLetterResponder
-from osrdyne.metrics import Metrics
-from osrdyne.pool_state import Activity, PoolState
-from osrdyne.queue_plan import Totals
-from osrdyne.worker_plan import Attempt
+from osrdyne.failures import dead_letter_responder
+from osrdyne.failures.dead_letter_responder import DeadLetterResponder
+from osrdyne.failures.dead_letter_rules import entered
+from osrdyne.failures.error_replies import Answerer
+from osrdyne.reconcile.group_rules import Attempt
+from osrdyne.reconcile.queue_rules import Totals
+from osrdyne.state import Activity, PoolState
+from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_client.errors import Expired
 from osrdyne_client.replies import read
@@ -64,13 +65,13 @@ def letter(
 
 def test_a_request_entered_its_queue_when_it_was_first_seen_or_its_lifetime_before_it_died() -> None:
     died = {"time": datetime.fromtimestamp(NOW, UTC), "reason": "expired"}
-    assert dead_letters.entered(letter(death=died), message_ttl=TTL) == NOW - TTL
-    assert dead_letters.entered(letter(death=died | {"original-expiration": "5000"}), message_ttl=TTL) == NOW - 5
-    assert dead_letters.entered(letter(death=died | {"original-expiration": "500000"}), message_ttl=TTL) == NOW - TTL
+    assert entered(letter(death=died), message_ttl=TTL) == NOW - TTL
+    assert entered(letter(death=died | {"original-expiration": "5000"}), message_ttl=TTL) == NOW - 5
+    assert entered(letter(death=died | {"original-expiration": "500000"}), message_ttl=TTL) == NOW - TTL
     seen = {headers.X_FIRST_SEEN: (NOW - 20) * 1000}
-    assert dead_letters.entered(letter(death=died, more=seen), message_ttl=TTL) == NOW - 20
-    assert dead_letters.entered(letter(), message_ttl=TTL) is None
-    assert dead_letters.entered(letter(death={"time": "then"}), message_ttl=TTL) is None
+    assert entered(letter(death=died, more=seen), message_ttl=TTL) == NOW - 20
+    assert entered(letter(), message_ttl=TTL) is None
+    assert entered(letter(death={"time": "then"}), message_ttl=TTL) is None
 
 
 async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) -> str | None:
@@ -142,9 +143,9 @@ async def test_the_time_of_a_message_is_compared_on_the_clock_of_the_workers(mon
 
     def note(**times: float | None) -> str:
         given.update(times)
-        return stages.QUEUE
+        return expiry.QUEUE
 
-    monkeypatch.setattr(stages, "in_request_queue", note)
+    monkeypatch.setattr(expiry, "in_request_queue", note)
     # Given a request that was first seen 20 s ago, when the workers' clock shows 100 s
     await told(letter(more={headers.X_FIRST_SEEN: (NOW - 20) * 1000}), alive_before, monkeypatch)
     assert given == {"entered": pytest.approx(80.0, abs=0.1), "last_life": 11.0, "group_started": 10.0}

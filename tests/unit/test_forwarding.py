@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne import forwarding
-from osrdyne.forwarding import MAX_HOPS, Answer, Forward
+from osrdyne.intake import orphan_rules
+from osrdyne.intake.orphan_rules import MAX_HOPS, Answer, Forward
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 from osrdyne_protocol.names import PoolNames
@@ -23,8 +23,8 @@ def orphan(routing_key: str | bytes = "42", *, malformed: bytes | None = None, *
     return Message(b"body", "core-req-xchg", routing_key, Properties(**properties), 1, False, malformed)
 
 
-def decided(message: Message, *, now: int = NOW) -> forwarding.Decision:
-    return forwarding.decide(message, NAMES, orphan_ttl_ms=TTL, now_ms=now)
+def decided(message: Message, *, now: int = NOW) -> orphan_rules.Decision:
+    return orphan_rules.decide(message, NAMES, orphan_ttl_ms=TTL, now_ms=now)
 
 
 def forwarded(message: Message, *, now: int = NOW) -> Forward:
@@ -75,8 +75,8 @@ def test_what_the_broker_added_and_the_users_name_do_not_travel_on() -> None:
 def test_the_message_itself_is_left_as_it_came() -> None:
     message = orphan(user_id="guest", headers={"x-death": []}, expiration="5000")
     properties = forwarded(message).properties
-    forwarding.at_publish(properties, now_ms=NOW + 10)
-    forwarding.put_back(message, now_ms=NOW)
+    orphan_rules.at_publish(properties, now_ms=NOW + 10)
+    orphan_rules.put_back(message, now_ms=NOW)
     assert (message.properties.user_id, message.properties.headers) == ("guest", {"x-death": []})
     assert message.properties.expiration == "5000"
 
@@ -122,20 +122,20 @@ def test_headers_of_ours_that_make_no_sense_are_ignored(nonsense: dict[str, obje
 
 def test_a_held_request_is_published_with_what_is_left_of_its_expiration() -> None:
     properties = forwarded(orphan(expiration="10000")).properties
-    assert forwarding.at_publish(properties, now_ms=NOW + 4000).expiration == "6000"
-    assert forwarding.at_publish(properties, now_ms=NOW + 20_000).expiration == "1"
+    assert orphan_rules.at_publish(properties, now_ms=NOW + 4000).expiration == "6000"
+    assert orphan_rules.at_publish(properties, now_ms=NOW + 20_000).expiration == "1"
 
 
 def test_a_request_with_a_deadline_only_gets_what_is_left_of_it_as_its_expiration() -> None:
     properties = forwarded(orphan(headers={headers.X_DEADLINE: NOW + 500})).properties
-    assert forwarding.at_publish(properties, now_ms=NOW + 100).expiration == "400"
+    assert orphan_rules.at_publish(properties, now_ms=NOW + 100).expiration == "400"
     # But not a time that a broker would not take
     far = forwarded(orphan(headers={headers.X_DEADLINE: NOW + 2**40})).properties
-    assert forwarding.at_publish(far, now_ms=NOW).expiration is None
+    assert orphan_rules.at_publish(far, now_ms=NOW).expiration is None
 
 
 def test_a_request_with_neither_deadline_nor_expiration_gets_none() -> None:
-    assert forwarding.at_publish(forwarded(orphan()).properties, now_ms=NOW + 100).expiration is None
+    assert orphan_rules.at_publish(forwarded(orphan()).properties, now_ms=NOW + 100).expiration is None
 
 
 def test_elapsed_time_is_subtracted_once_however_often_a_request_comes_back() -> None:
@@ -145,18 +145,18 @@ def test_elapsed_time_is_subtracted_once_however_often_a_request_comes_back() ->
         properties = forwarded(message, now=now).properties
         now += 1000
         message = orphan()
-        message.properties.__dict__ = forwarding.at_publish(properties, now_ms=now).__dict__
+        message.properties.__dict__ = orphan_rules.at_publish(properties, now_ms=now).__dict__
     assert message.properties.expiration == "7000"
     assert forwarded(message, now=now).deadline_ms == NOW + 10_000
 
 
 def test_a_request_that_is_put_back_keeps_its_clock_and_its_hops() -> None:
     message = orphan(expiration="10000", user_id="guest", headers={headers.X_HOPS: 2, "x-death": []})
-    properties = forwarding.put_back(message, now_ms=NOW)
+    properties = orphan_rules.put_back(message, now_ms=NOW)
     assert properties.user_id is None
     assert properties.headers == {headers.X_HOPS: 2, headers.X_FIRST_SEEN: NOW, headers.X_DEADLINE: NOW + 10_000}
     again = orphan(expiration="10000", headers=properties.headers)
-    assert forwarding.put_back(again, now_ms=NOW + 5000).headers == properties.headers
+    assert orphan_rules.put_back(again, now_ms=NOW + 5000).headers == properties.headers
     assert answered(again, now=NOW + 10_000) == statuses.EXPIRED
 
 
@@ -177,7 +177,7 @@ def test_no_message_can_make_the_decision_fail(
 ) -> None:
     message = orphan(key, headers=given_headers, expiration=expiration, reply_to=reply_to)
     decision = decided(message)
-    forwarding.put_back(message, now_ms=NOW)
+    orphan_rules.put_back(message, now_ms=NOW)
     if isinstance(decision, Forward):
         assert NOW < decision.deadline_ms <= NOW + TTL
-        forwarding.at_publish(decision.properties, now_ms=NOW)
+        orphan_rules.at_publish(decision.properties, now_ms=NOW)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from osrdyne.activity_listener import ActivityListener
-from osrdyne.handouts import LONGEST_ID, MOST_HANDOUTS, Handout, Handouts
-from osrdyne.metrics import Metrics
-from osrdyne.queue_plan import Phase, Queue
+from osrdyne.intake.activity_listener import ActivityListener
+from osrdyne.intake.delivery_history import LONGEST_ID, MOST_HANDOUTS, Handout, Handouts
+from osrdyne.reconcile.queue_rules import Phase, Queue
+from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from tests.unit.stand_ins import state_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.holding import Holding, Limits
+from osrdyne.intake.hold_limits import Holding, Limits
 
 MIB = 1024 * 1024
 

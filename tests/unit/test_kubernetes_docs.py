@@ -10,7 +10,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 import steps
-from osrdyne.drivers.deployments.template import load
+from osrdyne.drivers.kubernetes.template import load
 
 SECTION = re.split(r"^## ", Path(steps.ROOT, "docs/drivers.md").read_text(), flags=re.MULTILINE)
 ROLES = Path(steps.ROOT, "tests/drivers/kubernetes")

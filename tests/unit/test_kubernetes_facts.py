@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers.deployments import facts
-from osrdyne.drivers.deployments.facts import PodFacts
-from osrdyne.drivers.deployments.manifests import key_hash
+from osrdyne.drivers.kubernetes import facts
+from osrdyne.drivers.kubernetes.facts import PodFacts
+from osrdyne.drivers.kubernetes.manifests import key_hash
 
 Manifest = dict[str, Any]
 

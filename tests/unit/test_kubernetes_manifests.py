@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers.deployments.api import as_yaml
-from osrdyne.drivers.deployments.manifests import Manifests, key_of
-from osrdyne.drivers.deployments.template import OURS, Templates
+from osrdyne.drivers.kubernetes.api import as_yaml
+from osrdyne.drivers.kubernetes.manifests import Manifests, key_of
+from osrdyne.drivers.kubernetes.template import OURS, Templates
 from osrdyne_protocol.names import PoolNames, engine_name
 from osrdyne_protocol.settings import PoolSettings
 from tests.hard_keys import KEYS

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from osrdyne.drivers.deployments.api import DEPLOYMENTS, Api
-from osrdyne.drivers.deployments.facts import DeploymentFacts, deployment
-from osrdyne.drivers.deployments.mirror import Mirror
-from osrdyne.drivers.deployments.refusals import Refused
+from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
+from osrdyne.drivers.kubernetes.facts import DeploymentFacts, deployment
+from osrdyne.drivers.kubernetes.mirror import Mirror
+from osrdyne.drivers.kubernetes.refusals import Refused
 from osrdyne.errors import DriverError
 from tests.unit.test_kubernetes_facts import Manifest, metadata
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from osrdyne.drivers.deployments.refusals import clean, refusal
+from osrdyne.drivers.kubernetes.refusals import clean, refusal
 
 
 def told(status: int, message: str, reason: str = "") -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne.driver_choice import open_driver
-from osrdyne.drivers.kubernetes import KubernetesDriver
-from osrdyne.settings import load
+from osrdyne.drivers.kubernetes.driver import KubernetesDriver
+from osrdyne.drivers.registry import open_driver
+from osrdyne.settings.daemon import load
 from osrdyne_protocol.errors import SettingsError
 
 SETTINGS = """

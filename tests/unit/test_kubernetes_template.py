@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from osrdyne.drivers.deployments.template import load
+from osrdyne.drivers.kubernetes.template import load
 from osrdyne_protocol.errors import SettingsError
 
 Manifest = dict[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from osrdyne import logs
+from osrdyne.runtime import log_format
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def root_logger_as_before() -> Iterator[None]:
 
 
 def test_a_json_line_carries_message_level_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(as_json=True)
+    log_format.configure(as_json=True)
     logging.getLogger("osrdyne.x").info("queue deleted", extra={"key": "a\nb", "count": 3})
     line = json.loads(capsys.readouterr().err)
     assert line.pop("time").endswith("+00:00")
@@ -32,7 +32,7 @@ def test_a_json_line_carries_message_level_and_fields(capsys: pytest.CaptureFixt
 
 
 def test_a_text_line_shows_fields_so_that_no_key_can_forge_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(as_json=False)
+    log_format.configure(as_json=False)
     logging.getLogger("osrdyne.x").warning("group failed", extra={"key": "a\nb", "reason": "é"})
     text = capsys.readouterr().err
     assert text.count("\n") == 1
@@ -41,7 +41,7 @@ def test_a_text_line_shows_fields_so_that_no_key_can_forge_a_line(capsys: pytest
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_an_exception_is_shown(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(as_json=as_json)
+    log_format.configure(as_json=as_json)
     try:
         raise ValueError("of no use")
     except ValueError:
@@ -50,7 +50,7 @@ def test_an_exception_is_shown(as_json: bool, capsys: pytest.CaptureFixture[str]
 
 
 def test_what_json_does_not_know_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(as_json=True)
+    log_format.configure(as_json=True)
     logging.getLogger("osrdyne.x").info("seen", extra={"key": b"\xff"})
     assert json.loads(capsys.readouterr().err)["key"] == "b'\\xff'"
 
@@ -58,12 +58,12 @@ def test_what_json_does_not_know_is_shown_as_text(capsys: pytest.CaptureFixture[
 def test_debug_lines_are_for_those_who_ask_and_configuring_twice_doubles_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    logs.configure(as_json=True)
-    logs.configure(as_json=True)
+    log_format.configure(as_json=True)
+    log_format.configure(as_json=True)
     logging.getLogger("osrdyne.x").debug("hidden")
     logging.getLogger("osrdyne.x").info("shown")
     assert capsys.readouterr().err.count("\n") == 1
-    logs.configure(as_json=True, verbose=True)
+    log_format.configure(as_json=True, verbose=True)
     logging.getLogger("osrdyne.x").debug("now shown")
     assert "now shown" in capsys.readouterr().err
 
@@ -78,7 +78,7 @@ class Bounded:
         self.now, self.lines = 0.0, list[logging.LogRecord]()
         handler = logging.Handler()
         handler.emit = self.lines.append  # type: ignore[method-assign,assignment]
-        handler.addFilter(logs.Repeats(limit=3, window=60.0, clock=lambda: self.now))
+        handler.addFilter(log_format.Repeats(limit=3, window=60.0, clock=lambda: self.now))
         self.log = logging.getLogger(f"osrdyne.{name}")
         self.log.handlers, self.log.propagate = [handler], False
         self.log.setLevel(logging.INFO)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne import management_answers
+from osrdyne.broker import management_answers
 from osrdyne_protocol.broker.topology import Binding
 
 

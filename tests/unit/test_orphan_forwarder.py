@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from osrdyne import answering, forwarding, orphan_forwarder
-from osrdyne.answering import Answerer
-from osrdyne.holding import Limits
-from osrdyne.metrics import Metrics
-from osrdyne.orphan_forwarder import ForwardLimits, OrphanForwarder
-from osrdyne.publishing import Refused
-from osrdyne.queue_plan import Phase, Queue
+from osrdyne.broker.publisher import Refused
+from osrdyne.failures import error_replies
+from osrdyne.failures.error_replies import Answerer
+from osrdyne.intake import orphan_forwarder, orphan_rules
+from osrdyne.intake.hold_limits import Limits
+from osrdyne.intake.orphan_forwarder import ForwardLimits, OrphanForwarder
+from osrdyne.reconcile.queue_rules import Phase, Queue
+from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import events, headers, statuses
@@ -32,7 +33,7 @@ def wall_clock_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     def wall_ms() -> int:
         return 1_700_000_000_000 + round(asyncio.get_running_loop().time() * 1000)
 
-    for module in (answering, orphan_forwarder):
+    for module in (error_replies, orphan_forwarder):
         monkeypatch.setattr(module, "wall_ms", wall_ms)
 
 
@@ -272,7 +273,7 @@ async def test_a_mistake_of_ours_ends_the_message_not_the_daemon(monkeypatch: py
         raise ZeroDivisionError
 
     async with forwarding_with() as one:
-        monkeypatch.setattr(forwarding, "decide", fail)
+        monkeypatch.setattr(orphan_rules, "decide", fail)
         one.orphan()
         await until(lambda: one.channel.tags == [1], within=1.0)
         assert one.answers() == [statuses.INVALID_REQUEST]

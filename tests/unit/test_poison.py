@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne import audit, dead_letters, poison
-from osrdyne.commands import output, poison_text
-from osrdyne.handouts import Handout
-from osrdyne.poison import Selection
+from osrdyne.commands import output
+from osrdyne.commands.poison import audit_file
+from osrdyne.commands.poison import entry as poison_entry
+from osrdyne.commands.poison import text as poison_text
+from osrdyne.commands.poison.entry import Selection
+from osrdyne.failures import dead_letter_rules
+from osrdyne.intake.delivery_history import Handout
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers
 
@@ -25,7 +28,7 @@ def message(body: bytes = b"body", *, malformed: bytes | None = None, **properti
 def kept(**given: Any) -> Message:
     """An entry as the dead-letter responder makes it."""
     letter = message(headers=given, correlation_id="7", reply_to="reply-1", expiration="5", user_id="guest")
-    properties = dead_letters.kept(
+    properties = dead_letter_rules.kept(
         letter,
         poison_id="6f1c",
         reason="delivery_limit",
@@ -39,7 +42,7 @@ def kept(**given: Any) -> Message:
 
 
 def test_an_entry_says_what_the_responder_wrote() -> None:
-    entry = poison.read(kept(**{"x-delivery-count": 3, "x-acquired-count": 5}))
+    entry = poison_entry.read(kept(**{"x-delivery-count": 3, "x-acquired-count": 5}))
     assert (entry.id, entry.reason, entry.detail, entry.key) == ("6f1c", "delivery_limit", "failed", "LAX")
     assert (entry.queue, entry.time_ms, entry.deliveries, entry.correlation_id) == ("core-req-LAX", 9, 5, "7")
     assert entry.attempts == (Handout("w-1", 5), Handout("w-2", 6))
@@ -47,14 +50,14 @@ def test_an_entry_says_what_the_responder_wrote() -> None:
 
 
 def test_where_the_broker_does_not_say_how_often_a_request_was_given_out_the_workers_do() -> None:
-    assert poison.read(kept()).deliveries == 2
-    assert dead_letters.deliveries(message()) is None
+    assert poison_entry.read(kept()).deliveries == 2
+    assert dead_letter_rules.deliveries(message()) is None
 
 
 def test_a_replayed_request_that_dies_again_has_an_identity_of_its_own() -> None:
     again = kept(**{headers.X_POISON_ID: "old", headers.X_POISON_ATTEMPTS: [], headers.X_POISON_DELIVERIES: 9})
-    assert poison.read(again).id == "6f1c"
-    assert poison.read(again).deliveries == 2
+    assert poison_entry.read(again).id == "6f1c"
+    assert poison_entry.read(again).deliveries == 2
 
 
 @pytest.mark.parametrize("identity", [{headers.X_POISON_ID: "6f1c"}, {}])
@@ -63,7 +66,7 @@ def test_an_entry_whose_headers_have_names_that_are_no_text_can_be_looked_at(
 ) -> None:
     strange: Any = {b"\xff": "first", "text": [{b"\xfe": "second"}]}
     one = message(headers=strange | identity)
-    entry = poison.read(one)
+    entry = poison_entry.read(one)
     poison_text.print_whole(entry, one)
     assert "first" in capsys.readouterr().out
     output.print_json(poison_text.whole_document(entry, one))
@@ -74,9 +77,9 @@ def test_an_entry_whose_headers_have_names_that_are_no_text_can_be_looked_at(
 def test_an_entry_without_an_identity_has_the_same_at_each_look_and_another_than_others() -> None:
     first = message(headers={"a": 1})
     looked_at = message(headers={"a": 1, "x-delivery-count": 2, "x-acquired-count": 7})
-    assert poison.read(first).id == poison.read(looked_at).id
+    assert poison_entry.read(first).id == poison_entry.read(looked_at).id
     others = [message(b"other", headers={"a": 1}), message(headers={"a": 2}), message(correlation_id="7")]
-    assert len({poison.read(one).id for one in (first, *others)}) == 4
+    assert len({poison_entry.read(one).id for one in (first, *others)}) == 4
 
 
 def test_what_was_added_on_the_way_is_left_behind_when_an_entry_is_sent_again() -> None:
@@ -92,11 +95,11 @@ def test_what_was_added_on_the_way_is_left_behind_when_an_entry_is_sent_again() 
         "CC": ["a"],
     }
     entry = kept(**way, **{"x-deadline": 5, "mine": "kept"})
-    properties = poison.replayed(entry, keep_deadline=False)
+    properties = poison_entry.replayed(entry, keep_deadline=False)
     assert properties.headers == {"mine": "kept"}
     assert (properties.expiration, properties.user_id, properties.delivery_mode) == (None, None, 2)
     assert (properties.reply_to, properties.correlation_id) == ("reply-1", "7")
-    assert poison.replayed(entry, keep_deadline=True).headers == {"mine": "kept", "x-deadline": 5}
+    assert poison_entry.replayed(entry, keep_deadline=True).headers == {"mine": "kept", "x-deadline": 5}
     assert headers.X_POISON_ID in entry.properties.headers
 
 
@@ -109,11 +112,11 @@ def test_what_was_added_on_the_way_is_left_behind_when_an_entry_is_sent_again() 
     ],
 )
 def test_what_cannot_be_sent_again_says_why(one: Message, why: str) -> None:
-    assert why in str(poison.unplayable(poison.read(one), one))
+    assert why in str(poison_entry.unplayable(poison_entry.read(one), one))
 
 
 def test_entries_are_selected_by_id_by_key_or_all() -> None:
-    entry, keyless = poison.read(kept()), poison.read(message())
+    entry, keyless = poison_entry.read(kept()), poison_entry.read(message())
     assert entry in Selection.of(["6f1c"])
     assert entry in Selection(keys=frozenset({"LAX"}))
     assert entry not in Selection(keys=frozenset({"SFO"}))
@@ -133,18 +136,18 @@ names = st.sampled_from(sorted(headers.POISON | {"x-death", "mine"}))
 @given(st.dictionaries(names, values), st.none() | st.text(max_size=5) | st.binary(max_size=5))
 def test_whatever_somebody_puts_there_is_an_entry(given_headers: dict[str, Any], correlation_id: str | bytes) -> None:
     one = message(headers=given_headers, correlation_id=correlation_id)
-    entry = poison.read(one)
+    entry = poison_entry.read(one)
     assert entry.id or headers.X_POISON_ID in given_headers
-    poison.unplayable(entry, one)
-    poison.replayed(one, keep_deadline=False)
+    poison_entry.unplayable(entry, one)
+    poison_entry.replayed(one, keep_deadline=False)
 
 
 def test_the_audit_file_has_a_line_for_each_entry_and_says_who(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "audit.jsonl"
     monkeypatch.setenv("SUDO_USER", "anna")
     for action in ("buried", "replayed"):
-        with audit.opened(file) as write:
-            write(action, "core", poison.read(kept()))
+        with audit_file.opened(file) as write:
+            write(action, "core", poison_entry.read(kept()))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["action"] for line in lines] == ["buried", "replayed"]
     assert all(line["who"].startswith("anna as ") for line in lines)
@@ -152,5 +155,5 @@ def test_the_audit_file_has_a_line_for_each_entry_and_says_who(tmp_path: Path, m
 
 
 def test_an_audit_file_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(audit.CannotAudit, match="name another one with --audit"), audit.opened(tmp_path):
+    with pytest.raises(audit_file.CannotAudit, match="name another one with --audit"), audit_file.opened(tmp_path):
         raise AssertionError("a directory was opened as a file")

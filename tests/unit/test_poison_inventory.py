@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne.poison import Entry, Selection, read
-from osrdyne.poison_inventory import Incomplete, Inventory
+from osrdyne.commands.poison.entry import Entry, Selection, read
+from osrdyne.commands.poison.inventory import Incomplete, Inventory
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerUnreachable, PreconditionFailed
 from osrdyne_amqp.message import QueueInfo

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne.publishing import ChannelPool, Publisher, Refused
+from osrdyne.broker.channel_pool import ChannelPool
+from osrdyne.broker.publisher import Publisher, Refused
 from osrdyne_amqp import Properties
 from osrdyne_amqp.errors import (
     BrokerError,

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers import Group, GroupState
+from osrdyne.broker.channel_pool import ChannelPool
+from osrdyne.drivers.base import Group, GroupState
 from osrdyne.errors import ManagementError
-from osrdyne.metrics import Metrics
-from osrdyne.pool_state import PoolState
-from osrdyne.publishing import ChannelPool
-from osrdyne.queue_loop import QueueLoop, QueueTiming
-from osrdyne.queue_plan import Phase, Queue, Totals
-from osrdyne.target_clock import TargetClock
+from osrdyne.reconcile.queue_loop import QueueLoop, QueueTiming
+from osrdyne.reconcile.queue_rules import Phase, Queue, Totals
+from osrdyne.state import PoolState
+from osrdyne.status.metrics import Metrics
+from osrdyne.target.clock import TargetClock
 from osrdyne_amqp.errors import BrokerError, Locked, PreconditionFailed
 from osrdyne_protocol.broker.lost import Evidence
 from tests.unit.stand_ins import (

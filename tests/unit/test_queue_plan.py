@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne import queue_plan
-from osrdyne.queue_plan import NOTHING, Phase, Plan, Queue, Step, Totals, plan
-from osrdyne.target import Status, Wanted
+from osrdyne.reconcile import queue_rules
+from osrdyne.reconcile.queue_rules import NOTHING, Phase, Plan, Queue, Step, Totals, plan
+from osrdyne.target.tracker import Status, Wanted
 
 INTERVAL = 7.5
 ACTIVE = Wanted(Status.ACTIVE, 3, 1000.0)
@@ -70,7 +70,7 @@ def test_samples_are_one_statistics_interval_after_what_they_confirm() -> None:
 def test_a_failed_action_is_tried_again_after_a_growing_pause() -> None:
     queue, pauses = Queue(Phase.BOUND, asserted=3), []
     for _ in range(3):
-        queue = queue_plan.after_failure(queue, Step.UNBIND, "no permission", now=100.0)
+        queue = queue_rules.after_failure(queue, Step.UNBIND, "no permission", now=100.0)
         pauses.append(queue.not_before - 100.0)
         assert (queue.phase, queue.asserted, queue.error) == (Phase.UNKNOWN, -1, "no permission")
         for wanted in (ACTIVE, UNBOUND, None):
@@ -79,20 +79,20 @@ def test_a_failed_action_is_tried_again_after_a_growing_pause() -> None:
 
 
 def test_a_failure_throws_the_evidence_away_but_not_that_the_group_may_stop() -> None:
-    queue = queue_plan.after_failure(Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), Step.DELETE, "x", now=100.0)
+    queue = queue_rules.after_failure(Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), Step.DELETE, "x", now=100.0)
     assert queue.phase is Phase.DRAINED
     assert (queue.looked_at, queue.sampled_at) == (None, None)
 
 
 @pytest.mark.parametrize("step", [Step.LOOK, Step.SAMPLE])
 def test_a_look_that_failed_changed_nothing_and_is_taken_again(step: Step) -> None:
-    queue = queue_plan.after_failure(Queue(Phase.UNBOUND, looked_at=1.0), step, "away", now=100.0)
+    queue = queue_rules.after_failure(Queue(Phase.UNBOUND, looked_at=1.0), step, "away", now=100.0)
     assert next_step(None, queue) == Plan(at=queue.not_before)
     assert next_step(None, queue, now=queue.not_before) == Plan(Step.LOOK)
 
 
 def test_a_queue_that_others_consume_stays_and_is_looked_at_again_later() -> None:
-    queue = queue_plan.after_look(Queue(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0)
+    queue = queue_rules.after_look(Queue(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0)
     assert queue is not None
     assert next_step(None, queue) == Plan(at=130.0)
     assert next_step(None, queue, now=130.0) == Plan(Step.LOOK)
@@ -100,8 +100,8 @@ def test_a_queue_that_others_consume_stays_and_is_looked_at_again_later() -> Non
 
 def test_a_request_for_a_queue_that_others_consume_does_not_wait_for_the_next_look() -> None:
     for queue in (
-        queue_plan.after_look(Queue(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0),
-        queue_plan.bound_by_others(Queue(Phase.DRAINED), replace(EMPTY, bindings=1), recheck=30.0, now=100.0),
+        queue_rules.after_look(Queue(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0),
+        queue_rules.bound_by_others(Queue(Phase.DRAINED), replace(EMPTY, bindings=1), recheck=30.0, now=100.0),
     ):
         assert queue is not None
         assert next_step(ACTIVE, queue) == Plan(Step.ASSERT)
@@ -109,8 +109,8 @@ def test_a_request_for_a_queue_that_others_consume_does_not_wait_for_the_next_lo
 
 def test_a_queue_that_somebody_bound_again_starts_over_and_says_why() -> None:
     queue = Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
-    assert queue_plan.bound_by_others(queue, EMPTY, recheck=30.0, now=100.0) is None
-    bound = queue_plan.bound_by_others(queue, replace(EMPTY, bindings=1), recheck=30.0, now=100.0)
+    assert queue_rules.bound_by_others(queue, EMPTY, recheck=30.0, now=100.0) is None
+    bound = queue_rules.bound_by_others(queue, replace(EMPTY, bindings=1), recheck=30.0, now=100.0)
     assert bound is not None
     assert (bound.phase, bound.looked_at, bound.sampled_at) == (Phase.UNKNOWN, None, None)
     assert "bound" in (bound.error or "")
@@ -119,8 +119,8 @@ def test_a_queue_that_somebody_bound_again_starts_over_and_says_why() -> None:
 
 def test_a_queue_whose_dead_letters_have_not_arrived_stays_and_says_why() -> None:
     queue = Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
-    assert queue_plan.dead_lettering(queue, EMPTY, recheck=30.0, now=100.0) is None
-    kept = queue_plan.dead_lettering(queue, replace(EMPTY, dead_lettering=1), recheck=30.0, now=100.0)
+    assert queue_rules.dead_lettering(queue, EMPTY, recheck=30.0, now=100.0) is None
+    kept = queue_rules.dead_lettering(queue, replace(EMPTY, dead_lettering=1), recheck=30.0, now=100.0)
     assert kept is not None
     assert (kept.phase, kept.looked_at, kept.sampled_at) == (Phase.DRAINED, None, None)
     assert "dead letters" in (kept.error or "")
@@ -129,13 +129,13 @@ def test_a_queue_whose_dead_letters_have_not_arrived_stays_and_says_why() -> Non
 
 def test_messages_found_by_a_look_or_a_sample_revive_the_key() -> None:
     queue = Queue(Phase.UNBOUND)
-    assert queue_plan.after_look(queue, ready=1, consumers=0, recheck=30.0, now=1.0) is None
-    assert queue_plan.after_sample(queue, replace(EMPTY, ready=1), now=1.0) is None
-    assert queue_plan.after_sample(queue, replace(EMPTY, unacknowledged=1), now=1.0) is None
+    assert queue_rules.after_look(queue, ready=1, consumers=0, recheck=30.0, now=1.0) is None
+    assert queue_rules.after_sample(queue, replace(EMPTY, ready=1), now=1.0) is None
+    assert queue_rules.after_sample(queue, replace(EMPTY, unacknowledged=1), now=1.0) is None
 
 
 def test_the_first_quiet_sample_lets_the_group_stop_and_asks_for_all_evidence_anew() -> None:
-    drained = queue_plan.after_sample(Queue(Phase.UNBOUND, looked_at=92.0), EMPTY, now=100.0)
+    drained = queue_rules.after_sample(Queue(Phase.UNBOUND, looked_at=92.0), EMPTY, now=100.0)
     assert drained == Queue(Phase.DRAINED)
 
 
@@ -231,7 +231,7 @@ def _applied(
     if step is None:
         return queue
     if fails:
-        return queue_plan.after_failure(queue, step, "refused", now=now)
+        return queue_rules.after_failure(queue, step, "refused", now=now)
     result: Queue | None
     match step:
         case Step.ASSERT:
@@ -241,12 +241,12 @@ def _applied(
             evidence.unbound = True
             return Queue(Phase.UNBOUND)
         case Step.LOOK:
-            result = queue_plan.after_look(queue, ready=messages, consumers=consumers, recheck=30.0, now=now)
+            result = queue_rules.after_look(queue, ready=messages, consumers=consumers, recheck=30.0, now=now)
             if messages == consumers == 0:
                 evidence.quiet_looks.append((now, gone))
         case _:
             totals = replace(EMPTY, unacknowledged=messages, consumers=consumers)
-            result = queue_plan.after_sample(queue, totals, now=now)
+            result = queue_rules.after_sample(queue, totals, now=now)
             if messages == 0:
                 evidence.quiet_samples.append(now)
     return result or replace(queue, phase=Phase.UNKNOWN, looked_at=None, sampled_at=None)
@@ -267,6 +267,6 @@ def test_a_queue_of_somebody_else_is_never_discarded() -> None:
 
 
 def test_a_discard_that_failed_waits_before_it_is_tried_again() -> None:
-    failed = queue_plan.after_failure(Queue(Phase.BOUND), Step.DISCARD, "no answer", now=100.0)
+    failed = queue_rules.after_failure(Queue(Phase.BOUND), Step.DISCARD, "no answer", now=100.0)
     found = plan(ACTIVE, failed, group_gone=True, interval=INTERVAL, now=100.0, lost=True)
     assert found == Plan(at=failed.not_before)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from osrdyne.broker.management_api import RequestQueue
 from osrdyne.errors import ManagementError
-from osrdyne.management_api import RequestQueue
-from osrdyne.queue_plan import Phase, Totals
-from osrdyne.queue_watcher import QueueWatcher
+from osrdyne.intake.queue_watcher import QueueWatcher
+from osrdyne.reconcile.queue_rules import Phase, Totals
 from osrdyne.session import Session
 from osrdyne_protocol.broker.lost import Evidence
 from tests.unit.stand_ins import NAMES, BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of

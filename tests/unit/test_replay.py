@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.replay import Call, Circumstances, Event, Replay
-from osrdyne.warming import Schedule
+from osrdyne.commands.replay.simulated_pool import Call, Circumstances, Event, Replay
+from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol.settings import Delays
 
 #: Milliseconds.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne.replay import Event
+from osrdyne.commands.replay.simulated_pool import Event
 from tests.engines.command_line import Done, osrdyne
 
 CALLS = (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne import settings
-from osrdyne.driver_settings import NoopSettings
-from osrdyne.settings import DaemonSettings, load, secret
+from osrdyne.settings import daemon as settings
+from osrdyne.settings.daemon import DaemonSettings, load, secret
+from osrdyne.settings.drivers import NoopSettings
 from osrdyne_protocol.errors import SettingsError
 
 GOOD = """

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from osrdyne import status_view
+from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.daemon import Condition
 from osrdyne.errors import ManagementError
-from osrdyne.pool_state import PoolState
 from osrdyne.session import _unless_ended
-from osrdyne.static_queues import StaticQueues
+from osrdyne.state import PoolState
+from osrdyne.status import view as status_view
 from osrdyne_protocol.broker.lost import LOOK_AGAIN
 from osrdyne_protocol.broker.quorum import Member
 from tests.unit.stand_ins import NAMES, state_of

@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from osrdyne import status_server
-from osrdyne.metrics import Metrics
-from osrdyne.settings import StatusSettings
+from osrdyne.settings.daemon import StatusSettings
+from osrdyne.status import server as status_server
+from osrdyne.status.metrics import Metrics
 
 
 class Served:

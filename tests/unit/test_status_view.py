@@ -7,12 +7,12 @@ from dataclasses import asdict
 
 import pytest
 
-from osrdyne import status_view
-from osrdyne.drivers import Group, GroupState
-from osrdyne.pool_state import Activity, PoolState
-from osrdyne.queue_plan import Phase, Queue, Totals
-from osrdyne.status_view import KeyView
-from osrdyne.worker_plan import Attempt
+from osrdyne.drivers.base import Group, GroupState
+from osrdyne.reconcile.group_rules import Attempt
+from osrdyne.reconcile.queue_rules import Phase, Queue, Totals
+from osrdyne.state import Activity, PoolState
+from osrdyne.status import view as status_view
+from osrdyne.status.view import KeyView
 from osrdyne_protocol.broker.lost import Evidence
 from osrdyne_protocol.settings import PoolSettings
 

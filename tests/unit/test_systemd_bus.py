@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from dbus_fast import Message, MessageType
 
-from osrdyne.drivers.units import bus
-from osrdyne.drivers.units.bus import Bus, BusError, Call, Listener
+from osrdyne.drivers.systemd import bus
+from osrdyne.drivers.systemd.bus import Bus, BusError, Call, Listener
 from tests.engines.waiting import PATIENCE
 
 HELLO = Call("/", "org.example", "Hello")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne.drivers.units import environment
-from osrdyne.drivers.units.environment import EnvironmentFiles, Record
-from osrdyne.drivers.units.groups import Groups
+from osrdyne.drivers.systemd import environment
+from osrdyne.drivers.systemd.environment import EnvironmentFiles, Record
+from osrdyne.drivers.systemd.groups import Groups
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from osrdyne.drivers import GroupState
-from osrdyne.drivers.units.manager import Listed
-from osrdyne.drivers.units.snapshot import NEW, Event, Snapshot, event, group_state
-from osrdyne.drivers.units.watching import Watching
+from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.systemd.manager import Listed
+from osrdyne.drivers.systemd.snapshot import NEW, Event, Snapshot, event, group_state
+from osrdyne.drivers.systemd.watching import Watching
 
 RUNS = Snapshot("active", "running", invocation="one", began_at=5, exited_at=0)
 WAITS = Snapshot(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.values import ChangeReader, Changes, Keyed, Timers
+from osrdyne.runtime.changes import ChangeReader, Changes, Keyed, Timers
 
 
 async def test_waiting_returns_at_once_when_the_value_holds() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.pool_state import PoolState
-from osrdyne.target import Status
-from osrdyne.warmer import Warmer
-from osrdyne.warming import Schedule
+from osrdyne.state import PoolState
+from osrdyne.target.tracker import Status
+from osrdyne.target.warmer import Warmer
+from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol.settings import Delays, PoolSettings
 from osrdyne_protocol.windows import DAYS, Window, parse_window
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers import Change, Group, GroupState
+from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.errors import DriverError
-from osrdyne.pool_state import Activity, PoolState
-from osrdyne.queue_plan import Phase, Queue
-from osrdyne.worker_loop import WorkerLoop, WorkerTiming
+from osrdyne.reconcile.group_loop import WorkerLoop, WorkerTiming
+from osrdyne.reconcile.queue_rules import Phase, Queue
+from osrdyne.state import Activity, PoolState
 from tests.unit.stand_ins import StandInDriver, StandInJournal, refuse, running, state_of, until
 
 pytestmark = pytest.mark.looptime

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne import worker_plan
-from osrdyne.drivers import Group, GroupState
-from osrdyne.queue_plan import Phase
-from osrdyne.worker_plan import NOTHING, Action, Attempt, Plan, holds_start_slot, stuck_reason
+from osrdyne.drivers.base import Group, GroupState
+from osrdyne.reconcile import group_rules
+from osrdyne.reconcile.group_rules import NOTHING, Action, Attempt, Plan, holds_start_slot, stuck_reason
+from osrdyne.reconcile.queue_rules import Phase
 
 RUNNING = Group("42", GroupState.RUNNING, 1, "current")
 STOPPING = Group("42", GroupState.STOPPING, 1, "current")
@@ -26,7 +26,7 @@ def decided(
     attempt: Attempt = Attempt(),  # noqa: B008 - frozen
     stuck: str | None = None,
 ) -> Plan:
-    return worker_plan.plan(
+    return group_rules.plan(
         wanted=wanted, phase=phase, group=group, attempt=attempt, template="current", stuck=stuck, now=100.0
     )
 
@@ -70,7 +70,7 @@ def test_a_stopping_group_is_not_stopped_again() -> None:
 def test_a_failing_start_waits_longer_each_time_and_keeps_its_error() -> None:
     attempt, pauses = Attempt(), []
     for _ in range(8):
-        attempt = worker_plan.after_failure(attempt, "no such image", now=100.0)
+        attempt = group_rules.after_failure(attempt, "no such image", now=100.0)
         pauses.append(attempt.not_before - 100.0)
         assert decided(attempt=attempt) == Plan(at=attempt.not_before)
     assert pauses == sorted(pauses)
@@ -80,40 +80,40 @@ def test_a_failing_start_waits_longer_each_time_and_keeps_its_error() -> None:
 
 def test_a_group_that_lived_before_it_crashed_starts_over_with_short_pauses() -> None:
     failing = Attempt(failures=6, started_at=0.0, alive=True)
-    assert worker_plan.after_failure(failing, "exit 1", now=100.0).failures == 1
+    assert group_rules.after_failure(failing, "exit 1", now=100.0).failures == 1
     # A group that never showed life, or died soon, has failed at its start
-    assert worker_plan.after_failure(Attempt(failures=6, started_at=0.0), "exit 1", now=100.0).failures == 7
+    assert group_rules.after_failure(Attempt(failures=6, started_at=0.0), "exit 1", now=100.0).failures == 7
     soon = Attempt(failures=6, started_at=95.0, alive=True)
-    assert worker_plan.after_failure(soon, "exit 1", now=100.0).failures == 7
+    assert group_rules.after_failure(soon, "exit 1", now=100.0).failures == 7
 
 
 def test_a_sign_of_life_of_a_young_group_does_not_forgive_its_failures() -> None:
-    attempt = worker_plan.after_start(Attempt(failures=3, error="exit 1"), now=100.0)
-    young = worker_plan.after_sign_of_life(attempt, RUNNING, at=101.0, now=101.0)
+    attempt = group_rules.after_start(Attempt(failures=3, error="exit 1"), now=100.0)
+    young = group_rules.after_sign_of_life(attempt, RUNNING, at=101.0, now=101.0)
     assert (young.alive, young.failures, young.error) == (True, 3, "exit 1")
-    old = worker_plan.after_sign_of_life(attempt, RUNNING, at=101.0, now=110.0)
+    old = group_rules.after_sign_of_life(attempt, RUNNING, at=101.0, now=110.0)
     assert (old.alive, old.failures, old.error) == (True, 0, None)
 
 
 def test_a_worker_that_its_engine_restarted_makes_up_for_its_failures_ten_seconds_after_it_reported() -> None:
-    failed = worker_plan.after_failure(Attempt(failures=3, started_at=0.0), "exit 1", now=100.0)
+    failed = group_rules.after_failure(Attempt(failures=3, started_at=0.0), "exit 1", now=100.0)
     # What it told before it failed, and that its group is still there, proves nothing
-    assert worker_plan.after_sign_of_life(failed, RUNNING, at=99.0, now=200.0) == failed
-    assert worker_plan.after_sign_of_life(failed, None, at=160.0, now=200.0) == failed
-    young = worker_plan.after_sign_of_life(failed, RUNNING, at=160.0, now=160.0)
-    assert (young.alive, young.failures, worker_plan.makes_up_at(young)) == (True, 4, 170.0)
+    assert group_rules.after_sign_of_life(failed, RUNNING, at=99.0, now=200.0) == failed
+    assert group_rules.after_sign_of_life(failed, None, at=160.0, now=200.0) == failed
+    young = group_rules.after_sign_of_life(failed, RUNNING, at=160.0, now=160.0)
+    assert (young.alive, young.failures, group_rules.makes_up_at(young)) == (True, 4, 170.0)
     # Nor does it while the engine waits to start it once more
     waits = replace(RUNNING, state=GroupState.STARTING, workers=0)
-    assert worker_plan.after_sign_of_life(young, waits, at=160.0, now=170.0).error == "exit 1"
-    old = worker_plan.after_sign_of_life(young, RUNNING, at=160.0, now=170.0)
-    assert (old.failures, old.error, worker_plan.makes_up_at(old)) == (0, None, None)
+    assert group_rules.after_sign_of_life(young, waits, at=160.0, now=170.0).error == "exit 1"
+    old = group_rules.after_sign_of_life(young, RUNNING, at=160.0, now=170.0)
+    assert (old.failures, old.error, group_rules.makes_up_at(old)) == (0, None, None)
 
 
 def test_a_start_is_in_flight_until_it_shows_life_or_its_hold_is_over() -> None:
-    started = worker_plan.after_start(Attempt(), now=100.0)
+    started = group_rules.after_start(Attempt(), now=100.0)
     assert holds_start_slot(started, RUNNING, hold=10.0, now=109.9)
     assert not holds_start_slot(started, RUNNING, hold=10.0, now=110.0)
-    alive = worker_plan.after_sign_of_life(started, RUNNING, at=101.0, now=101.0)
+    alive = group_rules.after_sign_of_life(started, RUNNING, at=101.0, now=101.0)
     assert not holds_start_slot(alive, RUNNING, hold=10.0, now=101.0)
     assert not holds_start_slot(started, None, hold=10.0, now=101.0)
     assert not holds_start_slot(started, STOPPING, hold=10.0, now=101.0)
@@ -122,7 +122,7 @@ def test_a_start_is_in_flight_until_it_shows_life_or_its_hold_is_over() -> None:
 
 @given(st.floats(0, 1e7), st.floats(0, 1e3))
 def test_a_start_slot_is_free_when_the_timer_for_it_rings(started: float, hold: float) -> None:
-    attempt = worker_plan.after_start(Attempt(), now=started)
+    attempt = group_rules.after_start(Attempt(), now=started)
     assert not holds_start_slot(attempt, RUNNING, hold=hold, now=started + hold)
 
 

@@ -1,1 +1,1 @@
-"""The commands of `osrdyne`, one module each: parse, ask, print. What they know, they know from elsewhere."""
+"""The commands of `osrdyne`, a module or a package each: parse, ask, print."""

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
-from osrdyne import logs
 from osrdyne.commands import broker_address
 from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
+from osrdyne.runtime import log_format
 from osrdyne_amqp.errors import AccessRefused
 from osrdyne_client import CallTimeout, Client, RemoteError
 from osrdyne_client.errors import Expired
@@ -72,7 +72,7 @@ def command(
 
     Exit status: 0 answered; 1 an error reply, or none in time; 2 it could not be asked.
     """
-    logs.configure(as_json=json)
+    log_format.configure(as_json=json)
     # What ends this call says why; that the client meanwhile reconnects is no news to a person.
     logging.getLogger().setLevel(logging.ERROR)
     request, seconds, extra = _body(body, file), _seconds(timeout), _headers(header or [])

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from osrdyne import logs
 from osrdyne.commands.output import failing_clearly
-from osrdyne.settings import environment_names
+from osrdyne.runtime import log_format
+from osrdyne.settings.daemon import environment_names
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +29,10 @@ def command(
 
     When the settings file changes it goes over to the changed settings, unless they are wrong.
     """
-    from osrdyne.running import Process  # takes a moment, which the other commands need not wait for
-    from osrdyne.settings_file import SettingsFile
+    from osrdyne.process import Process  # takes a moment, which the other commands need not wait for
+    from osrdyne.settings.file import SettingsFile
 
-    logs.configure(as_json=json, verbose=verbose)
+    log_format.configure(as_json=json, verbose=verbose)
     process = Process(SettingsFile(settings))
     if check:
         typer.echo(f"{settings}: settings are right")

@@ -16,11 +16,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from osrdyne.broker.management_api import ManagementApi
 from osrdyne.commands import lost_queues
 from osrdyne.commands.output import NO, CannotAsk, failing_clearly, print_json
 from osrdyne.commands.status_table import console
-from osrdyne.management_api import ManagementApi
-from osrdyne.settings import BrokerSettings, DaemonSettings, load, secret
+from osrdyne.settings.daemon import BrokerSettings, DaemonSettings, load, secret
 from osrdyne_amqp.address import virtual_host
 from osrdyne_protocol.broker.drift import concerning, drift, request_queues
 from osrdyne_protocol.broker.lint import Finding, lint

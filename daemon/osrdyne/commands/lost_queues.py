@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from osrdyne.management_api import ManagementApi, never_led
+from osrdyne.broker.management_api import ManagementApi, never_led
 from osrdyne_protocol.broker import lost
 from osrdyne_protocol.broker.lint import Finding
 from osrdyne_protocol.broker.lost import Evidence

@@ -18,7 +18,7 @@ import typer
 
 from osrdyne.commands import status_table
 from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
-from osrdyne.settings import StatusSettings, load
+from osrdyne.settings.daemon import StatusSettings, load
 
 #: Seconds to wait for the daemon, which answers from memory.
 _TIMEOUT = 5.0

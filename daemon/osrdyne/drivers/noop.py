@@ -10,7 +10,7 @@ import asyncio
 import builtins
 from collections.abc import AsyncIterator
 
-from osrdyne.drivers import Change, Group
+from osrdyne.drivers.base import Change, Group
 
 
 class NoopDriver:

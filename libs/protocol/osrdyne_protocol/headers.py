@@ -15,7 +15,7 @@ X_REASON = "x-reason"
 X_RPC_PATH = "x-rpc-path"
 #: Request: moment after which nobody waits for the answer, in integer milliseconds since the Unix epoch.
 X_DEADLINE = "x-deadline"
-#: Reply `expired`: the stage at which the request's time ran out; see `stages`.
+#: Reply `expired`: the stage at which the request's time ran out; see `expiry`.
 X_EXPIRED_AT = "x-expired-at"
 
 #: Activity: the event's type; see `events`.
@@ -51,7 +51,7 @@ X_POISON_QUEUE = "x-osrdyne-poison-queue"
 X_POISON_KEY = "x-osrdyne-poison-key"
 X_POISON_DETAIL = "x-osrdyne-poison-detail"
 X_POISON_TIME = "x-osrdyne-poison-time"
-#: Kept message: how often it was handed to workers, and to which when, as far as they told (see `poison`).
+#: Kept message: how often it was handed to workers, and to which when, as far as they told.
 X_POISON_DELIVERIES = "x-osrdyne-poison-deliveries"
 X_POISON_ATTEMPTS = "x-osrdyne-poison-attempts"
 POISON = frozenset(

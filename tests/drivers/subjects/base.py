@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from osrdyne.drivers import Change, Driver, Group, GroupState
+from osrdyne.drivers.base import Change, Driver, Group, GroupState
 from tests.engines.waiting import PATIENCE, until_async
 
 #: Credential that every worker is given, and that may show up nowhere but in its environment.

@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from osrdyne.drivers.containers.template import INSTANCE, KEY, POOL
-from osrdyne.drivers.docker import DockerDriver
+from osrdyne.drivers.docker.driver import DockerDriver
+from osrdyne.drivers.docker.template import INSTANCE, KEY, POOL
 from osrdyne_protocol.settings import PoolSettings
 from tests.drivers.subjects.base import WORKER_URI, Owning
 from tests.engines import docker

@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from osrdyne.drivers.deployments import manifests, template
-from osrdyne.drivers.deployments.api import Api
-from osrdyne.drivers.deployments.manifests import Manifests
-from osrdyne.drivers.kubernetes import KubernetesDriver
+from osrdyne.drivers.kubernetes import manifests, template
+from osrdyne.drivers.kubernetes.api import Api
+from osrdyne.drivers.kubernetes.driver import KubernetesDriver
+from osrdyne.drivers.kubernetes.manifests import Manifests
 from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
 from tests.drivers.subjects.base import WORKER_URI, Owning

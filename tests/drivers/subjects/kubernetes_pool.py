@@ -10,7 +10,7 @@ from typing import Any
 import pika
 import yaml  # type: ignore[import-untyped]
 
-from osrdyne.drivers.deployments import template
+from osrdyne.drivers.kubernetes import template
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject, Manifest
 from tests.engines.pool import DaemonProcess, Pool
 

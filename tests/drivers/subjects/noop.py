@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osrdyne.drivers import Driver
+from osrdyne.drivers.base import Driver
 from osrdyne.drivers.noop import NoopDriver
 from tests.drivers.subjects.base import Subject
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from osrdyne.drivers import Driver
-from osrdyne.drivers.subprocess import SubprocessDriver, SubprocessTemplate
+from osrdyne.drivers.base import Driver
+from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
 from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
 from tests.drivers.subjects.base import STUB_WORKER, WORKER_URI, Owning

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from osrdyne.drivers import Driver
-from osrdyne.drivers.systemd import Place, SystemdDriver
+from osrdyne.drivers.base import Driver
+from osrdyne.drivers.systemd.driver import Place, SystemdDriver
 from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
 from tests.drivers.subjects.base import STUB_WORKER, WORKER_URI, Owning

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from osrdyne import management_api
+from osrdyne.broker import management_api
+from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
-from osrdyne.management_api import ManagementApi
 
 if TYPE_CHECKING:
     from tests.simulation.model.broker import ModelBroker

@@ -1,0 +1,325 @@
+"""The broker's management API, read only: which request queues there are, and what is in them.
+
+The one module that speaks HTTP to the broker (through pyrabbit2, in a thread each call, because it blocks).
+Its counts of messages are seconds late, and each decision allows for that
+(docs/rabbitmq-facts.md#counts-that-come-late).
+Library exceptions become `ManagementError` here, with what, where and what to do, and without the password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+import pyrabbit2
+import pyrabbit2.http
+
+from osrdyne.broker import management_answers
+from osrdyne.errors import ManagementError
+from osrdyne.reconcile.queue_rules import Totals
+from osrdyne_amqp import tls
+from osrdyne_amqp.address import Address, present
+from osrdyne_amqp.errors import BrokerError
+from osrdyne_protocol.broker import quorum
+from osrdyne_protocol.broker.topology import Topology
+from osrdyne_protocol.names import PoolNames
+
+_PAGE_SIZE = 500
+#: No broker has that many queues; something that is not a broker may say that it has.
+_MOST_PAGES = 2000
+#: Calls under way at once.
+_CALLS = 4
+#: Asks for a queue's own samples, which are younger than those of the API's aggregates.
+_FRESH = {"disable_stats": "true", "enable_queue_totals": "true"}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestQueue:
+    """A queue of the pool as the broker lists it; `totals` is None while the broker has no statistics of it."""
+
+    name: str
+    #: None for a queue that only has a name of ours: of another type, or without the key that belongs to the name.
+    key: str | None
+    totals: Totals | None
+
+
+#: Answers 503 with the alarms, if there are any.
+_ALARMS = "health/checks/alarms"
+
+
+class ManagementApi:
+    """Reads one vhost. Every method raises `ManagementError`, and nothing else, whatever answers."""
+
+    def __init__(self, address: Address, vhost: str, *, timeout: float = 10.0) -> None:
+        """Take an address with credentials, `http://user:password@host:15672`, or what returns the present one.
+
+        It is asked before each call, so that a changed password takes effect at once; it is never shown. For
+        `https` its query takes the files of `osrdyne_amqp.tls`.
+        """
+        self._address = address
+        self._timeout = timeout
+        self._calls = asyncio.Semaphore(_CALLS)
+        #: The virtual host that is read.
+        self.vhost = vhost
+        self._vhost = quote(vhost, safe="")
+        self._server = self._present(None)
+
+    def _present(self, known: _Server | None) -> _Server:
+        try:
+            uri = present(self._address)
+            return known if known and known.uri == uri else _Server.of(uri, self._timeout)
+        except BrokerError as error:
+            raise ManagementError(f"management_uri: {error}") from None
+
+    async def totals(self, queue: str) -> Totals | None:
+        """Return what is in a queue, and how often it is bound; None when the queue does not exist.
+
+        Raises `ManagementError` also when the broker has no statistics of the queue yet.
+        """
+        name = quote(queue, safe="")
+        try:
+            raw = await self._get(f"queues/{self._vhost}/{name}", _FRESH)
+            bindings = await self._get(f"queues/{self._vhost}/{name}/bindings")
+        except _NotFound:
+            return None
+        with self._reading("a queue"):
+            found = _totals(raw, sum(1 for one in bindings if one.get("source")))
+        if found is None:
+            raise ManagementError(f"{self._server.where} has no statistics of queue {queue} yet")
+        return found
+
+    async def members(self, queue: str) -> tuple[quorum.Member, ...] | None:
+        """Return what the members of a quorum queue say; None when there is no such quorum queue.
+
+        Raises `ManagementError` also while the broker cannot say, as while it starts the queue.
+        """
+        try:
+            answer = await self._get(f"queues/quorum/{self._vhost}/{quote(queue, safe='')}/status")
+        except _NotFound:
+            return None
+        with self._reading("the members of a quorum queue"):
+            return quorum.read(answer)
+
+    async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
+        """Return every queue whose name is that of a request queue of the pool."""
+        found: list[RequestQueue] = []
+        params = {
+            "name": f"^{names.request_queue_prefix}",
+            "use_regex": "true",
+            "page_size": str(_PAGE_SIZE),
+            "columns": "name,type,arguments,messages_ready,messages_unacknowledged,consumers",
+        }
+        page, pages = 1, 1
+        while page <= pages:
+            answer = await self._get(f"queues/{self._vhost}", params | {"page": str(page)})
+            with self._reading("a page of queues"):
+                pages = int(answer.get("page_count", 1))
+                if pages > _MOST_PAGES:
+                    raise ValueError(pages)
+                found += [_request_queue(one) for one in answer["items"]]
+            page += 1
+        return found
+
+    async def depths(self, names: PoolNames) -> dict[str, int]:
+        """Return how many messages are in the orphan, dead-letter and poison queue, by name and seconds late.
+
+        A queue that is not there, or of which the broker has no statistics yet, is left out.
+        """
+        static = (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
+        params = {
+            "name": f"^({'|'.join(static)})$",
+            "use_regex": "true",
+            "page": "1",
+            "page_size": "10",
+            "columns": "name,messages",
+        }
+        answer = await self._get(f"queues/{self._vhost}", params)
+        with self._reading("a page of queues"):
+            return {one["name"]: one["messages"] for one in answer["items"] if isinstance(one.get("messages"), int)}
+
+    async def alarm(self) -> str | None:
+        """Return what the broker has an alarm of (`memory`, `disk`), None when it has none.
+
+        The broker tells a connection only once that one publishes; who is idle has to ask.
+        """
+        try:
+            await self._get(_ALARMS)
+        except _Alarm as alarm:
+            return str(alarm)
+        return None
+
+    async def topology(self, *, with_users: bool = False) -> Topology:
+        """Return the vhost's objects as a topology. Users and permissions take an administrator."""
+        v = self._vhost
+        try:
+            exchanges = await self._get(f"exchanges/{v}")
+        except _NotFound:
+            raise ManagementError(
+                f"no virtual host '{unquote(v)}' at {self._server.where} that user '{self._server.user}' can see; "
+                "check its name, and the user's permissions on it"
+            ) from None
+        queues = await self._get(f"queues/{v}", {"columns": "name,type,arguments"})
+        bindings = await self._get(f"bindings/{v}")
+        policies = await self._get(f"policies/{v}")
+        operator_policies = await self._get(f"operator-policies/{v}")
+        users = await self._get("users") if with_users else []
+        permissions = await self._get(f"vhosts/{v}/permissions") if with_users else []
+        with self._reading("the objects of a virtual host"):
+            return management_answers.topology(
+                exchanges, queues, bindings, policies, operator_policies, users, permissions
+            )
+
+    async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
+        # Few at a time: an API that hangs must not take every thread that others of this process need.
+        async with self._calls:
+            return await self._ask(path, params)
+
+    async def _ask(self, path: str, params: Mapping[str, str] | None) -> Any:
+        self._server = server = self._present(self._server)
+        where = server.where
+        try:
+            return await asyncio.to_thread(server.client.do_call, path, "GET", params=params)
+        except pyrabbit2.http.HTTPError as error:
+            if error.status == 404:
+                raise _NotFound(f"{where}/api/{path}: not found") from None
+            alarms = management_answers.alarms(str(error.reason)) if path == _ALARMS else None
+            if alarms is not None:
+                raise _Alarm(alarms) from None
+            hint = "see the broker's log"
+            if error.status in (401, 403):
+                hint = _REFUSALS.get(str(error.detail), _REFUSED).format(user=f"user '{server.user}'")
+            raise ManagementError(f"{where}/api/{path} answered {error.status}: {hint}") from None
+        except (pyrabbit2.http.NetworkError, OSError) as error:
+            raise ManagementError(
+                f"no management API at {where}: {_cause(error)}; is the broker up, with rabbitmq_management?"
+            ) from None
+        except Exception as error:  # noqa: BLE001 - the library meets what it does not expect, and so do its own
+            raise ManagementError(
+                f"{where}/api/{path} answered what cannot be read ({type(error).__name__}); {_STRANGER}"
+            ) from None
+
+    @contextlib.contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """What does not have the shape of RabbitMQ's answers comes from something else."""
+        try:
+            yield
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ManagementError(
+                f"{self._server.where} answered what is not {what} ({type(error).__name__}: {str(error)[:100]}); "
+                f"{_STRANGER}"
+            ) from error
+
+
+async def never_led(api: ManagementApi, queue: str) -> bool | None:
+    """Say whether a quorum queue is there of which no member ever had a leader: see `osrdyne_protocol.broker.quorum`.
+
+    None where that cannot be asked, as while the broker starts the queue: that proves nothing.
+    """
+    try:
+        members = await api.members(queue)
+    except ManagementError:
+        return None
+    return members is not None and quorum.never_led(members)
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """Where and as whom to ask."""
+
+    uri: str = field(repr=False)
+    where: str
+    user: str
+    client: Any
+
+    @classmethod
+    def of(cls, uri: str, timeout: float) -> _Server:
+        """Raises `ManagementError`, and BrokerError for TLS options; neither shows the password."""
+        parts = _split(uri)
+        options, rest = tls.take(parts.query)
+        if rest or (parts.scheme == "http" and not options.is_default) or options.external:
+            raise ManagementError(
+                "management_uri has an option that it cannot have; with https there are cacertfile, certfile and "
+                "keyfile, and a password is always needed"
+            )
+        if not options.is_default:
+            options.context()  # says which file cannot be used; the library's errors do not
+        host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
+        address = f"{host}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
+        client = pyrabbit2.http.HTTPClient(
+            address + parts.path.rstrip("/"),
+            # As bytes: the library below would write them in Latin-1, and the broker reads UTF-8.
+            unquote(parts.username or "").encode(),
+            unquote(parts.password or "").encode(),
+            timeout=timeout,
+            scheme=parts.scheme,
+            verify=options.cacertfile or True,
+            cert=(options.certfile, options.keyfile) if options.keyfile else options.certfile,
+        )
+        return cls(uri, f"{parts.scheme}://{address}", unquote(parts.username or ""), client)
+
+
+def _split(uri: str) -> SplitResult:
+    try:
+        parts = urlsplit(uri)
+        good = parts.scheme in _DEFAULT_PORTS and parts.hostname and parts.username is not None and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ManagementError(
+            "management_uri must look like http://user:password@host:15672 (or https), percent-encoded"
+        ) from None
+    return parts
+
+
+_STRANGER = "is it RabbitMQ's management API that listens there?"
+#: What RabbitMQ says when it refuses a call (4.0 and 4.3), and what helps.
+_REFUSALS = {
+    "Not_Authorized": "{user} is refused; check its name and password",
+    "Not management user": "{user} has no tag for the management API; give it the tag 'management'",
+    "Not administrator user": "{user} may not list users and permissions; that takes the tag 'administrator'",
+    "User not authorised to access virtual host": "{user} has no permissions on this virtual host",
+}
+_REFUSED = "{user} is refused; check its password, its tag 'management' and its permissions"
+
+
+class _NotFound(ManagementError):
+    """No such object."""
+
+
+class _Alarm(ManagementError):
+    """The broker has an alarm; the text says of what."""
+
+
+def _cause(error: BaseException) -> str:
+    """Say why a call failed in the system's words; the library's text is a chain of its own classes."""
+    inner: object = error if isinstance(error, OSError) else error.__context__
+    for _ in range(8):
+        if isinstance(inner, ssl.SSLError):
+            return tls.problem(inner)
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        if not isinstance(inner, BaseException):
+            break
+        nested = [one for one in (getattr(inner, "reason", None), *inner.args) if isinstance(one, BaseException)]
+        inner = inner.__cause__ or (nested[0] if nested else inner.__context__)
+    return str(error)
+
+
+def _request_queue(raw: Mapping[str, Any]) -> RequestQueue:
+    return RequestQueue(management_answers.text(raw, "name"), management_answers.own_key(raw), _totals(raw, 0))
+
+
+def _totals(raw: Mapping[str, Any], bindings: int) -> Totals | None:
+    ready, unacknowledged = raw.get("messages_ready"), raw.get("messages_unacknowledged")
+    if not isinstance(ready, int) or not isinstance(unacknowledged, int):
+        return None
+    ours = management_answers.own_key(raw) is not None
+    # Dead letters on their way are in the sum only (docs/rabbitmq-facts.md#counts-that-come-late).
+    dead_lettering = max(0, int(raw.get("messages") or 0) - ready - unacknowledged)
+    return Totals(ready, unacknowledged, int(raw.get("consumers") or 0), bindings, ours, dead_lettering)

@@ -1,0 +1,128 @@
+"""Publishing that must arrive: confirmed, and apart from messages that break their channel.
+
+A broker closes the channel on a message that it refuses outright (an expiration it cannot read, a body beyond
+its limit), and with it fails everything else in flight there without saying which message it was. So what was
+in flight is published again one by one on a channel of its own; the one that breaks that channel too is the
+culprit, and only it is refused.
+
+A queue that does not answer holds up nothing but what goes to it: see `osrdyne_amqp.lanes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from osrdyne.errors import DaemonError
+from osrdyne_amqp import Channel, Connection, Properties
+from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, Nacked, NotFound, Returned, Unencodable
+from osrdyne_amqp.lanes import Lanes
+
+T = TypeVar("T")
+
+
+class Refused(DaemonError):
+    """The broker, or AMQP itself, cannot take this message."""
+
+
+class Publisher:
+    """Publishes with confirm on the daemon's one connection.
+
+    Methods raise `Refused` for a message that can never be taken, `Nacked` and `Returned` as the broker says,
+    `BrokerTimeout` when it says nothing, and other `BrokerError` when the connection is gone or the pool is not
+    set up (no such exchange, no permission): that is no message's fault.
+    """
+
+    def __init__(self, connection: Connection, *, timeout: float) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._lanes: Lanes | None = None
+        self._suspects = asyncio.Lock()
+        self._opening = asyncio.Lock()
+
+    async def publish(
+        self,
+        exchange: str,
+        routing_key: str | bytes,
+        body: bytes,
+        properties: Properties,
+        *,
+        publish_id: str | None = None,
+    ) -> None:
+        """Publish and wait for the confirm. With `publish_id` it is mandatory: a return raises `Returned`."""
+
+        def on(channel: Channel) -> asyncio.Future[None]:
+            return channel.publish(
+                exchange,
+                routing_key,
+                body,
+                properties,
+                mandatory=publish_id is not None,
+                publish_id=publish_id,
+            )
+
+        await self._attempt((exchange, routing_key), on)
+
+    async def reply(self, reply_to: str | bytes, body: bytes, properties: Properties) -> bool:
+        """Publish a reply and wait for the confirm; return False when its caller is gone, which is final."""
+
+        def on(channel: Channel) -> asyncio.Future[bool]:
+            return channel.publish_final("", reply_to, body, properties)
+
+        return await self._attempt(("", reply_to), on)
+
+    async def _attempt(
+        self, destination: tuple[str, str | bytes], publish: Callable[[Channel], asyncio.Future[T]]
+    ) -> T:
+        lanes = await self._open()
+        try:
+            return await self._confirmed(lanes.publish(destination, publish))
+        except Unencodable as error:
+            raise Refused(str(error)) from error
+        except (Nacked, Returned, BrokerTimeout):
+            raise
+        except BrokerError:
+            if not self._connection.is_open:
+                raise
+        async with self._suspects:
+            alone = await self._connection.channel(confirm=True)
+            try:
+                return await self._confirmed(publish(alone))
+            except (Nacked, Returned, BrokerTimeout, NotFound, AccessRefused):
+                raise
+            except BrokerError as error:
+                if not self._connection.is_open:
+                    raise
+                raise Refused(str(error)) from error
+            finally:
+                if alone.is_open:
+                    await alone.close()
+
+    async def _confirmed(self, confirm: asyncio.Future[T]) -> T:
+        # A broker in alarm withholds confirms for as long as it lasts; that is no reason to hang up.
+        while True:
+            try:
+                done, _ = await asyncio.wait((confirm,), timeout=self._timeout)
+            except asyncio.CancelledError:
+                confirm.cancel()  # nobody will read it
+                raise
+            if done:
+                return confirm.result()
+            if not self._connection.blocked:
+                confirm.cancel()
+                raise BrokerTimeout(f"no publisher confirm within {self._timeout:.0f} s")
+
+    async def _open(self) -> Lanes:
+        async with self._opening:
+            if self._lanes is None or not self._lanes.main.is_open:
+                main = await self._connection.channel(confirm=True)
+                if self._lanes is None:
+                    self._lanes = Lanes(
+                        main,
+                        partial(self._connection.channel, confirm=True),
+                        blocked=lambda: self._connection.blocked,
+                    )
+                self._lanes.main = main
+            return self._lanes

@@ -1,0 +1,264 @@
+"""`osrdyne poison`: look at the requests that could not be served, send them again, or take them out for good.
+
+Reads and empties the queue `{pool}-poison` with the broker user of the role `operator`, whose rights are no more than
+that. What is removed leaves a line in the audit file first. How entries look is in `poison_text`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from osrdyne.commands import broker_address
+from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
+from osrdyne.commands.poison import audit_file as audits
+from osrdyne.commands.poison import text
+from osrdyne.commands.poison.entry import Entry, Selection
+from osrdyne.commands.poison.inventory import Inventory, Outcome, opened
+from osrdyne.runtime import log_format
+from osrdyne.settings.daemon import DaemonSettings, load
+from osrdyne.settings.drivers import SubprocessSettings
+from osrdyne_amqp import Message
+from osrdyne_protocol import events
+from osrdyne_protocol.names import PoolNames
+
+T = TypeVar("T")
+
+#: Seconds to wait for another command that is at work on the same pool.
+_PATIENCE = 10.0
+#: Where the audit file is when no settings say where the daemon keeps its state.
+_STATE_DIRECTORY = Path("/var/lib/osrdyne")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""List, show, replay and bury requests in the poison inventory: those that workers failed on too often, and
+those that could not be served and had nobody to be told.
+
+Exit status: 0 done; 1 something was not found, or could not be done; 2 the inventory could not be reached.""",
+)
+
+Pool = Annotated[str | None, typer.Option("--pool", envvar="OSRDYNE_OPERATOR_POOL", help="Name of the pool.")]
+Settings = Annotated[
+    Path | None, typer.Option("--settings", help="The daemon's settings file, for the pool and where audits go.")
+]
+BrokerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--broker-file",
+        envvar="OSRDYNE_OPERATOR_URI_FILE",
+        help="File that holds the broker's address with the user of the role operator; best choice.",
+    ),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option(
+        "--broker",
+        envvar="OSRDYNE_OPERATOR_URI",
+        metavar="URI",
+        help="That address itself. On the command line its password can be seen in the list of processes.",
+    ),
+]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Entries, as `list` names them.")]
+Keys = Annotated[list[str] | None, typer.Option("--key", help="All entries of this key; may be repeated.")]
+All = Annotated[bool, typer.Option("--all", help="All entries there are.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Audit = Annotated[Path | None, typer.Option("--audit", help="File that gets a line for each entry that is removed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, also for an error.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Which inventory, by which address, and where its audit file is."""
+
+    names: PoolNames
+    uri: str
+    audit: Path
+
+
+@app.command("list")
+@failing_clearly
+def list_(
+    context: typer.Context,
+    key: Keys = None,
+    *,
+    pool: Pool = None,
+    settings: Settings = None,
+    broker_file: BrokerFile = None,
+    broker: Broker = None,
+    json: Json = False,
+) -> None:
+    """List the entries, oldest first. Nothing is consumed, and their order stays."""
+    place = _place(context, pool, settings, broker, broker_file, None, as_json=json)
+    entries = [one for one in _run(place, Inventory.entries) if not key or one.key in key]
+    if json:
+        print_json({"entries": [text.document(one) for one in entries]})
+    else:
+        text.print_table(entries)
+
+
+@app.command()
+@failing_clearly
+def show(
+    context: typer.Context,
+    entry_id: Annotated[str, typer.Argument(metavar="ID", help="An entry, as `list` names it.")],
+    *,
+    pool: Pool = None,
+    settings: Settings = None,
+    broker_file: BrokerFile = None,
+    broker: Broker = None,
+    json: Json = False,
+) -> None:
+    """Show one entry: why it is kept, its deaths, the workers that had it, its headers and its body."""
+    place = _place(context, pool, settings, broker, broker_file, None, as_json=json)
+    found = _run(place, lambda inventory: inventory.find(entry_id))
+    if found is None:
+        problem = f"no entry {entry_id} in the inventory of {place.names.pool}: replayed or buried already?"
+        if json:
+            print_json({"error": problem})
+        complain(problem)
+        raise typer.Exit(NO)
+    if json:
+        print_json(text.whole_document(*found))
+    else:
+        text.print_whole(*found)
+
+
+@app.command()
+@failing_clearly
+def replay(
+    context: typer.Context,
+    ids: Ids = None,
+    key: Keys = None,
+    everything: All = False,
+    yes: Yes = False,
+    keep_deadline: Annotated[
+        bool, typer.Option("--keep-deadline", help="Leave the request's deadline on: past it, it is only answered.")
+    ] = False,
+    audit: Audit = None,
+    *,
+    pool: Pool = None,
+    settings: Settings = None,
+    broker_file: BrokerFile = None,
+    broker: Broker = None,
+    json: Json = False,
+) -> None:
+    """Send entries to their workers again, as new requests, and remove them.
+
+    Each is removed once the broker has confirmed its request. A command that is killed in between leaves at worst one
+    entry that was sent already. A worker group that does not run is started as for any request.
+    """
+    place = _place(context, pool, settings, broker, broker_file, audit, as_json=json)
+
+    async def send(inventory: Inventory, entry: Entry, message: Message) -> str | None:
+        return await inventory.send_again(entry, message, keep_deadline=keep_deadline)
+
+    _take_out(place, _selection(ids, key, everything), events.REPLAYED, send, yes=yes, as_json=json)
+
+
+@app.command()
+@failing_clearly
+def bury(
+    context: typer.Context,
+    ids: Ids = None,
+    key: Keys = None,
+    everything: All = False,
+    yes: Yes = False,
+    audit: Audit = None,
+    *,
+    pool: Pool = None,
+    settings: Settings = None,
+    broker_file: BrokerFile = None,
+    broker: Broker = None,
+    json: Json = False,
+) -> None:
+    """Remove entries for good. A line in the audit file says who did it, when, and what it was; the body is gone."""
+    place = _place(context, pool, settings, broker, broker_file, audit, as_json=json)
+
+    async def nothing(_: Inventory, __: Entry, ___: Message) -> str | None:
+        return None
+
+    _take_out(place, _selection(ids, key, everything), events.BURIED, nothing, yes=yes, as_json=json)
+
+
+def _take_out(
+    place: _Place,
+    selection: Selection,
+    event: str,
+    act: Callable[[Inventory, Entry, Message], Awaitable[str | None]],
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Let a person confirm what is not named one by one, then act on exactly that."""
+    if not yes and not selection.ids:
+        found = [one for one in _run(place, Inventory.entries) if one in selection]
+        if found and not typer.confirm(f"{len(found)} entries of {place.names.pool} will be {event}. Go on?", err=True):
+            raise typer.Exit(NO)
+        selection = Selection.of([one.id for one in found])
+    with audits.opened(place.audit) as write:
+
+        async def work(inventory: Inventory) -> list[Outcome]:
+            async def each(entry: Entry, message: Message) -> str | None:
+                why = await act(inventory, entry, message)
+                if why is None:
+                    write(event, place.names.pool, entry)
+                    inventory.tell(event, entry)
+                return why
+
+            return await inventory.take_out(selection, each)
+
+        outcomes = _run(place, work)
+    missing = sorted(selection.ids - {one.entry.id for one in outcomes})
+    text.print_outcomes(outcomes, missing, event, as_json=as_json)
+    if missing or any(one.kept_because is not None for one in outcomes):
+        raise typer.Exit(NO)
+
+
+def _run(place: _Place, work: Callable[[Inventory], Awaitable[T]]) -> T:
+    async def run() -> T:
+        async with opened(place.uri, place.names, who=audits.who(), patience=_PATIENCE) as inventory:
+            return await work(inventory)
+
+    return asyncio.run(run())
+
+
+def _selection(ids: list[str] | None, keys: list[str] | None, everything: bool) -> Selection:
+    if sum(map(bool, (ids, keys, everything))) != 1:
+        raise CannotAsk("name entries by their ids, or by --key, or take --all: one of these")
+    return Selection(frozenset(ids or ()), frozenset(keys or ()), everything)
+
+
+def _place(
+    context: typer.Context,
+    pool: str | None,
+    settings: Path | None,
+    broker: str | None,
+    broker_file: Path | None,
+    audit_file: Path | None,
+    *,
+    as_json: bool,
+) -> _Place:
+    log_format.configure(as_json=as_json)
+    logging.getLogger().setLevel(logging.ERROR)
+    chosen = load(settings) if settings is not None else None
+    name = pool or (chosen.pool.name if chosen is not None else None)
+    if name is None:
+        raise CannotAsk("no pool is named; give --pool NAME, or the daemon's settings file by --settings")
+    names = PoolNames(name)
+    uri = broker_address.chosen(context, broker, broker_file, variable="OSRDYNE_OPERATOR_URI")
+    return _Place(names, uri, audit_file or _state_directory(chosen) / f"{name}-poison-audit.jsonl")
+
+
+def _state_directory(chosen: DaemonSettings | None) -> Path:
+    if chosen is not None and isinstance(chosen.driver, SubprocessSettings):
+        return chosen.driver.state_directory
+    return _STATE_DIRECTORY

@@ -1,0 +1,244 @@
+"""The poison inventory on the broker: looking at entries, sending them again, taking them out.
+
+An entry leaves the queue only by an acknowledgement, after what follows from it is done; all others are given back when
+the look is over, in their order. So a command that is killed leaves everything in place, or at worst one entry that
+was sent again already. A lock lets one command at a time work on a pool, because each holds every entry while it looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from osrdyne.broker.lifecycle_events import wall_ms
+from osrdyne.commands.poison.entry import Entry, Selection, read, replayed, unplayable
+from osrdyne.errors import DaemonError
+from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Locked, Nacked, NotFound, Returned, Unencodable
+from osrdyne_protocol import events, headers
+from osrdyne_protocol.names import PoolNames
+
+#: Seconds between two tries for the lock.
+_RETRY = 0.2
+#: Seconds without a further entry after which there is none; and at most while the broker still has some to hand over.
+_QUIET, _SILENCE = 0.2, 10.0
+#: Bytes of bodies that are held at once; what is beyond them has its turn in another round.
+_MOST_BYTES = 64 * 1024 * 1024
+#: Most entries that one look is given: as many as a prefetch can say. RabbitMQ hands out 2,000 messages of a quorum
+#: queue to who names none.
+_MOST_ENTRIES = 65_535
+#: Seconds that a confirm may take.
+_TIMEOUT = 30.0
+
+
+class Busy(DaemonError):
+    """Another `osrdyne poison` command is at work on this pool; try again when it is done."""
+
+
+class Incomplete(DaemonError):
+    """The broker does not hand over all entries."""
+
+
+#: Does what is due with an entry; None when it may leave the inventory, else why it stays.
+Act = Callable[[Entry, Message], Awaitable[str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one entry: None when it left the inventory, else why it is still there."""
+
+    entry: Entry
+    kept_because: str | None
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look at the whole queue: every entry is handed over once, and held by the broker until the look is over."""
+
+    channel: Channel
+    #: Says which messages are kept here; called once for each entry, in their order.
+    wanted: Callable[[Entry], bool]
+    held: list[tuple[Entry, Message]] = field(default_factory=list)
+    seen: int = 0
+    #: Something wanted was left for another look, because what is held is large.
+    left: bool = False
+    _bytes: int = 0
+    _more: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def on_message(self, message: Message) -> None:
+        entry = read(message)
+        self.seen += 1
+        self._more.set()
+        if not self.wanted(entry):
+            return
+        if self.held and self._bytes + len(message.body) > _MOST_BYTES:
+            self.left = True
+            return
+        self.held.append((entry, message))
+        self._bytes += len(message.body)
+
+    async def at(self, queue: str) -> None:
+        """Take in all there is. Raises Incomplete when that is less than the broker says."""
+        ready = (await self.channel.declare_queue(queue, passive=True)).ready
+        consumer = await self.channel.consume(queue, self.on_message, on_cancel=self._more.set)
+        while self.channel.is_open:
+            self._more.clear()
+            try:
+                async with asyncio.timeout(_QUIET if self.seen >= ready else _SILENCE):
+                    await self._more.wait()
+            except TimeoutError:
+                break
+        await self.channel.cancel(consumer)
+        if self.seen < min(ready, _MOST_ENTRIES):
+            raise Incomplete(
+                f"the broker handed over {self.seen} of {ready} entries of {queue}; try again, and see whether "
+                "something else consumes that queue"
+            )
+
+    async def settled(self, queue: str) -> None:
+        """Return when every acknowledgement has taken effect. Raises BrokerError when that is not so.
+
+        An acknowledgement has no answer, and a channel drops those that it still keeps when it closes
+        (docs/rabbitmq-facts.md#acknowledgements-that-are-dropped). Beginning a consumer is a command of the queue: with
+        its answer all that was sent is applied, and the channel sends what it kept. Ending it is applied after that.
+        """
+        await self.channel.limit(1)
+        consumer = await self.channel.consume(queue, _leave, on_cancel=_nothing)
+        await self.channel.cancel(consumer)
+        await self.channel.declare_queue(queue, passive=True)
+
+
+class Inventory:
+    """The inventory of one pool, for as long as this command holds its lock; made by `opened`."""
+
+    def __init__(self, connection: Connection, names: PoolNames, publisher: Channel, who: str) -> None:
+        self._connection = connection
+        self._names = names
+        self._publisher = publisher
+        self._who = who
+
+    async def entries(self) -> list[Entry]:
+        """Return all entries in their order; nothing changes."""
+        found: list[Entry] = []
+
+        def note(entry: Entry) -> bool:
+            found.append(entry)
+            return False
+
+        async with self._looking(note):
+            return found
+
+    async def find(self, entry_id: str) -> tuple[Entry, Message] | None:
+        """Return one entry with its message, None when there is none; nothing changes."""
+        async with self._looking(lambda entry: entry.id == entry_id) as look:
+            return look.held[0] if look.held else None
+
+    async def take_out(self, selection: Selection, act: Act) -> list[Outcome]:
+        """Do `act` for each selected entry, in their order, and remove it where that returns None."""
+        outcomes: list[Outcome] = []
+        done: set[str] = set()
+        more = True
+        while more:
+            async with self._looking(lambda entry: entry in selection and entry.id not in done) as look:
+                try:
+                    for entry, message in look.held:
+                        why = await act(entry, message)
+                        if why is None:
+                            look.channel.ack(message.delivery_tag)
+                        outcomes.append(Outcome(entry, why))
+                        # Let the acknowledgement leave, and heartbeats: an act may take its time and never wait.
+                        await asyncio.sleep(0)
+                except BaseException:
+                    # What was done before is done. Why it ended matters more than that this cannot be made sure of.
+                    with contextlib.suppress(BrokerError):
+                        await look.settled(self._names.poison_queue)
+                    raise
+                await look.settled(self._names.poison_queue)
+                more = look.left
+            done.update(one.entry.id for one in outcomes)
+        return outcomes
+
+    async def send_again(self, entry: Entry, message: Message, *, keep_deadline: bool) -> str | None:
+        """Publish an entry as a new request and wait for its confirm. Returns why it could not be, else None."""
+        why = unplayable(entry, message)
+        if why is not None or entry.key is None:
+            return why
+        properties = replayed(message, keep_deadline=keep_deadline)
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                await self._publisher.publish(
+                    self._names.request_exchange,
+                    entry.key,
+                    message.body,
+                    properties,
+                    mandatory=True,
+                    publish_id=secrets.token_hex(8),
+                )
+        except Returned:
+            return "nothing takes requests: the pool's topology is not applied"
+        except (Nacked, Unencodable) as error:
+            return str(error)
+        except TimeoutError:
+            raise BrokerTimeout(f"no publisher confirm within {_TIMEOUT:.0f} s") from None
+        except BrokerError as error:
+            if not self._connection.is_open:
+                raise
+            # Refused outright, which closes the channel: that is this entry's fault, and the others go on.
+            self._publisher = await self._connection.channel(confirm=True)
+            return str(error)
+        return None
+
+    def tell(self, event: str, entry: Entry) -> None:
+        """Record what was done on the activity exchange, unconfirmed; the audit file is the record that counts."""
+        given = events.headers(
+            event, now_ms=wall_ms(), worker_id=self._who, request_id=entry.correlation_id, outcome=entry.reason
+        )
+        given[headers.X_POISON_ID] = entry.id
+        self._publisher.send(self._names.activity_exchange, entry.key or "", b"", Properties(headers=given))
+
+    @contextlib.asynccontextmanager
+    async def _looking(self, wanted: Callable[[Entry], bool]) -> AsyncIterator[_Look]:
+        look = _Look(await self._connection.channel(prefetch=_MOST_ENTRIES), wanted)
+        try:
+            await look.at(self._names.poison_queue)
+            yield look
+        finally:
+            await look.channel.close()
+
+
+@contextlib.asynccontextmanager
+async def opened(uri: str, names: PoolNames, *, who: str, patience: float) -> AsyncIterator[Inventory]:
+    """Connect and take the lock, waiting `patience` seconds for another command. Raises Busy, BrokerError."""
+    connection = await Connection.open(uri, name=f"osrdyne poison of {names.pool}")
+    try:
+        await _lock(connection, names, patience)
+        yield Inventory(connection, names, await connection.channel(confirm=True), who)
+    except NotFound as error:
+        raise DaemonError(f"{error}; is this the pool's name and virtual host, and is its topology applied?") from error
+    finally:
+        await connection.close()
+
+
+def _leave(_: Message) -> None:
+    """An entry that this look is not about; it goes back when the look is over."""
+
+
+def _nothing() -> None:
+    """A queue that is gone answers the next call."""
+
+
+async def _lock(connection: Connection, names: PoolNames, patience: float) -> None:
+    waits = max(1, round(patience / _RETRY))
+    for number in range(waits):
+        channel = await connection.channel()
+        try:
+            await channel.declare_queue(names.poison_lock_queue, durable=False, exclusive=True)
+        except Locked:
+            if number + 1 < waits:
+                await asyncio.sleep(_RETRY)
+        else:
+            return
+    raise Busy

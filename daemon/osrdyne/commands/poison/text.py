@@ -1,0 +1,140 @@
+"""How poison entries look: as a table, as a page, as JSON. Nothing that an entry holds upsets a terminal."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from osrdyne.commands.output import complain, print_json, shown
+from osrdyne.commands.poison.entry import Entry
+from osrdyne.commands.poison.inventory import Outcome
+from osrdyne.commands.status_table import console
+from osrdyne_amqp import Message
+from osrdyne_protocol import headers
+
+#: Most characters of a body that are shown to a person; `--json` has all of it.
+_SHOWN = 4000
+_NOWHERE = "-"
+
+
+def document(entry: Entry) -> dict[str, Any]:
+    """Return an entry as JSON names its parts."""
+    values = asdict(entry)
+    values["time"] = _moment(values.pop("time_ms"))
+    values["request_id"] = values.pop("correlation_id")
+    values["attempts"] = [{"worker_id": one.worker_id, "time": _moment(one.time_ms)} for one in entry.attempts]
+    return values
+
+
+def whole_document(entry: Entry, message: Message) -> dict[str, Any]:
+    """Return an entry with its headers and its body: as text, or as base64 where it is none."""
+    values = {**document(entry), "reply_to": message.properties.reply_to, "headers": message.properties.headers or {}}
+    try:
+        return {**values, "body": message.body.decode()}
+    except UnicodeDecodeError:
+        return {**values, "body_base64": base64.b64encode(message.body).decode()}
+
+
+def print_table(entries: Iterable[Entry]) -> None:
+    """Print a row an entry, oldest first."""
+    rows = list(entries)
+    if not rows:
+        typer.echo("the poison inventory is empty")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("id", "kept at", "key", "reason", "deliveries", "bytes", "request id"):
+        table.add_column(name, overflow="fold", justify="right" if name in ("deliveries", "bytes") else "left")
+    for one in rows:
+        cells = (
+            one.id,
+            _moment(one.time_ms),
+            None if one.key is None else shown(one.key),
+            one.reason,
+            one.deliveries,
+            one.size,
+            one.correlation_id,
+        )
+        table.add_row(*(Text(_NOWHERE if cell is None else _safe(str(cell))) for cell in cells))
+    console().print(table)
+
+
+def print_whole(entry: Entry, message: Message) -> None:
+    """Print all there is about an entry."""
+    values = document(entry)
+    for name in ("id", "time", "reason", "detail", "key", "queue", "deliveries", "request_id"):
+        _line(name.replace("_", " "), values[name])
+    _line("reply to", message.properties.reply_to)
+    for attempt in values["attempts"]:
+        _line("had it", f"{attempt['time']} {attempt['worker_id']}")
+    given = message.properties.headers or {}
+    deaths = given.get(headers.X_DEATH)
+    for death in deaths if isinstance(deaths, list) else ():
+        _line("death", _death(death))
+    for name, value in sorted(given.items(), key=lambda one: str(one[0])):
+        if name not in headers.POISON and name != headers.X_DEATH:
+            _line(f"header {name}", value)
+    _line("body", f"{len(message.body)} bytes")
+    _print_body(message.body)
+
+
+def print_outcomes(outcomes: list[Outcome], missing: list[str], done: str, *, as_json: bool) -> None:
+    """Print what became of each entry; what stayed goes to standard error with its reason."""
+    removed = [one.entry for one in outcomes if one.kept_because is None]
+    kept = [one for one in outcomes if one.kept_because is not None]
+    if as_json:
+        failed = [{"id": one.entry.id, "problem": one.kept_because} for one in kept]
+        print_json({done: [document(one) for one in removed], "failed": failed, "not_found": missing})
+    else:
+        for entry in removed:
+            key = _NOWHERE if entry.key is None else shown(entry.key)
+            typer.echo(_safe(f"{done} {entry.id} (key {key}, {entry.reason})"))
+        if not outcomes and not missing:
+            typer.echo("nothing there")
+    for one in kept:
+        complain(f"{one.entry.id} stays: {one.kept_because}")
+    for entry_id in missing:
+        complain(f"no entry {entry_id}: replayed or buried already?")
+
+
+def _print_body(body: bytes) -> None:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        typer.echo(f"  {body[: _SHOWN // 4].hex(' ', 4)}")
+        cut = len(body) > _SHOWN // 4
+    else:
+        for line in text[:_SHOWN].split("\n"):
+            typer.echo(f"  {_safe(line)}")
+        cut = len(text) > _SHOWN
+    if cut:
+        typer.echo("  ... (all of it: --json)")
+
+
+def _line(name: str, value: object) -> None:
+    typer.echo(_safe(f"{name}: {_NOWHERE if value is None else value}"))
+
+
+def _death(death: object) -> str:
+    if not isinstance(death, dict):
+        return str(death)
+    return f"{death.get('reason')} in {death.get('queue')} at {death.get('time')}, {death.get('count')} times"
+
+
+def _moment(time_ms: int | None) -> str | None:
+    if time_ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+
+
+def _safe(text: str) -> str:
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -1,0 +1,9 @@
+"""`osrdyne replay`: a pool's past calls, decided again under other settings.
+
+`command` parses and prints, `calls_file` reads the calls, and `simulated_pool` goes by the rules of the daemon itself,
+in virtual time.
+"""
+
+from osrdyne.commands.replay.command import command
+
+__all__ = ["command"]

@@ -1,0 +1,222 @@
+"""`osrdyne replay`: what a pool would have recorded of a list of calls, as a file of events.
+
+Reads the list and the pool's delays; writes the events. Speaks to no broker. The same list, settings and seed give the
+same file, byte for byte.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import io
+import json as json_module
+import math
+import random
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import Progress
+
+from osrdyne.commands.output import CannotAsk, failing_clearly, print_json
+from osrdyne.commands.replay import calls_file
+from osrdyne.commands.replay.simulated_pool import Call, Circumstances, Event, Replay, Tally
+from osrdyne.settings.daemon import BrokerSettings, IntervalSettings
+from osrdyne.target.window_rules import Schedule
+from osrdyne_protocol.durations import parse_seconds
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.settings import Delays, PoolSettings
+
+#: Rows between two looks at how far the replay is.
+_STEP = 10_000
+_HOUR = 3_600_000
+
+
+@failing_clearly
+def command(
+    calls: Annotated[Path, typer.Option(help="The calls: time,key[,duration] as .csv or .jsonl, or these with .gz.")],
+    out: Annotated[Path, typer.Option(help="The file of events to write: .jsonl or .jsonl.gz.")],
+    settings: Annotated[
+        Path | None, typer.Option(help="The daemon's settings file, of which only delays and intervals are read.")
+    ] = None,
+    unbind_delay: Annotated[str | None, typer.Option(help="In the place of the settings': 600, or PT10M.")] = None,
+    stop_delay: Annotated[str | None, typer.Option(help="In the place of the settings'.")] = None,
+    start_time: Annotated[str, typer.Option(help="From a group's start until its worker serves; the median.")] = "2",
+    start_spread: Annotated[
+        float, typer.Option(min=0, max=3, help="0: each start takes that long; else sigma of a log-normal around it.")
+    ] = 0.0,
+    run_time: Annotated[str, typer.Option(help="How long a worker works for a call without duration.")] = "0.05",
+    seed: Annotated[int, typer.Option(help="Another seed gives other ids and other start times.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON document.")] = False,
+) -> None:
+    """Write the events that a pool would have recorded of these calls, by the daemon's own rules in virtual time.
+
+    Each group has one worker, which serves its queue in order. No request fails, and no start waits for another.
+    Without settings, delays are those that a pool has by default.
+    """
+    if not out.name.endswith((".jsonl", ".jsonl.gz")):
+        raise CannotAsk(f"--out: {out} is neither .jsonl nor .jsonl.gz; events are written as JSON lines")
+    delays = {"unbind_delay": unbind_delay, "stop_delay": stop_delay}
+    pool, broker, intervals = _settings(
+        settings, {name: _seconds(text, f"--{name}") for name, text in delays.items() if text is not None}
+    )
+    ids, starts = random.Random(f"ids {seed}"), random.Random(f"starts {seed}")
+    median = _ms(_seconds(start_time, "--start-time"))
+    one = Replay(
+        Circumstances(
+            delays=_delays(pool),
+            warm=Schedule(pool.overrides),
+            debounce=_ms(intervals.debounce),
+            statistics_interval=max(10, _ms(broker.statistics_interval)),
+            start=lambda: round(median * math.exp(starts.gauss(0.0, start_spread))) if start_spread else median,
+            run=_ms(_seconds(run_time, "--run-time")),
+            identity=lambda: f"{ids.getrandbits(128):032x}",
+            daemon_id=f"replay-{seed}",
+            request_prefix=f"{seed}-",
+        )
+    )
+    with calls_file.opened(calls) as (rows, done), _progress(done) as watched, _written(out) as file:
+        _write(file, one.run(watched(rows)))
+    _report(one.tally, out, as_json=json)
+
+
+def _settings(path: Path | None, delays: Mapping[str, float]) -> tuple[PoolSettings, BrokerSettings, IntervalSettings]:
+    """Read what decides about a key's life, with these delays for the pool's; the rest of the file may be missing."""
+    if path is None:
+        return PoolSettings.from_mapping({"name": "replay", **delays}), BrokerSettings(), IntervalSettings()
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return (
+            PoolSettings.from_mapping({**_table(values, "pool"), **delays}),
+            BrokerSettings(**_table(values, "broker")),
+            IntervalSettings(**_table(values, "intervals")),
+        )
+    except OSError as error:
+        raise CannotAsk(f"--settings: {path} cannot be read: {error.strerror}") from error
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error.path}", error.problem) from None
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise CannotAsk(f"{path}: {where}: {first['msg']}; see docs/settings.md") from None
+    except (ValueError, RecursionError) as error:
+        raise CannotAsk(f"--settings: {path} is not TOML: {error}") from error
+
+
+def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = values.get(name, {})
+    if not isinstance(table, Mapping):
+        raise SettingsError(name, f"is no table; write [{name}]")
+    return table
+
+
+def _seconds(text: str, option: str) -> float:
+    try:
+        return parse_seconds(text if text[:1] == "P" else float(text))
+    except ValueError:
+        option = option.replace("_", "-")
+        raise CannotAsk(f"{option}: {text!r} is no duration; give seconds (1.5) or ISO 8601 (PT1M30S)") from None
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _delays(pool: PoolSettings) -> Callable[[str], Delays]:
+    """Return the delays of each key in whole milliseconds."""
+
+    def of(delays: Delays) -> Delays:
+        return Delays(max(1, _ms(delays.unbind_delay)), max(1, _ms(delays.stop_delay)))
+
+    usual = of(Delays(pool.unbind_delay, pool.stop_delay))
+    others = {key: of(delays) for key, delays in pool.overrides.items()}
+    return lambda key: others.get(key, usual)
+
+
+@contextmanager
+def _progress(done: Callable[[], float]) -> Iterator[Callable[[Iterable[Call]], Iterator[Call]]]:
+    """Yield what passes calls on and shows on a terminal how far the file has been read."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("replaying", total=1.0)
+
+        def watched(calls: Iterable[Call]) -> Iterator[Call]:
+            for number, call in enumerate(calls):
+                if number % _STEP == 0:
+                    bar.update(task, completed=done())
+                yield call
+
+        yield watched
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[io.TextIOBase]:
+    """Yield a file to write to, which takes its place when all of it is there."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        with fresh.open("wb") as raw:
+            if path.name.endswith(".gz"):
+                # Neither name nor time in its head: the same events are the same bytes.
+                with gzip.GzipFile("", "wb", 3, raw, mtime=0) as packed, io.TextIOWrapper(packed, "utf-8") as text:
+                    yield text
+            else:
+                with io.TextIOWrapper(raw, "utf-8") as text:
+                    yield text
+        fresh.replace(path)
+    except OSError as error:
+        raise CannotAsk(f"--out: {path} cannot be written: {error.strerror or error}") from error
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _write(file: io.TextIOBase, events: Iterator[Event]) -> None:
+    written = functools.lru_cache(65_536)(functools.partial(json_module.dumps, ensure_ascii=False))
+    for one in events:
+        # Only a key can hold what JSON has to escape; a general encoder takes as long as all the rest.
+        line = f'{{"key": {written(one.key)}, "event": "{one.event}", "event_id": "{one.event_id}"'
+        line += f', "time_ms": {one.time_ms}'
+        if one.worker_id is not None:
+            line += f', "worker_id": "{one.worker_id}"'
+        if one.request_id is not None:
+            line += f', "request_id": "{one.request_id}"'
+        if one.outcome is not None:
+            line += f', "outcome": "{one.outcome}"'
+        if one.duration_ms is not None:
+            line += f', "duration_ms": {one.duration_ms}'
+        file.write(line + "}\n")
+
+
+def _report(tally: Tally, out: Path, *, as_json: bool) -> None:
+    summary = {
+        "events": tally.events,
+        "requests": tally.calls,
+        "cold": tally.cold,
+        "starts": tally.starts,
+        "worker_hours": round(tally.up / _HOUR, 3),
+        "busy_hours": round(tally.busy / _HOUR, 3),
+        "longest_wait_seconds": tally.longest_wait / 1000,
+        "first": _moment(tally.first),
+        "last": _moment(tally.last),
+        "out": str(out),
+    }
+    if as_json:
+        print_json(summary)
+        return
+    if not tally.calls:
+        typer.echo(f"{out}: no calls, no events")
+        return
+    typer.echo(
+        f"{out}: {tally.events} events of {tally.calls} requests from {summary['first']} to {summary['last']}: "
+        f"{tally.cold} found no queue, {tally.starts} starts of groups, {summary['worker_hours']} worker hours, "
+        f"{summary['busy_hours']} of them busy; the longest wait was {summary['longest_wait_seconds']} s"
+    )
+
+
+def _moment(time_ms: int | None) -> str | None:
+    return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,324 @@
+"""The driver for workers that are containers: one a group, on one Docker engine, which restarts them by itself.
+
+Reads the template, the engine's listings and its events; creates, starts, renames, stops and removes containers that
+carry our labels. All that the next daemon must know is in the engine: labels say whose a container is, its name
+whether it is to stop. Never kills a worker: the engine does, when a container's grace is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import logging
+import secrets
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from osrdyne.drivers.base import Change, Group
+from osrdyne.drivers.docker import credential, endings, facts
+from osrdyne.drivers.docker.engine import Conflict, Engine, NoSuchContainer, Refused
+from osrdyne.drivers.docker.facts import Container
+from osrdyne.drivers.docker.following import Event, Following
+from osrdyne.drivers.docker.stopping import Stops
+from osrdyne.drivers.docker.template import KEY, ContainerTemplate, load
+from osrdyne.errors import DriverError
+from osrdyne_protocol import names
+from osrdyne_protocol.settings import PoolSettings
+
+__all__ = ["DockerDriver"]
+
+_log = logging.getLogger(__name__)
+
+#: `die` ends a run of a container, `kill` is any signal that the engine sent, and only `stop` tells of a container
+#: that was stopped while it waited for its restart.
+_ACTIONS = ["die", "kill", "stop"]
+#: How often a start or a stop looks again when somebody else, or the engine, changes the same container, and how soon,
+#: in seconds: a name is taken before the container that is being created under it is listed.
+_LOOKS, _PAUSE = 5, 0.2
+
+
+class DockerDriver:
+    """Workers as containers. Use it from one event loop; two daemons on one engine do no harm."""
+
+    owns_workers = True
+
+    def __init__(
+        self, pool: PoolSettings, template_file: Path, worker_amqp_uri_file: Path, *, host: str | None = None
+    ) -> None:
+        """Raises `SettingsError` for a template or a credential that cannot be right. The engine may be away.
+
+        Workers read `worker_amqp_uri_file` themselves, whose directory is mounted into their containers.
+        """
+        file = credential.check(worker_amqp_uri_file)
+        self._template = ContainerTemplate(pool, load(template_file), file)
+        self.template = self._template.hash
+        self._template_file = template_file
+        self._pool = pool
+        self._engine = Engine(host)
+        self._stops = Stops(self._engine)
+        self._following: Following | None = None
+        self._opening = asyncio.Lock()
+        self._lost: str | None = None
+        #: One action at a time for each group, by name.
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        #: Groups that somebody asked for while their container was stopping: the next one follows it.
+        self._start_again: set[str] = set()
+        #: Ids of containers whose end was told lately: an event that comes after the listing is no second end.
+        self._told: deque[str] = deque(maxlen=1000)
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: Changes that nobody has read yet: the latest one of each key.
+        self._news: dict[str, Change] = {}
+        self._news_event = asyncio.Event()
+        self._closed = False
+
+    async def start(self, key: str) -> None:
+        """Start a container unless one runs. While the former is stopping, the next follows when it is gone."""
+        name = self._name(key)
+        async with self._locked(name):
+            await self._follow()
+            await self._start(key, name)
+
+    async def stop(self, key: str) -> None:
+        """Have the engine stop the container; it kills what still runs when the container's grace is over."""
+        name = self._name(key)
+        async with self._locked(name):
+            self._start_again.discard(name)
+            await self._follow()
+            for container in await self._containers({KEY: key}):
+                if container.is_over:
+                    await self._engine.remove(container.id)
+                elif container.stopping:
+                    await self._stops.see_to(container)
+                else:
+                    with contextlib.suppress(NoSuchContainer):
+                        await self._mark(container, facts.stopping_name(name, container.id))
+                        await self._stops.ask(container)
+                        _log.info("worker asked to stop", extra=_fields(key, container.id))
+
+    async def list(self) -> builtins.list[Group]:
+        """Return the groups of our pool and instance; what is over or was not seen through is seen to meanwhile."""
+        await self._follow()
+        containers = await self._containers({})
+        for container in containers:
+            busy = self._locked(self._name(container.key)).locked()
+            if not busy and (container.is_over or (container.stopping and not self._stops.is_under_way(container))):
+                self._later(self._tidy, container)
+        return facts.groups(containers)
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """Yield the ends of workers, with an error when nobody had asked. Ends when the driver is closed.
+
+        Raises `DriverError` when the engine tells no more; the next call asks it again.
+        """
+        while not self._closed:
+            await self._follow()
+            await self._news_event.wait()
+            self._news_event.clear()
+            while self._news:
+                yield self._news.pop(next(iter(self._news)))
+            if self._lost is not None:
+                lost, self._lost = self._lost, None
+                raise DriverError(lost)
+
+    async def close(self) -> None:
+        """Stop following the engine. The containers run on."""
+        self._closed = True
+        self._news_event.set()
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        async with self._opening:
+            if self._following is not None:
+                await self._following.close()
+        await self._engine.close()
+
+    # -- starting and stopping: under the group's lock
+
+    async def _start(self, key: str, name: str) -> None:
+        for _ in range(_LOOKS):
+            containers = await self._containers({KEY: key})
+            if any(not one.is_over and not one.stopping for one in containers):
+                return
+            if any(not one.is_over for one in containers):
+                self._start_again.add(name)
+                return
+            try:
+                with contextlib.suppress(Conflict, NoSuchContainer):
+                    await self._run(key, name, containers)
+                    return
+            except DriverError as error:
+                raise DriverError(f"cannot start a worker for key {key!r}: {error}{self._remedy(error)}") from error
+            await asyncio.sleep(_PAUSE)
+        raise DriverError(
+            f"cannot start a worker for key {key!r}: somebody else has taken the name {name}, or takes it"
+        )
+
+    async def _run(self, key: str, name: str, remains: builtins.list[Container]) -> None:
+        """Start the container of a group that has none but these `remains`, one of which may only lack the start."""
+        container_id = None
+        for one in remains:
+            if one.state == "created" and not one.stopping and one.template == self.template:
+                container_id = one.id
+            else:
+                await self._engine.remove(one.id)
+        if container_id is None:
+            worker_id = f"{name}-{secrets.token_hex(8)}"
+            container_id = await self._engine.create(name, self._template.body(key, worker_id))
+        try:
+            await self._engine.start(container_id)
+        except DriverError:
+            with contextlib.suppress(DriverError):
+                await self._engine.remove(container_id)
+            raise
+        _log.info("worker started", extra=_fields(key, container_id))
+
+    async def _mark(self, container: Container, stopping_name: str) -> None:
+        stopped = False
+        for left in reversed(range(_LOOKS)):
+            try:
+                await self._engine.rename(container.id, stopping_name)
+            except NoSuchContainer:
+                raise
+            except Refused:
+                if not left:
+                    raise
+            else:
+                return
+            # One that waits for its restart has no network in which it could be renamed, and nothing in hand. One that
+            # has just ended, or is just restarted, is in neither state yet: it is looked at again.
+            found = await self._engine.inspect(container.id)
+            if found is not None and found["State"]["Restarting"] and not stopped:
+                await self._engine.stop(container.id)
+                stopped = True
+            else:
+                await asyncio.sleep(_PAUSE)
+
+    # -- ends
+
+    def _on_event(self, event: Event) -> None:
+        container_id, attributes = event["Actor"]["ID"], event["Actor"]["Attributes"]
+        key, name = attributes.get(KEY), attributes.get("name", "")
+        if key is None or name.partition(".")[0] != self._name(key):
+            return
+        if event["Action"] == "kill":
+            if attributes.get("signal") == "9":
+                self._stops.note_kill(container_id)
+        elif container_id not in self._told:
+            code = int(attributes["exitCode"]) if event["Action"] == "die" else None
+            self._later(self._ended, container_id, key, name, code)
+
+    async def _tidy(self, container: Container) -> None:
+        if not container.is_over:
+            async with self._locked(self._name(container.key)):
+                await self._stops.see_to(container)
+        elif container.state == "created":
+            # Whoever wanted to start it has gone, or starts another.
+            async with self._locked(self._name(container.key)):
+                await self._engine.remove(container.id)
+        else:
+            await self._ended(container.id, container.key, "", None)
+
+    async def _ended(self, container_id: str, key: str, its_name: str, exit_code: int | None) -> None:
+        """See to a container that has ended, and was called `its_name`. Without `exit_code` nobody told of that yet."""
+        name = self._name(key)
+        async with self._locked(name):
+            found = await self._engine.inspect(container_id)
+            state = found["State"] if found else {}
+            runs = bool(state.get("Running"))  # the engine has started it again, or will
+            if container_id in self._told or (exit_code is None and (runs or not found)):
+                return
+            exit_code = state.get("ExitCode", 0) if exit_code is None else exit_code
+            stopping = facts.is_stopping(found["Name"] if found else its_name)
+            error = await self._error(
+                container_id, endings.how(state, exit_code), facts.grace(found), stopping=stopping
+            )
+            if not runs:
+                if await self._engine.remove(container_id):
+                    self._told.append(container_id)
+                    self._stops.forget(container_id)
+                if name in self._start_again:
+                    self._start_again.discard(name)
+                    try:
+                        await self._start(key, name)
+                    except DriverError as refusal:
+                        error = str(refusal)
+        _log.log(
+            logging.INFO if error is None else logging.WARNING,
+            "worker ended",
+            extra={**_fields(key, container_id), "error": error},
+        )
+        self._tell(Change(key, error))
+
+    async def _error(self, container_id: str, how: str, grace: int, *, stopping: bool) -> str | None:
+        """Return what a person should know of an end, None when it is what somebody asked for."""
+        if stopping:
+            if not self._stops.was_killed(container_id):
+                return None
+            return (
+                f"worker did not end within {grace} s of being asked to and was killed; "
+                "what it held goes back to its queue"
+            )
+        line = credential.shown(await self._engine.last_line(container_id), self._template.worker_amqp_uri_file)
+        return f"worker {how}{': ' if line else ''}{line}"
+
+    # -- the engine
+
+    async def _follow(self) -> None:
+        """Follow the engine's events, before anything is done that they may tell of."""
+        async with self._opening:
+            if self._closed or (self._following is not None and self._following.is_open):
+                return
+            stream = await self._engine.events(self._template.labels(), _ACTIONS)
+            self._stops.forget_all()
+            self._following = Following(stream, self._on_event, self._on_end)
+
+    def _on_end(self) -> None:
+        self._engine.disconnect()
+        self._lost = "the Docker engine's events have ended: it was stopped, or the connection to it was lost"
+        self._news_event.set()
+
+    async def _containers(self, labels: dict[str, str]) -> builtins.list[Container]:
+        listed = await self._engine.list({**self._template.labels(), **labels})
+        found = (facts.container(one, self._pool.name, self._pool.instance) for one in listed)
+        return [one for one in found if one is not None]
+
+    def _remedy(self, error: DriverError) -> str:
+        if not isinstance(error, Refused):
+            return ""
+        if "no such image" in str(error).lower():
+            return f"; have the engine pull {self._template.image}, or correct Image in {self._template_file}"
+        return f"; is {self._template_file} right, and is {self._template.worker_amqp_uri_file.parent} there for it?"
+
+    def _name(self, key: str) -> str:
+        return names.engine_name(self._pool.name, self._pool.instance, key)
+
+    def _locked(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def _tell(self, change: Change) -> None:
+        self._news[change.key] = change
+        self._news_event.set()
+
+    def _later(self, work: Callable[..., Awaitable[None]], *about: Any) -> None:
+        """Do something that nobody waits for. What fails is found again at the next listing."""
+        if self._closed:
+            return
+
+        async def guarded() -> None:
+            try:
+                await work(*about)
+            except DriverError as error:
+                _log.warning("container not seen to; looked at again later", extra={"reason": str(error)})
+
+        task = asyncio.create_task(guarded(), name="docker-driver")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _fields(key: str, container_id: str) -> dict[str, object]:
+    return {"key": key, "container": container_id[:12]}

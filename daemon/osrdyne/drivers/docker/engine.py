@@ -1,0 +1,252 @@
+"""Verbs of a Docker engine: the one module that knows its library.
+
+Every call runs in one of a few threads, has a time limit, and raises `DriverError` with what the engine said and what
+to do. Nothing is decided here, and nothing is remembered but the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import concurrent.futures
+import contextlib
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import docker  # type: ignore[import-untyped]
+import docker.errors  # type: ignore[import-untyped]
+import docker.utils  # type: ignore[import-untyped]
+import requests.adapters
+
+from osrdyne.drivers.docker.following import Event, Stream
+from osrdyne.errors import DriverError
+
+Found = TypeVar("Found")
+
+#: Longest wait for one answer of the engine, in seconds.
+TIMEOUT = 30.0
+#: How long the answer to a stop is waited for, in seconds: the engine gives it when the container has stopped, and
+#: goes on stopping when nobody waits any more.
+_STOP_ANSWER = 0.2
+#: Calls under way at once.
+_THREADS = 16
+#: A silent connection over a network is probed after so many seconds, so often and so many times.
+_PROBES = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+
+
+class Refused(DriverError):
+    """The engine understood, and will not."""
+
+
+class NoSuchContainer(Refused):
+    """The container has gone."""
+
+
+class Conflict(Refused):
+    """The name is taken, or the container is in a state in which this cannot be done."""
+
+
+class Engine:
+    """One engine. It is connected to when first needed, and again after `disconnect`."""
+
+    def __init__(self, host: str | None) -> None:
+        """`host` is its address, as in DOCKER_HOST; None for that of the environment."""
+        self._environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
+        self._where = host or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+        self._connecting = threading.Lock()
+        self._client: Any = None
+        self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="docker")
+
+    async def create(self, name: str, body: Mapping[str, Any]) -> str:
+        """Create a container and return its id. Raises `Conflict` when the name is taken."""
+        created = await self._call(lambda client: client.create_container_from_config(body, name))
+        return str(created["Id"])
+
+    async def start(self, container_id: str) -> None:
+        """Start a container; one that runs is left alone."""
+        await self._call(lambda client: client.start(container_id))
+
+    async def stop(self, container_id: str) -> None:
+        """Have the engine send the stop signal, and SIGKILL after the container's own grace; wait for neither."""
+
+        def ask(client: Any) -> None:
+            url = f"{client.base_url}/v{client.api_version}/containers/{container_id}/stop"
+            with contextlib.suppress(requests.ReadTimeout):
+                client.post(url, timeout=(TIMEOUT, _STOP_ANSWER)).raise_for_status()
+
+        await self._call(ask)
+
+    async def rename(self, container_id: str, name: str) -> None:
+        """Give a container another name."""
+        await self._call(lambda client: client.rename(container_id, name))
+
+    async def remove(self, container_id: str) -> bool:
+        """Remove a container and its nameless volumes; say whether it is gone.
+
+        One that runs, or that somebody else is removing, is left alone.
+        """
+        try:
+            await self._call(lambda client: client.remove_container(container_id, v=True))
+        except NoSuchContainer:
+            return True
+        except Conflict:
+            return False
+        return True
+
+    async def list(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return all containers with these labels, whatever their state."""
+        filters = {"label": [f"{name}={text}" for name, text in labels.items()]}
+        found: list[dict[str, Any]] = await self._call(lambda client: client.containers(all=True, filters=filters))
+        return found
+
+    async def inspect(self, container_id: str) -> dict[str, Any] | None:
+        """Return all that the engine knows of a container, None when it has gone."""
+        try:
+            found: dict[str, Any] = await self._call(lambda client: client.inspect_container(container_id))
+        except NoSuchContainer:
+            return None
+        return found
+
+    async def processes(self, container_id: str) -> int:
+        """Return how many processes run in a container.
+
+        Raises `Refused` for one that does not run, and where the engine's machine has no `ps`.
+        """
+        found: dict[str, Any] = await self._call(lambda client: client.top(container_id, "-o pid"))
+        return len(found.get("Processes") or [])
+
+    async def last_line(self, container_id: str) -> str:
+        """Return the last line that a container wrote; empty where its log driver cannot be read."""
+        try:
+            wrote: bytes = await self._call(lambda client: client.logs(container_id, tail=1))
+        except DriverError:
+            return ""
+        return wrote.decode("utf-8", errors="replace")
+
+    async def past_events(self, container_id: str) -> builtins.list[Event]:
+        """Return what the engine remembers of a container: it keeps the last 256 events of all."""
+
+        def read(client: Any) -> builtins.list[Event]:
+            filters = json.dumps({"container": [container_id]})
+            # The answer ends at `until`; a little later than now, for a clock that is not quite ours.
+            parameters = {"since": "0", "until": str(int(time.time()) + 1), "filters": filters}
+            url = f"{client.base_url}/v{client.api_version}/events"
+            answer = client.get(url, params=parameters, timeout=TIMEOUT)
+            answer.raise_for_status()
+            return [json.loads(line) for line in answer.text.splitlines() if line]
+
+        return await self._call(read)
+
+    async def events(self, labels: Mapping[str, str], actions: builtins.list[str]) -> Stream:
+        """Return the events of containers with these labels, from now on."""
+        filters = {"type": "container", "label": [f"{name}={text}" for name, text in labels.items()], "event": actions}
+        stream: Stream = await self._call(lambda client: client.events(decode=True, filters=filters))
+        return stream
+
+    def disconnect(self) -> None:
+        """Forget the connection: the engine that comes back may be another version of itself."""
+        # Not under the lock: a thread that waits for an engine would make the event loop wait, too.
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    async def close(self) -> None:
+        """Disconnect when the calls under way have their answer; those that nobody has begun are dropped."""
+        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+        self.disconnect()
+
+    async def _call(self, verb: Callable[[Any], Found]) -> Found:
+        def work() -> Found:
+            with self._told():
+                return verb(self._connected())
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _connected(self) -> Any:
+        with self._connecting:
+            client = self._client
+            if client is None:
+                client = self._client = self._connect()
+            return client
+
+    def _connect(self) -> Any:
+        found = docker.utils.kwargs_from_env(self._environment)
+        client = docker.APIClient(**found, version="auto", timeout=TIMEOUT, max_pool_size=_THREADS)
+        # Proxies of the environment are for other things than the engine; looking them up takes time at each call.
+        client.trust_env = False
+        for scheme in ("http://", "https://"):
+            if client.base_url.startswith(scheme):
+                client.mount(scheme, _Probing(pool_maxsize=_THREADS))
+        try:
+            refuse(client.version()["Version"])
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what the library raises into errors of ours."""
+        try:
+            yield
+        except requests.HTTPError as error:
+            raise _refusal(error) from error
+        except requests.Timeout as error:
+            raise DriverError(
+                f"the Docker engine at {self._where} did not answer within {TIMEOUT:g} s; look at its log and its load"
+            ) from error
+        except (docker.errors.DockerException, requests.RequestException) as error:
+            raise DriverError(
+                f"the Docker engine at {self._where} cannot be reached: {_cause(error)}; "
+                "is it running, is driver.host right, and may the daemon's user use it (group docker)?"
+            ) from error
+
+
+class _Probing(requests.adapters.HTTPAdapter):
+    """Connections that notice when the other side has gone without a word, which a stream of events could not."""
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        probes = [(socket.IPPROTO_TCP, name, number) for name, number in _PROBES]
+        plain = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+        super().init_poolmanager(*args, **options, socket_options=[*plain, *probes])
+
+
+def refuse(version: str) -> None:
+    """Raise `DriverError` for an engine that kills a worker at once when a daemon that asked it to stop goes away.
+
+    These are 23.0 and 24.0 before 24.0.3: https://github.com/moby/moby/issues/45731.
+    """
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if (23,) <= numbers < (24, 0, 3):
+        raise DriverError(
+            f"Docker engine {version} kills a worker that is to finish its work, when the daemon ends meanwhile; "
+            "update it to 24.0.3 or later"
+        )
+
+
+def _refusal(error: requests.HTTPError) -> DriverError:
+    status, said = error.response.status_code, _said(error.response)
+    if status == requests.codes.not_found and "no such container" in said.lower():
+        return NoSuchContainer(said)
+    if status == requests.codes.conflict:
+        return Conflict(said)
+    return Refused(f"the Docker engine refuses it ({status}): {said}")
+
+
+def _said(answer: requests.Response) -> str:
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text.strip()[:200] or str(answer.reason)
+
+
+def _cause(error: BaseException) -> str:
+    """Return what the system said, where it is the cause; the library wraps it many times."""
+    found = re.search(r"""Error\(\d+, ['"](.*?)['"]\)|\[Errno -?\d+\] ([^'")]+)""", str(error))
+    return (found[1] or found[2]) if found else str(error)

@@ -1,0 +1,95 @@
+"""What the engine's answers say about our containers: pure readings of listings, events and inspections.
+
+A container's name says whether it is to stop: the engine remembers that somebody asked, but tells nobody, so the
+driver renames a container before it asks. A name outlives daemon and engine, and a person sees it in a listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from osrdyne.drivers.base import Group, GroupState
+from osrdyne.drivers.docker.template import KEY, TEMPLATE
+from osrdyne_protocol import names
+
+#: States in which no process runs, and none will unless somebody starts the container.
+_OVER = frozenset({"created", "exited", "dead"})
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container of ours. `state` is the engine's word: created, running, paused, restarting, exited, dead."""
+
+    id: str
+    key: str
+    #: Hash of the template that it was made from.
+    template: str
+    state: str
+    #: Somebody asked it to stop.
+    stopping: bool
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing runs in it, nor will."""
+        return self.state in _OVER
+
+
+def stopping_name(name: str, container_id: str) -> str:
+    """Return the name of a container that is to stop; that of the group is free for the next one."""
+    return f"{name}.stopping.{container_id[:12]}"
+
+
+def is_stopping(name: str) -> bool:
+    """Say whether a container of that name is to stop."""
+    return ".stopping." in name
+
+
+def container(listed: Mapping[str, Any], pool: str, instance: str) -> Container | None:
+    """Return one of our containers from a listing; None for what only looks like ours, or is being removed."""
+    labels = listed.get("Labels") or {}
+    # A container that others link to has more names, which hold a second slash.
+    own = [name[1:] for name in listed.get("Names") or [] if name.count("/") == 1]
+    if KEY not in labels or len(own) != 1 or listed["State"] == "removing":
+        return None
+    name = names.engine_name(pool, instance, labels[KEY])
+    stopping = own[0] == stopping_name(name, listed["Id"])
+    if own[0] != name and not stopping:
+        return None
+    return Container(listed["Id"], labels[KEY], labels.get(TEMPLATE, ""), listed["State"], stopping)
+
+
+def groups(containers: Iterable[Container]) -> list[Group]:
+    """Return the groups that containers make up. One that is to stop counts only where no other has followed it."""
+    found: dict[str, Group] = {}
+    for one in containers:
+        if one.is_over or (one.stopping and one.key in found):
+            continue
+        found[one.key] = Group(one.key, _state(one), 0 if one.state == "restarting" else 1, one.template)
+    return list(found.values())
+
+
+def _state(one: Container) -> GroupState:
+    if one.stopping:
+        return GroupState.STOPPING
+    return GroupState.STARTING if one.state == "restarting" else GroupState.RUNNING
+
+
+def grace(inspected: Mapping[str, Any] | None) -> int:
+    """Return how long a container may take to stop, in seconds; 0 for one that has gone."""
+    return (inspected or {}).get("Config", {}).get("StopTimeout") or 0
+
+
+def has_init(inspected: Mapping[str, Any] | None) -> bool:
+    """Say whether the engine's init is a container's first process, and the worker its child."""
+    return bool((inspected or {}).get("HostConfig", {}).get("Init"))
+
+
+def was_asked_to_stop(events: Iterable[Mapping[str, Any]]) -> bool | None:
+    """Say from a container's past events whether the stop that its name tells of has reached it; None: nobody knows.
+
+    The engine remembers few events, and none from before its own start.
+    """
+    latest = [event["Action"] for event in events if event.get("Action") in ("rename", "start", "kill")][-1:]
+    return latest[0] == "kill" if latest else None

@@ -1,0 +1,85 @@
+"""Stops that are under way: each container is asked once, by whichever daemon, however often daemons change.
+
+A second stop signal would end the work in hand of a worker that takes the first one well. Asks the engine what it
+remembers where this daemon does not know. Nor is a signal sent before there is somebody who can be ended by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+from osrdyne.drivers.docker import facts
+from osrdyne.drivers.docker.engine import Engine, Refused
+from osrdyne.drivers.docker.facts import Container
+
+#: How much longer than a container's grace the engine may take to end it, in seconds.
+_MARGIN = 60.0
+#: How long a container's init may take to start the worker, in seconds. The kernel drops a signal that comes before,
+#: and the engine sends no second one; an init that has not got that far on a very busy machine is not waited for any
+#: longer, because what hangs in its start is killed only by a stop.
+INIT_PATIENCE = 15.0
+#: How soon the engine is asked again whether the worker has started, in seconds.
+_PAUSE = 0.1
+
+
+class Stops:
+    """What this daemon knows of containers that are named as stopping."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        #: Until when the engine may wait for a container, in monotonic seconds; by id.
+        self._until: dict[str, float] = {}
+        #: Containers that the engine sent SIGKILL.
+        self._killed: set[str] = set()
+
+    def is_under_way(self, container: Container) -> bool:
+        """Say whether the engine is known to wait for a container, which it would kill when its grace is over."""
+        return time.monotonic() < self._until.get(container.id, 0.0)
+
+    async def ask(self, container: Container) -> None:
+        """Ask the engine to stop a container, once its init has started the worker. Raises `DriverError`."""
+        await self._until_started(container)
+        await self._engine.stop(container.id)
+        await self._wait_for(container)
+
+    async def see_to(self, container: Container) -> None:
+        """Ask only where nobody did: a daemon may have ended between naming a container and asking."""
+        if self.is_under_way(container):
+            return
+        overdue = container.id in self._until
+        if overdue or facts.was_asked_to_stop(await self._engine.past_events(container.id)) is False:
+            await self.ask(container)
+        else:
+            await self._wait_for(container)
+
+    def note_kill(self, container_id: str) -> None:
+        """Remember that the engine killed a container."""
+        self._killed.add(container_id)
+
+    def was_killed(self, container_id: str) -> bool:
+        return container_id in self._killed
+
+    def forget(self, container_id: str) -> None:
+        """Drop what is known of a container that has gone."""
+        self._until.pop(container_id, None)
+        self._killed.discard(container_id)
+
+    def forget_all(self) -> None:
+        """Drop it all: an engine that was started again knows of no stop that its predecessor was asked for."""
+        self._until.clear()
+
+    async def _until_started(self, container: Container) -> None:
+        """Wait for an init that is alone in its container: it takes no signal yet. The engine calls that running."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + INIT_PATIENCE
+        with contextlib.suppress(Refused):  # it does not run, or nobody can say what runs in it
+            if not facts.has_init(await self._engine.inspect(container.id)):
+                return
+            while await self._engine.processes(container.id) < 2 and loop.time() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(_PAUSE)
+
+    async def _wait_for(self, container: Container) -> None:
+        """Leave a container to the engine for as long as its own grace, whatever the template now says."""
+        self._until[container.id] = time.monotonic() + facts.grace(await self._engine.inspect(container.id)) + _MARGIN

@@ -1,0 +1,239 @@
+"""The driver for workers that are pods: one Deployment a group, in one namespace, scaled by whoever owns its replicas.
+
+Reads the cluster through copies that watches keep up to date, so that looking costs nothing however many groups there
+are; writes Deployments and, where declared, the autoscaler of each. What runs is known from the cluster alone, by
+labels and annotations. Restarting a worker that ended is the cluster's; what went wrong is told as a change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import logging
+import weakref
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine
+from functools import partial
+from typing import Any
+
+from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.drivers.kubernetes import facts
+from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, PODS, SCALERS, Api
+from osrdyne.drivers.kubernetes.facts import DeploymentFacts, PodFacts, Thing
+from osrdyne.drivers.kubernetes.manifests import Manifests
+from osrdyne.drivers.kubernetes.mirror import Mirror
+from osrdyne.errors import DriverError
+from osrdyne.runtime.back_off import back_off
+
+__all__ = ["KubernetesDriver"]
+
+_log = logging.getLogger(__name__)
+
+
+class KubernetesDriver:
+    """Workers as pods. Use it from one event loop; two daemons in one namespace do no harm."""
+
+    owns_workers = True
+
+    def __init__(self, manifests: Manifests, api: Api, *, timeout: float) -> None:
+        """`timeout` is the longest wait for a first sight of the cluster, in seconds."""
+        self.template = manifests.template
+        self._manifests = manifests
+        self._api = api
+        self._timeout = timeout
+        selector = ",".join(f"{name}={value}" for name, value in manifests.labels.items())
+        parse_pod = partial(facts.pod, container=manifests.templates.container)
+        self._deployments = Mirror(api, DEPLOYMENTS, selector, facts.deployment, self._on_deployment)
+        self._pods = Mirror(api, PODS, selector, parse_pod, self._on_pod)
+        self._scaling = SCALERS.get(manifests.templates.autoscaling)
+        self._scalers: Mirror[Thing] | None = None
+        if self._scaling is not None:
+            self._scalers = Mirror(api, self._scaling, selector, facts.thing, self._on_scaler)
+        #: Running workers by key.
+        self._running: Counter[str] = Counter()
+        #: Keys that somebody asked for while their group was stopping: the next one follows it.
+        self._start_again: set[str] = set()
+        #: Keys whose autoscaler is being put in its place.
+        self._scaled_by: dict[str, asyncio.Task[None]] = {}
+        #: One action at a time on a key. A lock goes when nobody holds it.
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        #: Changes that nobody has read yet: the latest one of each key.
+        self._news: dict[str, Change] = {}
+        self._news_event = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def start(self, key: str) -> None:
+        """Apply the Deployment, then its autoscaler. While the former stops, the next follows when it is gone."""
+        await self._ready()
+        async with self._lock(key):
+            group = self._deployments.objects.get(self._manifests.name(key))
+            if group is None:
+                await self._create(key)
+            elif group.leaving:
+                self._start_again.add(key)
+
+    async def stop(self, key: str) -> None:
+        """Delete the autoscaler, then the Deployment: its pods get SIGTERM and their grace, and it stays listed."""
+        await self._ready()
+        name = self._manifests.name(key)
+        async with self._lock(key):
+            self._start_again.discard(key)
+            group = self._deployments.objects.get(name)
+            if group is None or group.leaving:
+                return
+            what = f"stop key {key!r}"
+            if self._scaling is not None:
+                await self._api.delete(self._scaling, name, what=what)
+            left = await self._api.delete(DEPLOYMENTS, name, what=what, foreground=True)
+            if left is not None:
+                self._deployments.put(left)
+        _log.info("group asked to stop", extra={"key": key, "deployment": name})
+
+    async def list(self) -> builtins.list[Group]:
+        """Return the groups of our pool and instance, without asking the cluster. An autoscaler that is not as declared
+        is put in its place, in the background.
+        """
+        await self._ready()
+        for group in self._deployments.objects.values():
+            if self._lacks_scaler(group) and group.key not in self._scaled_by:
+                self._scaled_by[group.key] = self._spawn(self._scale(group.key), "kubernetes-scale")
+        return [self._group(group) for group in self._deployments.objects.values()]
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """Yield exits, pods that cannot run, and groups that have gone. Ends when the driver is closed."""
+        while not self._closed:
+            await self._news_event.wait()
+            self._news_event.clear()
+            while self._news:
+                yield self._news.pop(next(iter(self._news)))
+
+    async def close(self) -> None:
+        """Stop watching. The workers run on."""
+        self._closed = True
+        self._news_event.set()
+        tasks = builtins.list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._api.close()
+
+    async def _ready(self) -> None:
+        """Wait until the cluster is seen. Raises `DriverError` with the reason while it is not."""
+        if not self._tasks and not self._closed:
+            self._spawn(self._deployments.run(), "kubernetes-deployments")
+            self._spawn(self._pods.run(), "kubernetes-pods")
+            if self._scalers is not None:
+                self._spawn(self._scalers.run(), "kubernetes-scalers")
+        await self._deployments.ready(self._timeout)
+        await self._pods.ready(self._timeout)
+
+    async def _create(self, key: str) -> None:
+        name, what = self._manifests.name(key), f"start key {key!r}"
+        answer = await self._api.apply(DEPLOYMENTS, name, self._manifests.deployment(key), what=what)
+        group = self._deployments.put(answer)
+        if group is None:
+            raise DriverError(f"cannot {what}: the cluster changed the labels of Deployment {name}; see its webhooks")
+        if group.leaving:
+            self._start_again.add(key)
+            return
+        _log.info("group applied", extra={"key": key, "deployment": name})
+        await self._apply_scaler(group, what)
+
+    async def _apply_scaler(self, group: DeploymentFacts, what: str) -> None:
+        if self._scaling is not None and self._scalers is not None:
+            body = self._manifests.scaler(group.key, group.uid)
+            self._scalers.put(await self._api.apply(self._scaling, group.name, body, what=what))
+
+    def _lacks_scaler(self, group: DeploymentFacts | None) -> bool:
+        if self._scalers is None or not self._scalers.is_synced:
+            return False
+        # A group of another template may have an autoscaler of another kind, and is stopped before long.
+        if group is None or group.leaving or group.template != self.template:
+            return False
+        scaler = self._scalers.objects.get(group.name)
+        # One that is being deleted must have gone before the next can be made.
+        return scaler is None or (scaler.template != self._manifests.scaler_template and not scaler.leaving)
+
+    async def _scale(self, key: str) -> None:
+        """Give a running group the autoscaler that is declared, trying again until it has it or is gone."""
+        failures, told = 0, ""
+        try:
+            while True:
+                async with self._lock(key):
+                    group = self._deployments.objects.get(self._manifests.name(key))
+                    if group is None or not self._lacks_scaler(group):
+                        return
+                    try:
+                        await self._apply_scaler(group, f"scale key {key!r}")
+                    except DriverError as error:
+                        failures += 1
+                        if told != str(error):
+                            told = str(error)
+                            self._tell(Change(key, told))
+                await asyncio.sleep(back_off(failures))
+        finally:
+            self._scaled_by.pop(key, None)
+
+    async def _follow_up(self, key: str) -> None:
+        """Start the group that was asked for while the former was stopping."""
+        try:
+            async with self._lock(key):
+                if key in self._start_again:
+                    self._start_again.discard(key)
+                    await self._create(key)
+        except DriverError as error:
+            self._tell(Change(key, str(error)))
+
+    def _group(self, group: DeploymentFacts) -> Group:
+        workers = self._running[group.key]
+        alive = GroupState.RUNNING if workers else GroupState.STARTING
+        state = GroupState.STOPPING if group.leaving else alive
+        return Group(group.key, state, workers, group.template)
+
+    def _on_deployment(self, before: DeploymentFacts | None, now: DeploymentFacts | None) -> None:
+        if now is not None:
+            if now.refusal is not None and (before is None or before.refusal != now.refusal):
+                self._tell(Change(now.key, now.refusal))
+        elif before is not None:
+            error = None if before.leaving else "somebody deleted the Deployment; its requests start it anew"
+            self._tell(Change(before.key, error))
+            if before.key in self._start_again:
+                self._spawn(self._follow_up(before.key), "kubernetes-follow-up")
+
+    def _on_pod(self, before: PodFacts | None, now: PodFacts | None) -> None:
+        pod = now or before
+        assert pod is not None
+        key, workers = pod.key, self._running[pod.key]
+        self._running[key] += (now is not None and now.running) - (before is not None and before.running)
+        if not self._running[key]:
+            del self._running[key]
+        for text in facts.news(before, now) if now is not None else ():
+            _log.warning("worker failed", extra={"key": key, "pod": pod.name, "reason": text})
+            self._tell(Change(key, text))
+        if workers and self._running[key] and workers != self._running[key]:
+            self._tell(Change(key))  # the autoscaler's doing
+
+    def _on_scaler(self, before: Thing | None, now: Thing | None) -> None:
+        if now is None and before is not None:
+            self._tell(Change(before.key))  # the listing that follows makes another, unless the group goes too
+
+    def _tell(self, change: Change) -> None:
+        told = self._news.get(change.key)
+        if told is None or change.error is not None:
+            self._news[change.key] = change
+        self._news_event.set()
+
+    def _lock(self, key: str) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
+
+    def _spawn(self, action: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(action, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a task of the driver failed unexpectedly", exc_info=error, extra={"task": task.get_name()})

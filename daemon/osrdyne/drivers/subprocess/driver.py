@@ -1,0 +1,267 @@
+"""The driver for workers that are processes of this machine: one a group, and they outlive the daemon.
+
+Reads the template and the records of earlier daemons; writes records and log files; starts, watches and stops
+processes. Never restarts a worker that has crashed: it reports, and the worker loop decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import dataclasses
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.drivers.subprocess import control
+from osrdyne.drivers.subprocess.launch import Launcher
+from osrdyne.drivers.subprocess.records import Record, Records
+from osrdyne.drivers.subprocess.template import GRACE_MARGIN, SubprocessTemplate
+from osrdyne.drivers.subprocess.watching import Exit, Watching
+from osrdyne.errors import DriverError
+from osrdyne_protocol.broker.topology import milliseconds
+from osrdyne_protocol.settings import PoolSettings
+
+__all__ = ["SubprocessDriver", "SubprocessTemplate"]
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the sizes of log files; made while listing.
+_TIDY_INTERVAL = 10.0
+
+
+class SubprocessDriver:
+    """Workers as processes. Use it from one event loop; two daemons on one state directory do no harm."""
+
+    owns_workers = True
+
+    def __init__(
+        self,
+        pool: PoolSettings,
+        template: SubprocessTemplate,
+        worker_amqp_uri: Callable[[], str],
+        state_dir: Path,
+        *,
+        worker_amqp_uri_file: Path | None = None,
+    ) -> None:
+        """Raises `DriverError` when `state_dir` cannot be used or is open to others.
+
+        `worker_amqp_uri` is asked at each start; what it returns goes into the worker's environment only. Workers are
+        told `worker_amqp_uri_file`, where a running one finds a changed password.
+        """
+        timeout = milliseconds(pool.consumer_timeout)
+        self.template = template.hash(timeout)
+        self._pool = pool
+        self._records = Records(state_dir, pool.name, pool.instance)
+        home = self._records.directory
+        logs = template.log_directory / home.name if template.log_directory else home / "logs"
+        self._launcher = Launcher(template, worker_amqp_uri, logs, worker_amqp_uri_file, timeout)
+        self._grace = pool.consumer_timeout + GRACE_MARGIN if template.stop_grace is None else template.stop_grace
+        self._watching = Watching(self._grace, self._on_exit)
+        #: Groups that somebody asked for while their worker was stopping: the next one follows it.
+        self._start_again: set[str] = set()
+        #: Changes that nobody has read yet: the latest one of each key.
+        self._news: dict[str, Change] = {}
+        self._news_event = asyncio.Event()
+        self._closed = False
+        self._tidied: float | None = None
+        control.raise_open_files()
+
+    async def start(self, key: str) -> None:
+        """Start a worker unless one runs. While the former is stopping, the next follows when it is gone."""
+        self._start(key)
+
+    async def stop(self, key: str) -> None:
+        """Send SIGTERM once; what still runs when the grace is over is killed, by this daemon or the next."""
+        name = self._records.name(key)
+        with self._records.locked():
+            self._start_again.discard(name)
+            record = self._settle(name)
+            if record is None or record.stopping_since is not None:
+                return
+            stopping = self._watching.terminate(name)
+            if stopping is None:
+                raise DriverError(f"cannot stop the worker of key {key!r}: no free descriptor; raise its LimitNOFILE")
+            self._records.write(stopping)
+        _log.info("worker asked to stop", extra=_fields(stopping))
+
+    async def list(self) -> builtins.list[Group]:
+        """Return the groups of our pool and instance; records whose process has gone are cleaned up."""
+        records = self._records.read_all()
+        self._restore_missing(records)
+        true_now = {name: self._look(name, record) for name, record in records.items()}
+        running = {name: record for name, record in true_now.items() if record is not None}
+        await self._tidy(running)
+        return [_group(record) for record in running.values()]
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """Yield the exits of workers, with an error when nobody had asked. Ends when the driver is closed."""
+        while not self._closed:
+            await self._news_event.wait()
+            self._news_event.clear()
+            while self._news:
+                yield self._news.pop(next(iter(self._news)))
+
+    async def close(self) -> None:
+        """Stop watching. The workers run on."""
+        self._watching.close()
+        self._closed = True
+        self._news_event.set()
+
+    def _start(self, key: str) -> None:
+        name = self._records.name(key)
+        with self._records.locked():
+            record = self._settle(name)
+            if record is None:
+                self._spawn(key, name)
+            elif record.stopping_since is not None:
+                self._start_again.add(name)
+
+    def _spawn(self, key: str, name: str) -> None:
+        record = Record(
+            key=key,
+            pool=self._pool.name,
+            instance=self._pool.instance,
+            worker_id=f"{name}-{secrets.token_hex(8)}",
+            template=self.template,
+            boot_id=control.boot_id(),
+            started=control.clock(),
+            started_at=datetime.now(UTC).astimezone().isoformat(timespec="milliseconds"),
+        )
+        # Written before the process exists: a daemon that dies in between leaves no worker unknown.
+        self._records.write(record)
+        try:
+            identity = self._launcher.launch(name, record)
+        except DriverError:
+            self._records.remove(record)
+            raise
+        record = dataclasses.replace(record, pid=identity.pid, start_ticks=identity.start_ticks)
+        self._watching.watch(name, record)
+        self._records.write(record)
+        _log.info("worker started", extra=_fields(record))
+
+    def _look(self, name: str, record: Record) -> Record | None:
+        """Return what is true of a record now, None when its worker has gone."""
+        if self._watching.is_watching(name, record):
+            return record
+        try:
+            with self._records.locked():
+                return self._settle(name)
+        except DriverError:
+            # Another daemon changes records, or the disk is full: what was read is the best we know.
+            return record
+
+    def _settle(self, name: str) -> Record | None:
+        """Make what is on disk, what runs and what we watch agree; return the record of the worker, if any.
+
+        Under `locked`: a record without pid then comes from a daemon that died while starting a worker. Raises
+        `DriverError` when it cannot be seen what runs: nothing is forgotten then.
+        """
+        try:
+            return self._settled(name)
+        except OSError as error:
+            raise DriverError(
+                f"cannot see which workers run: {error.strerror}; raise its LimitNOFILE if files run out"
+            ) from error
+
+    def _settled(self, name: str) -> Record | None:
+        record = self._records.read(name)
+        if record is None or self._watching.is_watching(name, record):
+            return record
+        if record.identity is None:
+            found = control.find_worker(record.worker_id)
+            if found is None:
+                self._records.remove(record)
+                return None
+            record = dataclasses.replace(record, pid=found.pid, start_ticks=found.start_ticks)
+            self._records.write(record)
+        # An exit that nobody has collected yet is watched too, and told at once as any other.
+        if self._watching.watch(name, record) or control.is_alive(record.identity):
+            return record
+        _log.info("worker had ended while nobody watched", extra=_fields(record))
+        self._records.remove(record)
+        _kill_left_over(record)
+        return None
+
+    def _restore_missing(self, records: dict[str, Record]) -> None:
+        """Write again what somebody removed while its worker lives: that would be started twice."""
+        for name, record in self._watching.records().items():
+            with contextlib.suppress(OSError):  # watched as it is, and looked at again at the next listing
+                if name in records or not control.is_alive(record.identity):
+                    continue
+            _log.warning("record of a live worker was missing", extra=_fields(record))
+            with contextlib.suppress(DriverError):
+                self._records.write(record)
+            records[name] = record
+
+    def _on_exit(self, ended: Exit) -> None:
+        record = ended.record
+        _kill_left_over(record)
+        # When another daemon holds the lock, the next listing removes the record.
+        with contextlib.suppress(DriverError), self._records.locked():
+            self._records.remove(record)
+        error = self._error(ended)
+        _log.log(
+            logging.INFO if error is None else logging.WARNING,
+            "worker ended",
+            extra={**_fields(record), "how": ended.how, "error": error},
+        )
+        if ended.name in self._start_again:
+            self._start_again.discard(ended.name)
+            try:
+                self._start(record.key)
+            except DriverError as refusal:
+                error = str(refusal)
+        self._news[record.key] = Change(record.key, error)
+        self._news_event.set()
+
+    def _error(self, ended: Exit) -> str | None:
+        """Return what a person should know of an exit, None when it is what somebody asked for."""
+        if ended.killed:
+            return (
+                f"worker did not end within {self._grace:g} s of SIGTERM and was killed; "
+                f"what it held goes back to its queue; {self._launcher.trace(ended.name)}"
+            )
+        if ended.record.stopping_since is not None:
+            return None
+        seconds = control.clock() - ended.record.started
+        return f"worker {ended.how} after {seconds:.1f} s; {self._launcher.trace(ended.name)}"
+
+    async def _tidy(self, running: dict[str, Record]) -> None:
+        now = control.clock()
+        if self._tidied is not None and now - self._tidied < _TIDY_INTERVAL:
+            return
+        self._tidied = now
+        try:
+            await asyncio.to_thread(self._launcher.tidy, running)
+        except OSError as error:
+            _log.warning("logs of workers cannot be held to their limit", extra={"reason": str(error)})
+
+
+def _kill_left_over(record: Record) -> None:
+    if record.pid is not None and record.boot_id == control.boot_id():
+        try:
+            killed = control.kill_left_over(record.pid, record.worker_id)
+        except OSError as error:
+            _log.warning(
+                "what a worker left behind cannot be looked for", extra={**_fields(record), "reason": str(error)}
+            )
+            return
+        if killed:
+            _log.warning("processes that a worker left behind were killed", extra={**_fields(record), "count": killed})
+
+
+def _group(record: Record) -> Group:
+    if record.stopping_since is not None:
+        state = GroupState.STOPPING
+    else:
+        state = GroupState.STARTING if record.pid is None else GroupState.RUNNING
+    return Group(record.key, state, workers=0 if record.pid is None else 1, template=record.template)
+
+
+def _fields(record: Record) -> dict[str, object]:
+    return {"key": record.key, "pid": record.pid, "worker_id": record.worker_id}

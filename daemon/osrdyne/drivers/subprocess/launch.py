@@ -1,0 +1,137 @@
+"""Starting one worker process: its environment, its log, and what to tell when it cannot be started.
+
+Reads the template and, of the daemon's environment, a short list; writes the heading of the log. Holds the
+broker credential only while a process is being started and to keep it out of errors.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from osrdyne.drivers import redaction
+from osrdyne.drivers.subprocess import control
+from osrdyne.drivers.subprocess.output_files import Logs
+from osrdyne.drivers.subprocess.records import Record, private_directory
+from osrdyne.drivers.subprocess.template import SubprocessTemplate
+from osrdyne.errors import DriverError
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.worker_environment import WorkerEnvironment
+
+#: What a worker inherits of the daemon's environment, beside `LC_*`: nothing that could be a credential.
+PASSED_ON = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "XDG_RUNTIME_DIR"}
+)
+
+#: What to do about a refusal that is not about the command itself.
+_REMEDIES = {
+    errno.EAGAIN: "raise the limit of processes (TasksMax of the unit, ulimit -u) or start fewer at once",
+    errno.ENOMEM: "free memory, or allow fewer groups at once",
+    errno.EMFILE: "raise the limit of open files (LimitNOFILE of the unit, ulimit -n)",
+    errno.ENOSPC: "free space where logs and records are kept",
+    errno.E2BIG: "shorten the command or the environment of the template",
+    errno.ENOEXEC: "name an interpreter in the file's first line, or put one first in the command",
+}
+
+
+class Launcher:
+    """Starts workers of one pool from one template. `worker_amqp_uri` is asked at each start."""
+
+    def __init__(
+        self,
+        template: SubprocessTemplate,
+        worker_amqp_uri: Callable[[], str],
+        log_directory: Path,
+        worker_amqp_uri_file: Path | None = None,
+        consumer_timeout_ms: int | None = None,
+    ) -> None:
+        self._template = template
+        self._worker_amqp_uri = worker_amqp_uri
+        self._worker_amqp_uri_file = None if worker_amqp_uri_file is None else str(worker_amqp_uri_file.absolute())
+        self._consumer_timeout_ms = consumer_timeout_ms
+        self._logs = Logs(private_directory(log_directory), template.log_limit)
+
+    def launch(self, name: str, record: Record) -> control.Identity:
+        """Start the worker of `record`. Raises `DriverError` that says what failed and what to do."""
+        environment = self._environment(record)
+        try:
+            output = self._logs.open(name, heading(record))
+        except OSError as error:
+            path = self._logs.path(name)
+            raise DriverError(f"cannot write the log {path}: {error.strerror}; {_remedy(error)}") from error
+        try:
+            return control.spawn(
+                self._template.command,
+                environment=environment,
+                directory=self._template.working_directory,
+                output=output,
+            )
+        except OSError as error:
+            raise DriverError(
+                f"cannot start a worker for key {record.key!r}: {self._reason(error, environment)}"
+            ) from error
+        finally:
+            os.close(output)
+
+    def trace(self, name: str) -> str:
+        """Return where a group's log is and its last line, with the broker's password struck out."""
+        try:
+            secrets = redaction.passwords(self._worker_amqp_uri())
+        except (SettingsError, ValueError):
+            # What cannot be struck out is not shown.
+            return f"see {self._logs.path(name)}"
+        line = self._logs.last_line(name, secrets)
+        return f"see {self._logs.path(name)}" + (f": {line}" if line else "")
+
+    def tidy(self, running: dict[str, Record]) -> None:
+        """Keep logs within their limits. Raises OSError."""
+        self._logs.tidy({name: heading(record) for name, record in running.items()}, self._template.log_files)
+
+    def _environment(self, record: Record) -> dict[str, str]:
+        try:
+            amqp_uri = self._worker_amqp_uri()
+        except SettingsError as error:
+            raise DriverError(f"cannot start a worker for key {record.key!r}: {error}") from error
+        inherited = os.environ.items()
+        passed = {name: text for name, text in inherited if name in PASSED_ON or name.startswith("LC_")}
+        pool = PoolNames(record.pool)
+        worker = WorkerEnvironment(
+            id=record.worker_id,
+            key=record.key,
+            pool=record.pool,
+            requests_queue=pool.request_queue(record.key),
+            activity_exchange=pool.activity_exchange,
+            amqp_uri=amqp_uri,
+            amqp_uri_file=self._worker_amqp_uri_file,
+            consumer_timeout_ms=self._consumer_timeout_ms,
+        )
+        return {**passed, **self._template.environment, **worker.to_environ()}
+
+    def _reason(self, error: OSError, environment: dict[str, str]) -> str:
+        command, directory = self._template.command[0], self._template.working_directory
+        if directory is not None and error.filename == directory:
+            return f"working_directory {directory}: {error.strerror}; create it or name another"
+        if isinstance(error, FileNotFoundError):
+            where = "" if "/" in command else f" in PATH={environment.get('PATH', os.defpath)}"
+            return f"command {command!r} or its interpreter was not found{where}; install it or name another"
+        if isinstance(error, PermissionError):
+            return f"command {command!r} may not be run by this user; chmod +x it or name another"
+        return f"{error.strerror}; {_remedy(error)}"
+
+
+def heading(record: Record) -> dict[str, object]:
+    """Return what says in a log who a worker is: nothing that depends on when it is read."""
+    return {
+        "key": record.key,
+        "pool": record.pool,
+        "instance": record.instance,
+        "worker_id": record.worker_id,
+        "started": record.started_at,
+    }
+
+
+def _remedy(error: OSError) -> str:
+    return _REMEDIES.get(error.errno or 0, "check the driver's settings and the system's log")

@@ -1,0 +1,275 @@
+"""The driver for workers that are instances of a template unit, under the machine's systemd or a user's.
+
+Writes the environment file of each group, and asks systemd to start and stop its unit. systemd restarts what fails, as
+the template says; the driver tells of it, and decides nothing. What it must know again later is in those files and in
+systemd itself, so that the next daemon finds every group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from osrdyne.drivers.base import Change, Group
+from osrdyne.drivers.systemd.environment import Record
+from osrdyne.drivers.systemd.groups import Groups
+from osrdyne.drivers.systemd.journald import Journal
+from osrdyne.drivers.systemd.manager import Ears, Listed, Manager
+from osrdyne.drivers.systemd.snapshot import JOB_FAILURES, Event, group_state
+from osrdyne.drivers.systemd.template import Place, template_hash
+from osrdyne.drivers.systemd.watching import Watching
+from osrdyne.errors import DriverError
+from osrdyne_protocol.settings import PoolSettings
+
+__all__ = ["Place", "SystemdDriver"]
+
+_log = logging.getLogger(__name__)
+
+#: The template hash of a group whose file was lost: no template has it, so that the group is started anew.
+_UNKNOWN = "unknown"
+
+#: How long a unit that failed stays for a person to see, and a file without a unit for a start that is under way in
+#: another daemon, in seconds.
+_KEPT = 600.0
+
+
+class SystemdDriver:
+    """Workers as units. Use it from one event loop; a daemon that follows finds what this one started."""
+
+    owns_workers = True
+
+    def __init__(
+        self,
+        pool: PoolSettings,
+        place: Place,
+        worker_amqp_uri: Callable[[], str],
+        *,
+        worker_amqp_uri_file: Path | None = None,
+    ) -> None:
+        """Raises `DriverError` when the environment directory cannot be used or is open to others.
+
+        `worker_amqp_uri` is asked whenever a file is written; what it returns goes into that file only. Workers are
+        told `worker_amqp_uri_file`, where a running one that may read it finds a changed password.
+        """
+        #: Known once systemd has been asked: empty before the first listing.
+        self.template = ""
+        self._place = place
+        self._consumer_timeout = pool.consumer_timeout
+        self._groups = Groups(pool, place.environment_directory, worker_amqp_uri, worker_amqp_uri_file)
+        self._journal = Journal(place.journalctl, place.manager)
+        self._watching = Watching(self._on_event)
+        self._manager = Manager(
+            place, Ears(self._on_unit, self._on_job_failed, self._watching.removed, self._on_reloaded, self._on_lost)
+        )
+        #: Names of groups that are being started: their files are not in use yet, and stay.
+        self._starting: set[str] = set()
+        #: Since when the file of a start has had no group, by the loop's clock.
+        self._left_over: dict[str, float] = {}
+        #: Changes that nobody has read yet: the latest one of each key.
+        self._news: dict[str, Change] = {}
+        self._news_event = asyncio.Event()
+        self._lost: str | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = asyncio.Event()
+
+    async def start(self, key: str) -> None:
+        """Start the unit of a key unless it runs. While it stops, systemd lets the next run follow."""
+        name = self._groups.name(key)
+        self._starting.add(name)
+        try:
+            await self._start(key, name)
+        except DriverError as error:
+            raise DriverError(f"cannot start a worker for key {key!r}: {error}") from error
+        finally:
+            self._starting.discard(name)
+
+    async def stop(self, key: str) -> None:
+        """Ask systemd to stop the unit, in the way and with the patience that the template says."""
+        name = self._groups.name(key)
+        record = self._groups.get(name)
+        unit = await self._manager.unit(name)
+        if not self._watching.observe(name, unit.properties).gone:
+            self._watching.ask(name)
+            await self._manager.stop(name)
+            _log.info("worker asked to stop", extra=self._fields(key, name))
+        elif record is not None:
+            await self._forget(record)
+
+    async def list(self) -> builtins.list[Group]:
+        """Return the groups of our pool and instance; files of groups that have gone are cleaned up."""
+        listed = await self._manager.listed()
+        await self._learn_template()
+        states = {name: group_state(one.active, one.sub, one.job) for name, one in listed.items()}
+        records = self._groups.read_all({name for name, state in states.items() if state is not None})
+        await self._compare(listed, records)
+        present = {name: state for name in records if (state := states.get(name)) is not None}
+        for name in present:
+            self._groups.bring_up_to_date(records[name])
+        await self._tidy([record for name, record in records.items() if name not in present])
+        return [
+            Group(records[name].key, *state, template=await self._template_of(records[name]))
+            for name, state in present.items()
+        ]
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """Yield what became of groups, with an error when nobody had asked for it. Ends when the driver is closed.
+
+        Raises `DriverError` when systemd cannot be heard, or could not be for a while.
+        """
+        while not self._closed.is_set():
+            try:
+                await self._manager.connect()
+            except DriverError:
+                if self._closed.is_set():
+                    return
+                raise
+            await self._news_event.wait()
+            self._news_event.clear()
+            while self._news:
+                yield self._news.pop(next(iter(self._news)))
+            if self._lost is not None:
+                reason, self._lost = self._lost, None
+                raise DriverError(reason)
+
+    async def close(self) -> None:
+        """Stop listening. The workers run on."""
+        self._closed.set()
+        self._news_event.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._manager.close()
+
+    async def _start(self, key: str, name: str) -> None:
+        unit = await self._manager.unit(name)
+        seen = self._watching.observe(name, unit.properties)
+        if unit.problem is not None:
+            raise DriverError(unit.problem)
+        former = self._groups.get(name)
+        stopping = seen.active == "deactivating" or self._watching.is_asked(name)
+        if (seen.runs or seen.waits) and not stopping:
+            if former is None:
+                # What it was started from nobody knows any more.
+                self._groups.begin(key, _UNKNOWN)
+            return
+        if seen.active == "failed":
+            await self._manager.reset_failed(name)
+        # Not that of its own files: what is declared for one key alone is no part of the template.
+        template = template_hash((await self._manager.template()).files, self._groups.consumer_timeout_ms)
+        record = self._groups.begin(key, _UNKNOWN if unit.is_outdated else template)
+        try:
+            await self._manager.start(name)
+        except DriverError:
+            self._groups.remove(record)
+            if former is not None and seen.runs:
+                self._groups.write(former)
+            raise
+        _log.info("worker asked to start", extra={**self._fields(key, name), "worker_id": record.worker_id})
+
+    async def _learn_template(self) -> None:
+        """Learn what a start now would be made from. A unit that cannot be loaded rolls no group."""
+        unit = await self._manager.template()
+        found = template_hash(unit.files, self._groups.consumer_timeout_ms)
+        if unit.problem is not None or found == self.template:
+            return
+        self.template = found
+        grace = await self._manager.stop_timeout()
+        if grace < self._consumer_timeout:
+            _log.warning(
+                "the unit's TimeoutStopSec= is shorter than the pool's consumer_timeout: a worker that is stopped may "
+                "be killed over a request that it may still hold",
+                extra={"unit": self._place.unit, "grace": grace, "consumer_timeout": self._consumer_timeout},
+            )
+
+    async def _template_of(self, record: Record) -> str:
+        """Return the template that a group is of. A unit that was edited is another once systemd has read it."""
+        if not self.template:
+            return ""  # while none can be had, nothing can be told to differ from it
+        if record.template != self.template and (await self._manager.unit(record.name)).is_outdated:
+            return self.template
+        return record.template
+
+    async def _compare(self, listed: Mapping[str, Listed], records: Mapping[str, Record]) -> None:
+        """Take note of what no signal told: what a former daemon left, and what was missed."""
+        changed = [name for name in records if name in listed and not self._watching.adopt(name, listed[name])]
+        for name in (*changed, *self._watching.not_listed(listed)):
+            self._watching.observe(name, await self._manager.properties(name))
+
+    async def _tidy(self, left_over: builtins.list[Record]) -> None:
+        now = asyncio.get_running_loop().time()
+        # By the start, not by the group: what has been started since is not left over.
+        since = {record.worker_id: self._left_over.get(record.worker_id, now) for record in left_over}
+        self._left_over = since
+        for record in left_over:
+            if now - since[record.worker_id] >= _KEPT:
+                await self._forget(record)
+
+    async def _forget(self, record: Record) -> None:
+        """Leave nothing of a group that has gone: no unit that shows as failed, and no file with a credential."""
+        await self._manager.reset_failed(record.name)
+        if record.name not in self._starting:
+            self._groups.remove(record)
+
+    # -- what systemd tells
+
+    def _on_unit(self, name: str, properties: Mapping[str, Any]) -> None:
+        if self._groups.get(name) is not None:
+            self._watching.hear(name, properties)
+
+    def _on_job_failed(self, name: str, result: str) -> None:
+        self._on_event(name, Event(f"was not started: {JOB_FAILURES[result]}"))
+
+    def _on_reloaded(self) -> None:
+        self._spawn(self._look_at_template)
+
+    def _on_lost(self, reason: str) -> None:
+        self._lost = reason
+        self._news_event.set()
+
+    def _on_event(self, name: str, event: Event) -> None:
+        record = self._groups.get(name)
+        if record is None:
+            return
+        if event.gone and not event.failed:
+            self._spawn(self._forget, record)
+        if event.error is None:
+            self._tell(Change(record.key))
+        else:
+            self._spawn(self._tell_error, record, event)
+
+    async def _look_at_template(self) -> None:
+        await self._learn_template()
+        for record in self._groups.known():
+            if record.template != self.template:
+                self._tell(Change(record.key))
+
+    async def _tell_error(self, record: Record, event: Event) -> None:
+        unit = self._place.unit_of(record.name)
+        line = self._groups.shown(await self._journal.last_line(unit, event.began_at))
+        error = f"worker {event.error}; see {self._journal.hint(unit)}" + (f": {line}" if line else "")
+        _log.warning("worker ended", extra={**self._fields(record.key, record.name), "error": error})
+        self._tell(Change(record.key, error))
+
+    def _tell(self, change: Change) -> None:
+        # An error that nobody has read yet is not followed by silence.
+        if change.error is not None or change.key not in self._news:
+            self._news[change.key] = change
+        self._news_event.set()
+
+    def _spawn(self, work: Callable[..., Awaitable[None]], *about: Any) -> None:
+        async def guarded() -> None:
+            try:
+                await work(*about)
+            except DriverError as error:
+                _log.info("left to the next listing", extra={"reason": str(error)})
+
+        task = asyncio.create_task(guarded(), name="driver-systemd")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _fields(self, key: str, name: str) -> dict[str, object]:
+        return {"key": key, "unit": self._place.unit_of(name)}

@@ -1,0 +1,71 @@
+"""Where a worker's words are: the command that shows them, and the last of them for an error.
+
+Only looks; what cannot be read is left to the person who runs the command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterable
+
+from osrdyne.drivers.systemd.template import ManagerKind
+
+#: Longest that journalctl may take, in seconds.
+_TIMEOUT = 3.0
+
+#: A worker's last words reach the journal about when systemd tells of its end: how often and how soon to look again.
+_LOOKS, _PAUSE = 4, 0.1
+
+#: How many look at once: a hundred groups that fail together must not be a hundred processes.
+_AT_ONCE = 2
+
+
+class Journal:
+    """The journal as `command` (journalctl, without options) shows it."""
+
+    def __init__(self, command: tuple[str, ...], manager: ManagerKind) -> None:
+        self._command = command
+        self._manager = manager
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    def hint(self, unit: str) -> str:
+        """Return the command that shows a person what a unit's workers wrote."""
+        return f"journalctl {'--user ' if self._manager == 'user' else ''}-u {unit}"
+
+    async def last_line(self, unit: str, began_at: int) -> str:
+        """Return the last line that a unit's worker wrote; empty when there is none to see.
+
+        `began_at` is when its run began, in microseconds since 1970. systemd's own words about the unit do not count.
+        """
+        async with self._slots:
+            for _ in range(_LOOKS):
+                found = await asyncio.to_thread(self._look, unit, began_at)
+                if found is None:
+                    return ""
+                if line := _last(found.splitlines()):
+                    return line
+                await asyncio.sleep(_PAUSE)
+        return ""
+
+    def _look(self, unit: str, began_at: int) -> str | None:
+        # Not by the id of the run: the journal does not know it of what wrote and ended within a moment.
+        field = "_SYSTEMD_USER_UNIT" if self._manager == "user" else "_SYSTEMD_UNIT"
+        since = f"--since=@{began_at // 1_000_000}.{began_at % 1_000_000:06}"
+        options = ("--quiet", "--no-pager", "--output=cat", "--lines=1", since, f"{field}={unit}")
+        try:
+            done = subprocess.run(
+                [*self._command, *options],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_TIMEOUT,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return None if done.returncode else done.stdout.decode("utf-8", errors="replace")
+
+
+def _last(lines: Iterable[str]) -> str:
+    return next((line.strip() for line in reversed(list(lines)) if line.strip()), "")

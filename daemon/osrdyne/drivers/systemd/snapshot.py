@@ -1,0 +1,209 @@
+"""What systemd says of one unit at one moment, and what the step from one moment to the next means. Pure.
+
+States and results are those of org.freedesktop.systemd1(5) and systemd.service(5).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from osrdyne.drivers.base import GroupState
+
+#: Sub-states in which a unit waits until systemd starts it again. It passes through the first two, and shows as failed
+#: or inactive there (since systemd 254).
+_WAITING = frozenset({"failed-before-auto-restart", "dead-before-auto-restart", "auto-restart", "auto-restart-queued"})
+
+#: Sub-states that a unit comes to only when somebody asks for its stop.
+_TOLD_TO_STOP = frozenset({"stop", "stop-watchdog", "stop-sigterm", "stop-sigkill"})
+
+#: How a main process ended: values of `ExecMainCode` (waitid(2), si_code).
+_EXITED, _KILLED, _DUMPED = 1, 2, 3
+
+#: Exit statuses with which systemd itself ends what it could not make into the worker (systemd.exec(5)).
+_STEPS = {
+    200: "cannot enter its WorkingDirectory=",
+    203: "cannot run the command of its ExecStart=",
+    216: "finds no Group= of that name",
+    217: "finds no User= of that name",
+    226: "cannot set up its name spaces (PrivateTmp=, ProtectSystem= and the like)",
+}
+
+#: Results that say more than an exit status does.
+_RESULTS = {
+    "oom-kill": "ran out of memory and was killed",
+    "timeout": "did not start or end within the unit's timeout and was killed",
+    "watchdog": "did not answer the unit's watchdog and was killed",
+    "start-limit-hit": "ended too often",
+    "resources": "could not be started: its environment file, or another resource, was missing",
+    "exec-condition": "was not started, because of the unit's ExecCondition=",
+    "protocol": "did not report ready as the unit's Type= demands",
+}
+
+#: Results of a job that leave a unit as it was, and so are told by nothing else (org.freedesktop.systemd1(5)).
+JOB_FAILURES: Mapping[str, str] = {
+    "dependency": "a unit that it requires failed",
+    "timeout": "its job timed out",
+    "assert": "an Assert...= of the unit does not hold",
+    "invalid": "its unit cannot be started",
+    "unsupported": "this machine does not support its type of unit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One unit. What a listing does not tell is as it is by default."""
+
+    active: str = "inactive"
+    sub: str = "dead"
+    #: Number of the job that waits or runs, 0 for none.
+    job: int = 0
+    #: systemd's id of the run; every start and restart has its own. Empty where not known.
+    invocation: str = ""
+    result: str = "success"
+    exit_code: int = 0
+    exit_status: int = 0
+    #: When the main process last began, in microseconds since 1970; 0 where not known. To find its words by.
+    began_at: int = 0
+    #: When the main process last ended, in microseconds since boot; 0 for never, None where not known.
+    exited_at: int | None = None
+    #: When a condition of the unit was last checked, in microseconds since boot, and whether all held.
+    checked_at: int = 0
+    condition: bool = True
+
+    def changed(self, properties: Mapping[str, Any]) -> Snapshot:
+        """Return the snapshot after a `PropertiesChanged`."""
+        values = {field: properties[name] for name, field in _PROPERTIES.items() if name in properties}
+        if "Job" in properties:
+            values["job"] = properties["Job"][0]
+        if "InvocationID" in properties:
+            values["invocation"] = bytes(properties["InvocationID"]).hex()
+        return replace(self, **values)
+
+    @property
+    def waits(self) -> bool:
+        """Between two runs: systemd starts it again by itself."""
+        return self.sub in _WAITING
+
+    @property
+    def runs(self) -> bool:
+        """A run is under way, its end included."""
+        return self.active not in ("inactive", "failed", "maintenance") and not self.waits
+
+    @property
+    def gone(self) -> bool:
+        """Nothing runs, and nothing will by itself."""
+        return not self.runs and not self.waits and self.job == 0
+
+    @property
+    def settled(self) -> bool:
+        """Not between two states: where a job is left of a unit that neither runs nor waits, more is to come."""
+        return self.runs or self.waits or self.job == 0
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Somebody asked for its stop, or for a restart."""
+        return self.active == "deactivating" and self.sub in _TOLD_TO_STOP
+
+
+#: Property of systemd to field, where the value is taken as it is.
+_PROPERTIES = {
+    "ActiveState": "active",
+    "SubState": "sub",
+    "Result": "result",
+    "ExecMainCode": "exit_code",
+    "ExecMainStatus": "exit_status",
+    "ExecMainStartTimestamp": "began_at",
+    "ExecMainExitTimestampMonotonic": "exited_at",
+    "ConditionTimestampMonotonic": "checked_at",
+    "ConditionResult": "condition",
+}
+
+
+#: What is not there yet.
+NEW = Snapshot(exited_at=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a group's unit. `error` is what a person should know of it, if anything."""
+
+    error: str | None = None
+    #: When the run that ended began, as in `Snapshot`.
+    began_at: int = 0
+    #: The unit neither runs nor will by itself.
+    gone: bool = False
+    #: systemd shows it as failed, and a person may want to see that.
+    failed: bool = False
+
+
+def event(before: Snapshot, after: Snapshot, *, asked: bool) -> Event | None:
+    """Return what the step between two settled moments means, None when it is nothing that anybody must know.
+
+    `asked` says whether the driver had asked for the end of the run that `before` shows.
+    """
+    ended, gone = _ended(before, after), after.gone and not before.gone
+    if asked:
+        killed = after.gone and after.result == "timeout"
+        error = "did not end within the unit's TimeoutStopSec= of being asked to and was killed" if killed else None
+        return Event(error, before.began_at, after.gone) if ended or after.gone else None
+    if after.gone and not ended and not after.condition and after.checked_at != before.checked_at:
+        return Event("was not started: a Condition...= of the unit does not hold", gone=True)
+    if not ended and not gone:
+        return None
+    began_at = (before if before.runs else after).began_at
+    failed = after.gone and after.active == "failed"
+    return Event(f"{_how(before, after)}; {_next(after)}", began_at, after.gone, failed)
+
+
+def _ended(before: Snapshot, after: Snapshot) -> bool:
+    if before.runs:
+        return not after.runs or (bool(before.invocation) and after.invocation != before.invocation)
+    # It began and ended between two looks.
+    return not after.runs and before.exited_at is not None and after.exited_at not in (0, before.exited_at)
+
+
+def _how(before: Snapshot, after: Snapshot) -> str:
+    if before.told_to_stop and (after.runs or after.result == "success"):
+        return "was stopped, though not by this daemon"
+    if after.runs:
+        return "ended"  # how is known no more: the next run has begun
+    if after.result in _RESULTS:
+        return _RESULTS[after.result]
+    if after.exit_code == _EXITED:
+        step = _STEPS.get(after.exit_status)
+        return f"ended with status {after.exit_status}" + (f": systemd {step}" if step else "")
+    if after.exit_code in (_KILLED, _DUMPED):
+        core = " and left a core dump" if after.exit_code == _DUMPED else ""
+        return f"was killed by {_signal_name(after.exit_status)}{core}"
+    return f"ended ({after.result})"
+
+
+def _next(after: Snapshot) -> str:
+    if not after.gone:
+        return "systemd starts it again"
+    return "systemd has given it up" if after.active == "failed" else "systemd does not start it again"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def group_state(active: str, sub: str, job: str) -> tuple[GroupState, int] | None:
+    """Return what a listed unit means for its group, and how many workers it has now; None when it has no group.
+
+    `job` is the type of the job that waits or runs, empty for none.
+    """
+    seen = Snapshot(active, sub)
+    if seen.runs:
+        if active == "deactivating" or job == "stop":
+            return GroupState.STOPPING, 1
+        return (GroupState.STARTING if active == "activating" else GroupState.RUNNING), 1
+    if seen.waits and job == "stop":
+        return GroupState.STOPPING, 0
+    return (GroupState.STARTING, 0) if seen.waits or job in ("start", "restart") else None

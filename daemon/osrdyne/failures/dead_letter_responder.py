@@ -1,0 +1,133 @@
+"""The dead-letter responder: tells callers why their request died, and keeps what workers failed on.
+
+The error reply goes first and waits for nothing else. A dead letter is acknowledged after its reply and, where
+one is due, its copy in the poison inventory are confirmed. When the inventory is full, the letter goes back to
+the tail of its queue, marked as answered, so that error replies for others never stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from osrdyne.broker.lifecycle_events import Journal, wall_ms
+from osrdyne.broker.memory_limit import Deliveries
+from osrdyne.broker.publisher import Publisher, Refused
+from osrdyne.broker.requeue import Tail
+from osrdyne.failures import dead_letter_rules
+from osrdyne.failures.dead_letter_rules import Verdict
+from osrdyne.failures.error_replies import Answerer
+from osrdyne.state import PoolState
+from osrdyne.status.metrics import Metrics
+from osrdyne_amqp import Message
+from osrdyne_amqp.errors import BrokerError
+from osrdyne_protocol import events, expiry, statuses
+from osrdyne_protocol.names import PoolNames
+
+log = logging.getLogger(__name__)
+
+
+class DeadLetterResponder:
+    """One task for each dead letter, all under `tasks`. `message_ttl` is that of request queues, in seconds."""
+
+    def __init__(
+        self,
+        names: PoolNames,
+        state: PoolState,
+        deliveries: Deliveries,
+        publisher: Publisher,
+        answerer: Answerer,
+        journal: Journal,
+        metrics: Metrics,
+        tasks: asyncio.TaskGroup,
+        *,
+        prefetch: int,
+        message_ttl: float,
+    ) -> None:
+        self._names = names
+        self._state = state
+        self._message_ttl = message_ttl
+        self._deliveries = deliveries
+        self._answerer = answerer
+        self._journal = journal
+        self._metrics = metrics
+        self._tasks = tasks
+        self._tail = Tail(publisher, share=prefetch // 4)
+
+    def on_message(self, message: Message) -> None:
+        """Take one dead letter."""
+        self._tasks.create_task(self._handle(message), name="dead-letter")
+
+    async def _handle(self, message: Message) -> None:
+        try:
+            await self._bring_on(message)
+        except BrokerError:
+            raise
+        except Exception:
+            # A mistake of ours must not come back with every redelivery: the letter is kept, with its reason.
+            log.exception("dead letter could not be handled")
+            verdict = Verdict(None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, "")
+            if await self._keep(message, verdict, statuses.INVALID_REQUEST):
+                self._deliveries.ack(message.delivery_tag)
+
+    async def _bring_on(self, message: Message) -> None:
+        verdict = dead_letter_rules.decide(message, self._names)
+        keep_as = verdict.keep_as
+        answered = dead_letter_rules.was_answered(message)
+        if verdict.status is not None:
+            answered = await self._answerer.reply(
+                message, status=verdict.status, reason=verdict.reason, expired_at=self._stage(message, verdict)
+            )
+            keep_as = keep_as if answered else verdict.status
+        if keep_as is not None and not await self._keep(message, verdict, keep_as):
+            await self._put_back(message, answered=answered)
+            if verdict.status is None or not answered:
+                # It comes again twice a second: told of each time, it would push all else out of the events.
+                return
+        else:
+            self._deliveries.ack(message.delivery_tag)
+        self._metrics.dead_letters.labels(verdict.status or "unanswerable").inc()
+        if verdict.key is not None:
+            self._journal.record(
+                events.DEAD_LETTERED,
+                verdict.key,
+                request_id=message.properties.correlation_id,
+                outcome=verdict.status or keep_as,
+            )
+
+    async def _keep(self, message: Message, verdict: Verdict, keep_as: str) -> bool:
+        return await self._answerer.keep(
+            message,
+            reason=keep_as,
+            detail=verdict.reason,
+            key=verdict.key,
+            queue=verdict.queue,
+            attempts=self._state.handouts.of(verdict.key, message.properties.correlation_id),
+        )
+
+    def _stage(self, message: Message, verdict: Verdict) -> str | None:
+        """Return at which stage a request expired; None of one that did not."""
+        if verdict.status != statuses.EXPIRED:
+            return None
+        if not verdict.queue.startswith(self._names.request_queue_prefix) or verdict.key is None:
+            return expiry.ORPHAN
+        # Times of workers are monotonic, those in messages are wall time: that of the message becomes monotonic.
+        entered = dead_letter_rules.entered(message, message_ttl=self._message_ttl)
+        return expiry.in_request_queue(
+            entered=None if entered is None else entered - wall_ms() / 1000 + self._state.clock(),
+            last_life=self._state.last_life(verdict.key),
+            group_started=self._state.started_at(verdict.key),
+        )
+
+    async def _put_back(self, message: Message, *, answered: bool) -> None:
+        try:
+            properties = dead_letter_rules.put_back(message, answered=answered)
+            await self._tail.put(message, self._names.dead_letter_exchange, properties)
+        except Refused as error:
+            # Neither the inventory nor its own queue takes it: it stays where it is until the next session.
+            log.error(
+                "dead letter cannot be kept",
+                extra={"key": dead_letter_rules.original_key(message), "reason": str(error)},
+            )
+            return
+        self._deliveries.ack(message.delivery_tag)

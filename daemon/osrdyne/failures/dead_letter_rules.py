@@ -1,0 +1,167 @@
+"""What to do with a dead letter: a pure decision from the message.
+
+The caller is answered with the reason. A request that its workers failed on, and one whose caller cannot be
+answered, is also kept in the poison inventory: nothing is gone. RabbitMQ puts the newest death first into
+`x-death` (docs/rabbitmq-facts.md#what-a-dead-letter-says).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from osrdyne.intake.delivery_history import Handout
+from osrdyne.intake.orphan_rules import names_pool_queue
+from osrdyne_amqp import Message, Properties
+from osrdyne_protocol import headers, statuses
+from osrdyne_protocol.names import PoolNames
+
+#: What a letter without a reason is kept as: somebody published to the dead-letter exchange.
+NOT_DEAD_LETTERED = "not_dead_lettered"
+
+_REASONS: Mapping[str, str] = {
+    statuses.EXPIRED: "no worker took the request in time",
+    statuses.DELIVERY_LIMIT: "workers took the request and failed, too often",
+    statuses.MAXLEN: "the request queue is full",
+    statuses.REJECTED: "a worker refused the request",
+}
+
+
+#: Of a time to live in milliseconds that a broker takes.
+_MOST_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of one dead letter."""
+
+    #: Status of the error reply; None when there is nobody to answer or it was answered already.
+    status: str | None
+    #: A sentence for a person.
+    reason: str
+    #: Reason under which a copy is kept in the poison inventory; None when none is kept.
+    keep_as: str | None
+    #: Key and queue in which the request died, as far as the letter tells.
+    key: str | None
+    queue: str
+
+
+def decide(message: Message, names: PoolNames) -> Verdict:
+    """Decide what becomes of one dead letter."""
+    given = message.properties.headers or {}
+    cause = headers.text(given.get(headers.X_FIRST_DEATH_REASON))
+    queue = headers.text(given.get(headers.X_FIRST_DEATH_QUEUE)) or ""
+    key = original_key(message)
+    if cause not in statuses.DEAD_LETTER_REASONS:
+        return Verdict(None, "came without a dead-letter reason", cause or NOT_DEAD_LETTERED, key, queue)
+    answerable = bool(message.properties.reply_to) and not names_pool_queue(message.properties.reply_to, names)
+    failed = cause == statuses.DELIVERY_LIMIT and queue.startswith(names.request_queue_prefix)
+    # Only such a letter is put back after its answer; on any other, the mark is a client's own.
+    answered = failed and was_answered(message)
+    return Verdict(
+        status=cause if answerable and not answered else None,
+        reason=_REASONS[cause],
+        keep_as=cause if failed or not answerable else None,
+        key=key,
+        queue=queue,
+    )
+
+
+def original_key(message: Message) -> str | None:
+    """Return the routing key with which the request was first published, as text; None when it cannot be read."""
+    deaths = (message.properties.headers or {}).get(headers.X_DEATH)
+    if isinstance(deaths, list) and deaths and isinstance(deaths[-1], dict):
+        routing_keys = deaths[-1].get("routing-keys")
+        if isinstance(routing_keys, list) and routing_keys:
+            return headers.text(routing_keys[0])
+    return headers.text(message.routing_key)
+
+
+def entered(message: Message, *, message_ttl: float) -> float | None:
+    """Return when an expired request entered its request queue, in seconds since the epoch, as far as can be told.
+
+    A forwarded request says when it was first seen. Of another the broker says when it died (to the second), after
+    its own time to live or the queue's, `message_ttl` in seconds.
+    """
+    given = message.properties.headers or {}
+    seen = headers.integer(given, headers.X_FIRST_SEEN)
+    if seen is not None:
+        return seen / 1000
+    deaths = given.get(headers.X_DEATH)
+    first = deaths[-1] if isinstance(deaths, list) and deaths else None
+    died = first.get("time") if isinstance(first, dict) else None
+    if not isinstance(first, dict) or not isinstance(died, datetime):
+        return None
+    own = headers.text(first.get("original-expiration"))
+    # A forged letter can hold more digits than Python makes a number of.
+    readable = own is not None and len(own) <= _MOST_DIGITS and own.isascii() and own.isdigit()
+    lifetime = int(own or 0) / 1000 if readable else message_ttl
+    return died.timestamp() - min(lifetime, message_ttl)
+
+
+def deliveries(message: Message) -> int | None:
+    """Return how often the request was handed to a worker, as the broker counted; None where it did not.
+
+    RabbitMQ 4.3 counts failures and hand-outs apart, and every failure is a hand-out; 4.0 counts one for both.
+    """
+    given = message.properties.headers or {}
+    counts = [headers.integer(given, name) for name in (headers.X_DELIVERY_COUNT, headers.X_ACQUIRED_COUNT)]
+    return max((one for one in counts if one is not None), default=None)
+
+
+def kept(
+    message: Message,
+    *,
+    poison_id: str,
+    reason: str,
+    detail: str,
+    key: str | None,
+    queue: str,
+    attempts: Sequence[Handout] = (),
+    now_ms: int,
+) -> Properties:
+    """Return the properties of the copy in the poison inventory: it never expires and goes nowhere else."""
+    result = copy.copy(message.properties)
+    result.headers = {
+        # What a client calls its own entry is not ours: an identity of old would name two entries.
+        **{name: value for name, value in (result.headers or {}).items() if name not in headers.POISON},
+        headers.X_POISON_ID: poison_id,
+        headers.X_POISON_REASON: reason,
+        headers.X_POISON_DETAIL: detail,
+        headers.X_POISON_QUEUE: queue,
+        headers.X_POISON_TIME: now_ms,
+    }
+    # RabbitMQ 4.0 leaves its count out of what dies by a reject; then what workers told must do.
+    handed_out = max(deliveries(message) or 0, len(attempts))
+    if handed_out:
+        result.headers[headers.X_POISON_DELIVERIES] = handed_out
+    if attempts:
+        result.headers[headers.X_POISON_ATTEMPTS] = [
+            {headers.X_WORKER_ID: one.worker_id, headers.X_EVENT_TIME: one.time_ms} for one in attempts
+        ]
+    if key is not None:
+        result.headers[headers.X_POISON_KEY] = key
+    for name in (headers.CC, headers.BCC):
+        result.headers.pop(name, None)
+    result.user_id = None
+    result.expiration = None
+    result.delivery_mode = 2
+    return result
+
+
+def was_answered(message: Message) -> bool:
+    """Say whether a dead letter carries the mark that its caller has its answer."""
+    return (message.properties.headers or {}).get(headers.X_ANSWERED) is True
+
+
+def put_back(message: Message, *, answered: bool) -> Properties:
+    """Return the properties with which a dead letter goes back to the tail, and whether its caller has its answer."""
+    result = copy.copy(message.properties)
+    dropped = (headers.CC, headers.BCC, headers.X_ANSWERED)
+    result.headers = {name: value for name, value in (result.headers or {}).items() if name not in dropped}
+    if answered:
+        result.headers[headers.X_ANSWERED] = True
+    result.user_id = None
+    return result

@@ -1,0 +1,144 @@
+"""Error replies and the poison inventory: how a request that cannot be served is brought to an end.
+
+Whoever has a caller is answered with correlation id and status; a reply that comes back (its caller is gone)
+is final. What nobody can be told is kept in the poison inventory instead, so that no request just vanishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Sequence
+
+from osrdyne.broker.lifecycle_events import wall_ms
+from osrdyne.broker.publisher import Publisher, Refused
+from osrdyne.failures import dead_letter_rules
+from osrdyne.intake.delivery_history import Handout
+from osrdyne.intake.orphan_rules import names_pool_queue
+from osrdyne.runtime.back_off import back_off
+from osrdyne.status.metrics import Metrics
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
+from osrdyne_protocol import headers
+from osrdyne_protocol.names import PoolNames
+
+log = logging.getLogger(__name__)
+
+#: Bytes of an entry's identity in the poison inventory: short enough to be typed.
+_ID_BYTES = 6
+#: Longest reason that a reply carries, in characters.
+_REASON_LENGTH = 500
+#: Seconds for which a reply is tried that is refused, and the longest pause between two tries.
+_PATIENCE = 15.0
+_LONGEST_PAUSE = 4.0
+#: Beyond so many, a refused reply is not tried again: they must not hold every prefetch slot.
+_MOST_TRYING_AGAIN = 64
+
+
+class Answerer:
+    """Sends error replies and keeps copies. Every method waits for the broker's confirm."""
+
+    def __init__(self, names: PoolNames, publisher: Publisher, metrics: Metrics) -> None:
+        self._names = names
+        self._publisher = publisher
+        self._metrics = metrics
+        #: Replies that were refused and are tried again.
+        self._trying_again = 0
+
+    async def settle(self, message: Message, *, status: str, reason: str, expired_at: str | None = None) -> bool:
+        """Answer a request's caller, or keep the request when there is none.
+
+        `expired_at` is the stage (`osrdyne_protocol.expiry`) for the status `expired`. Returns False when neither was
+        possible now (the inventory is full): it must be tried again.
+        """
+        if await self.reply(message, status=status, reason=reason, expired_at=expired_at):
+            return True
+        key = dead_letter_rules.original_key(message)
+        return await self.keep(message, reason=status, detail=reason, key=key, queue="")
+
+    async def reply(self, message: Message, *, status: str, reason: str, expired_at: str | None = None) -> bool:
+        """Answer the caller; returns False when there is nobody who could be answered.
+
+        A reply queue that refuses or does not confirm for `_PATIENCE` seconds (its owner chose its arguments) is
+        nobody, too.
+        """
+        reply_to = message.properties.reply_to
+        if not reply_to or names_pool_queue(reply_to, self._names):
+            return False
+        status_sent = headers.status_for(message.properties.headers, status)
+        given: dict[str, object] = {headers.X_STATUS: status_sent, headers.X_REASON: reason[:_REASON_LENGTH]}
+        if expired_at is not None:
+            given[headers.X_EXPIRED_AT] = expired_at
+        properties = Properties(correlation_id=message.properties.correlation_id, headers=given, delivery_mode=2)
+        try:
+            delivered = await self._deliver(reply_to, properties)
+        except (Refused, Nacked, BrokerTimeout) as error:
+            log.warning("error reply refused", extra={"status": status, "reason": str(error)})
+            return False
+        self._metrics.replies.labels(status, "delivered" if delivered else "caller_gone").inc()
+        return True
+
+    async def _deliver(self, reply_to: str | bytes, properties: Properties) -> bool:
+        """Publish a reply. One that is refused is tried again for a while: a single refusal may be the broker's."""
+        loop, failures = asyncio.get_running_loop(), 0
+        patient_until = loop.time() + _PATIENCE
+        while True:
+            try:
+                return await self._publisher.reply(reply_to, b"", properties)
+            except (Nacked, BrokerTimeout):
+                failures += 1
+                if self._trying_again >= _MOST_TRYING_AGAIN or loop.time() >= patient_until:
+                    raise
+            self._trying_again += 1
+            try:
+                await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE))
+            finally:
+                self._trying_again -= 1
+
+    async def keep(
+        self,
+        message: Message,
+        *,
+        reason: str,
+        detail: str,
+        key: str | None,
+        queue: str,
+        attempts: Sequence[Handout] = (),
+    ) -> bool:
+        """Put a copy into the poison inventory; returns False when it is full or missing.
+
+        `attempts` are the workers that are known to have been given the request.
+        """
+        properties = dead_letter_rules.kept(
+            message,
+            poison_id=secrets.token_hex(_ID_BYTES),
+            reason=reason,
+            detail=detail,
+            key=key,
+            queue=queue,
+            attempts=attempts,
+            now_ms=wall_ms(),
+        )
+        try:
+            await self._copy(message, properties)
+        except (Nacked, Returned, Refused, BrokerTimeout) as error:
+            self._metrics.poison.labels("refused").inc()
+            log.warning("poison inventory refused a copy", extra={"key": key, "reason": str(error)})
+            return False
+        self._metrics.poison.labels("kept").inc()
+        return True
+
+    async def _copy(self, message: Message, properties: Properties) -> None:
+        try:
+            await self._keep_as(message, properties)
+        except Refused:
+            # What was there already leaves no room for what we add: the body and our own headers are kept.
+            ours = {name: value for name, value in (properties.headers or {}).items() if name in headers.POISON}
+            ours[headers.X_POISON_DETAIL] = f"{ours.get(headers.X_POISON_DETAIL)}; its own headers did not fit"
+            await self._keep_as(message, Properties(headers=ours, delivery_mode=2))
+
+    async def _keep_as(self, message: Message, properties: Properties) -> None:
+        await self._publisher.publish(
+            "", self._names.poison_queue, message.body, properties, publish_id=secrets.token_hex(8)
+        )

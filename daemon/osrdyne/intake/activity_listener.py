@@ -1,0 +1,98 @@
+"""The activity listener: turns what workers report into facts about keys.
+
+Only `started`, `request-received`, `finished` and `alive` count, and only for a key that has a queue: an event
+of an unknown key wakes nothing. Events are acknowledged by being delivered. The broker may lose some
+(docs/rabbitmq-facts.md#messages-that-vanish); that costs nothing, because nothing is stopped for lack of activity
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+
+from osrdyne.broker.lifecycle_events import wall_ms
+from osrdyne.intake import activity_rules
+from osrdyne.intake.bursts import Debounce
+from osrdyne.intake.delivery_history import Handout
+from osrdyne.state import Activity, PoolState
+from osrdyne.status.metrics import Metrics
+from osrdyne_amqp import Message
+from osrdyne_protocol import events, headers, keys
+from osrdyne_protocol.errors import InvalidKey
+
+#: Events of this exchange that are no activity.
+_OTHERS = events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING}
+
+
+class ActivityListener:
+    """Handles one message at a time, without waiting for anything. `run` forgets keys whose queue is gone."""
+
+    def __init__(self, state: PoolState, metrics: Metrics, *, debounce: float) -> None:
+        self._state = state
+        self._metrics = metrics
+        self._debounce = Debounce(debounce)
+
+    async def run(self) -> None:
+        """Forget what was reported of keys that have no queue any more, until cancelled."""
+        with closing(self._state.forgotten.reader()) as forgotten:
+            while True:
+                for key in await forgotten.take(None):
+                    if self._state.queues.get(key) is None:
+                        self._state.activity.pop(key, None)
+
+    def on_message(self, message: Message) -> None:
+        """Take one event. Never raises: what cannot be read is counted and dropped."""
+        event = headers.text((message.properties.headers or {}).get(headers.X_EVENT))
+        if event not in events.ACTIVITY:
+            self._metrics.activity.labels("own" if event in _OTHERS else "unreadable").inc()
+            return
+        try:
+            key = keys.decode(message.routing_key)
+        except InvalidKey:
+            self._metrics.activity.labels("unreadable").inc()
+            return
+        if self._state.queues.get(key) is None:
+            self._metrics.activity.labels("unknown_key").inc()
+            return
+        self._metrics.activity.labels(event).inc()
+        self._note(key, event)
+        self._note_request(key, event, message.properties.headers or {})
+
+    def _note(self, key: str, event: str) -> None:
+        state, now = self._state, self._state.clock()
+        first_sign = key not in state.activity
+        activity = state.activity.setdefault(key, Activity(last_event=now))
+        activity.last_event = now
+        if event == events.STARTED:
+            activity.last_started = now
+        elif event == events.REQUEST_RECEIVED:
+            activity.last_taken = now
+        if self._renew(key, event, now) or first_sign or event == events.STARTED:
+            state.activity_changes.add(key)
+
+    def _renew(self, key: str, event: str, now: float) -> bool:
+        """Renew a key, and say whether this event did; the rest of a burst does not."""
+        state = self._state
+        extra_lifetime = activity_rules.extra_lifetime(state.tracker, self._debounce, key, event, now)
+        if extra_lifetime is None:
+            return False
+        if event == events.STARTED:
+            return state.require_by_start(key, extra_lifetime=extra_lifetime)
+        state.require(key, extra_lifetime=extra_lifetime)
+        return True
+
+    def _note_request(self, key: str, event: str, given: Mapping[str, object]) -> None:
+        """Remember which worker has which request until it has answered."""
+        request_id, worker_id = (
+            headers.text(given.get(headers.X_REQUEST_ID)),
+            headers.text(given.get(headers.X_WORKER_ID)),
+        )
+        if request_id is None:
+            return
+        if event == events.REQUEST_RECEIVED and worker_id is not None:
+            time_ms = headers.integer(given, headers.X_EVENT_TIME)
+            handout = Handout(worker_id, wall_ms() if time_ms is None else time_ms)
+            self._state.handouts.add(key, request_id, handout)
+        elif event == events.FINISHED and headers.text(given.get(headers.X_OUTCOME)) != events.REQUEUED:
+            self._state.handouts.forget(key, request_id)

@@ -1,0 +1,205 @@
+"""The orphan forwarder: gets each orphan to its key's queue, or answers why it cannot.
+
+For each orphan on its own: require the key, wait until the queue loop has asserted its queue since, publish
+with confirm, then acknowledge. No orphan waits for another key's. Reads `state.queues`, and only waits there.
+An orphan is acknowledged after its forward, its answer or its copy is confirmed, never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from dataclasses import dataclass
+
+from osrdyne.broker.lifecycle_events import Journal, wall_ms
+from osrdyne.broker.memory_limit import Deliveries
+from osrdyne.broker.publisher import Publisher, Refused
+from osrdyne.broker.requeue import Tail
+from osrdyne.failures.error_replies import Answerer
+from osrdyne.intake import orphan_rules
+from osrdyne.intake.hold_limits import Holding, Limits
+from osrdyne.intake.orphan_rules import Answer, Forward
+from osrdyne.reconcile.queue_rules import Phase
+from osrdyne.runtime.back_off import back_off
+from osrdyne.state import PoolState
+from osrdyne.status.metrics import Metrics
+from osrdyne_amqp import Message
+from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Nacked, Returned
+from osrdyne_protocol import events, expiry, keys, statuses
+from osrdyne_protocol.errors import InvalidKey
+from osrdyne_protocol.names import PoolNames
+
+log = logging.getLogger(__name__)
+
+#: After so many forwards that came back, a binding is late no longer: it does not route, and is made anew.
+_UNROUTED_AFTER = 4
+#: Longest wait in seconds between two tries to forward one orphan.
+_LONGEST_WAIT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardLimits:
+    """How many orphans may be held, and for how long they live."""
+
+    prefetch: int
+    held: Limits
+    orphan_ttl_ms: int
+
+
+class OrphanForwarder:
+    """One task for each orphan, all under `tasks`; a task that fails ends the session, so that all is redelivered."""
+
+    def __init__(
+        self,
+        names: PoolNames,
+        state: PoolState,
+        deliveries: Deliveries,
+        publisher: Publisher,
+        answerer: Answerer,
+        journal: Journal,
+        metrics: Metrics,
+        limits: ForwardLimits,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._names = names
+        self._state = state
+        self._deliveries = deliveries
+        self._publisher = publisher
+        self._answerer = answerer
+        self._journal = journal
+        self._metrics = metrics
+        self._limits = limits
+        self._tasks = tasks
+        self._holding = Holding(limits.held)
+        self._tail = Tail(publisher, share=limits.prefetch // 4)
+
+    def on_message(self, message: Message) -> None:
+        """Take one orphan."""
+        self._tasks.create_task(self._handle(message), name="orphan")
+
+    async def _handle(self, message: Message) -> None:
+        try:
+            await self._bring_on(message)
+        except BrokerError:
+            raise
+        except Exception:
+            # A mistake of ours must not come back with every redelivery: the message ends, with its reason.
+            log.exception("orphan could not be handled")
+            await self._answer(message, Answer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
+
+    async def _bring_on(self, message: Message) -> None:
+        decision = orphan_rules.decide(message, self._names, orphan_ttl_ms=self._limits.orphan_ttl_ms, now_ms=wall_ms())
+        if isinstance(decision, Answer):
+            await self._answer(message, decision)
+        elif self._holding.admit(decision.key, len(message.body)):
+            self._metrics.held.set(self._holding.messages)
+            try:
+                await self._hold(message, decision)
+            finally:
+                self._holding.release(decision.key, len(message.body))
+                self._metrics.held.set(self._holding.messages)
+        else:
+            await self._put_back(message)
+
+    async def _hold(self, message: Message, forward: Forward) -> None:
+        began = self._state.clock()
+        request_id = message.properties.correlation_id
+        self._journal.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
+        remaining = (forward.deadline_ms - wall_ms()) / 1000
+        outcome: Answer | None
+        try:
+            async with asyncio.timeout(remaining):
+                if forward.hops:
+                    # It was forwarded before and came back: a binding may take a moment to be seen everywhere.
+                    await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT))
+                if forward.hops >= _UNROUTED_AFTER:
+                    self._state.unrouted.add(forward.key)
+                outcome = await self._forward(message, forward)
+        except TimeoutError:
+            queue = self._state.queues.get(forward.key)
+            why = f": {queue.error}" if queue is not None and queue.error else ""
+            outcome = Answer(statuses.EXPIRED, f"waited too long for its worker group's queue{why}")
+        if outcome is not None:
+            await self._answer(message, outcome)
+            return
+        self._deliveries.ack(message.delivery_tag)
+        self._metrics.orphans.labels("forwarded").inc()
+        self._metrics.forward_seconds.observe(self._state.clock() - began)
+        self._journal.record(events.FORWARDED, forward.key, request_id=request_id)
+
+    async def _bound(self, key: str) -> None:
+        """Wait until the queue was declared and bound after now: an orphan proves that it was not."""
+        state = self._state
+        generation = state.require(key, found_unbound=True)
+        while True:
+            left = state.tracker.wanted[key].until - state.clock()
+            try:
+                async with asyncio.timeout(left / 2):
+                    await state.queues.wait(key, lambda one: one.phase is Phase.BOUND and one.asserted >= generation)
+                return
+            except TimeoutError:
+                # A request that waits keeps its key wanted, however long the queue takes.
+                state.require(key)
+
+    async def _forward(self, message: Message, forward: Forward) -> Answer | None:
+        """Publish until it is confirmed. Returns an answer when it never can be; ends by the caller's timeout."""
+        failures = 0
+        while True:
+            await self._bound(forward.key)
+            try:
+                await self._publisher.publish(
+                    self._names.request_exchange,
+                    message.routing_key,
+                    message.body,
+                    orphan_rules.at_publish(forward.properties, now_ms=wall_ms()),
+                    publish_id=secrets.token_hex(8),
+                )
+                return None
+            except Refused as error:
+                return Answer(statuses.INVALID_REQUEST, str(error))
+            except Nacked:
+                answer = Answer(statuses.MAXLEN, "the request queue is full")
+            except Returned:
+                reason = "the request exchange has no alternate exchange; apply the topology"
+                answer = Answer(statuses.UNROUTABLE, reason)
+            except BrokerTimeout as error:
+                # One queue that does not confirm is no reason to end the session of all. Whether the request
+                # arrived is unknown; delivery is at least once, so it is sent again.
+                self._state.unconfirmed.add(forward.key)
+                answer = Answer(statuses.UNROUTABLE, str(error))
+            failures += 1
+            if failures == 1:
+                log.warning("forward not accepted; trying again", extra={"key": forward.key, "reason": answer.reason})
+            if wall_ms() + 1000 * _LONGEST_WAIT >= forward.deadline_ms and failures > 1:
+                return answer
+            await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT / 2))
+
+    async def _answer(self, message: Message, answer: Answer) -> None:
+        expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
+        if not await self._answerer.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
+            await self._put_back(message)
+            return
+        self._answered(message, answer.status)
+
+    async def _put_back(self, message: Message) -> None:
+        try:
+            await self._tail.put(message, self._names.orphan_exchange, orphan_rules.put_back(message, now_ms=wall_ms()))
+        except Refused as error:
+            if not await self._answerer.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
+                log.error("orphan can be neither put back nor kept", extra={"reason": str(error)})
+                return
+            self._answered(message, statuses.INVALID_REQUEST)
+            return
+        self._deliveries.ack(message.delivery_tag)
+        self._metrics.orphans.labels("put_back").inc()
+
+    def _answered(self, message: Message, status: str) -> None:
+        """Be done with an orphan that has its answer, and tell of it."""
+        self._deliveries.ack(message.delivery_tag)
+        self._metrics.orphans.labels(status).inc()
+        # A key that is none has no place in the events.
+        with contextlib.suppress(InvalidKey):
+            key, request_id = keys.decode(message.routing_key), message.properties.correlation_id
+            self._journal.record(events.DEAD_LETTERED, key, request_id=request_id, outcome=status)

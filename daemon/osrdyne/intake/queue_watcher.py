@@ -1,0 +1,137 @@
+"""The queue watcher: asks the management API now and then for what status, metrics and stuck groups need.
+
+Writes `state.totals`, `state.former_totals`, `state.counted_at`, `state.ready_since`, `state.depths`, `state.alarm` and
+`state.lost`. What it sees is seconds late, so nothing is deleted on its word alone.
+
+Of a queue that the broker lost there are no counts. So only queues without counts are asked about one by one, and those
+that have not confirmed a forward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from osrdyne.broker.management_api import ManagementApi, RequestQueue, never_led
+from osrdyne.errors import ManagementError
+from osrdyne.state import PoolState
+from osrdyne_protocol.broker.lost import Evidence
+from osrdyne_protocol.names import PoolNames
+
+log = logging.getLogger(__name__)
+
+#: Queues that are asked about one by one in one look. A call takes the broker a millisecond.
+_MOST_ASKED = 200
+
+
+class QueueWatcher:
+    """Runs until cancelled; a management API that is away is logged once and asked again.
+
+    `blocked` says why the broker has blocked the daemon's own connection, None while it does not.
+    """
+
+    def __init__(
+        self,
+        names: PoolNames,
+        state: PoolState,
+        management: ManagementApi,
+        blocked: Callable[[], str | None],
+        *,
+        interval: float,
+    ) -> None:
+        self._names = names
+        self._state = state
+        self._management = management
+        self._blocked = blocked
+        self._interval = interval
+        self._failing = False
+
+    async def run(self) -> None:
+        # What was seen before an outage proves nothing about workers that had no broker meanwhile.
+        self._state.former_totals, self._state.totals = self._state.totals or self._state.former_totals, {}
+        self._state.counted_at = None
+        self._state.ready_since.clear()
+        try:
+            self._note_alarm(self._blocked())
+            while True:
+                # At once: after a broker's end there may be queues that it has lost.
+                await self._look()
+                await asyncio.sleep(self._interval)
+        finally:
+            self._forget()
+
+    async def _look(self) -> None:
+        asked = self._state.clock()
+        try:
+            alarm = await self._management.alarm()
+            depths = await self._management.depths(self._names)
+            queues = await self._management.request_queues(self._names)
+            await self._look_for_lost(queues)
+        except ManagementError as error:
+            if not self._failing:
+                log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
+            self._failing = True
+            # What cannot be seen cannot show that a group takes nothing.
+            self._state.ready_since.clear()
+            self._state.depths = {}
+            self._note_alarm(self._blocked())
+            return
+        self._failing = False
+        self._note_alarm(self._blocked() or alarm)
+        self._state.depths, self._state.counted_at = depths, asked
+        self._note(queues)
+        if self._state.alarm is not None:
+            # Nor is a group stuck whose replies the broker holds back.
+            self._state.ready_since.clear()
+
+    async def _look_for_lost(self, queues: list[RequestQueue]) -> None:
+        state, now = self._state, self._state.clock()
+        own = {one.key: one for one in queues if one.key is not None and self._names.request_queue(one.key) == one.name}
+        silent = [key for key, one in own.items() if one.totals is None]
+        unconfirmed = [key for key in sorted(state.unconfirmed) if key in own]
+        state.unconfirmed.clear()
+        before = state.lost
+        # Those that look lost already first: whether they still do is what matters most.
+        suspects = dict.fromkeys([*(key for key in before.seen if key in own), *unconfirmed, *silent])
+        looks = dict.fromkeys((key for key in before.seen if key not in own), False)
+        for key in list(suspects)[:_MOST_ASKED]:
+            if state.clock() - now > self._interval:
+                break  # an API that is slow must not hold up what else is to be seen
+            found = await never_led(self._management, own[key].name)
+            if found is not None:
+                looks[key] = found
+        # The queue loop may have taken some meanwhile: what is known of them is from before it did.
+        taken = {key: False for key in before.seen if key not in state.lost.seen}
+        state.lost = state.lost.after({**looks, **taken}, now)
+        for key in dict.fromkeys([*before.seen, *state.lost.seen]):
+            state.lost_changes.add(key)
+
+    def _forget(self) -> None:
+        """Leave nothing that would look as if it were still true."""
+        self._state.depths = {}
+        self._state.lost = Evidence()
+        self._state.alarm = None
+
+    def _note_alarm(self, alarm: str | None) -> None:
+        before, self._state.alarm = self._state.alarm, alarm
+        if alarm is not None and before is None:
+            log.warning("broker alarm: it takes no publishes, and all wait", extra={"reason": alarm})
+        elif alarm is None and before is not None:
+            log.warning("broker alarm is over", extra={"reason": before})
+
+    def _note(self, queues: list[RequestQueue]) -> None:
+        state, now = self._state, self._state.clock()
+        totals = {
+            one.key: one.totals
+            for one in queues
+            # A queue of somebody else's must not speak for a key of ours.
+            if one.key is not None and one.totals is not None and self._names.request_queue(one.key) == one.name
+        }
+        state.totals = totals
+        for key in [key for key in state.ready_since if key not in totals or totals[key].ready == 0]:
+            del state.ready_since[key]
+        for key, one in totals.items():
+            if one.ready > 0:
+                state.ready_since.setdefault(key, now)
+                state.totals_changes.add(key)

@@ -1,0 +1,91 @@
+"""The daemon as a process: serves its status, ends at a signal, and goes over to changed settings.
+
+Changed settings are made into a daemon of their own while the one before still acts; then that one ends in good order,
+as at a signal, and the next begins as any daemon does, which restarts no worker and forgets no key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from osrdyne.daemon import Daemon
+from osrdyne.settings.daemon import DaemonSettings
+from osrdyne.settings.file import SettingsFile, changes
+from osrdyne.status import server as status_server
+from osrdyne.status.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+
+class Process:
+    """One process of one pool's daemon."""
+
+    def __init__(self, file: SettingsFile) -> None:
+        """Raises `SettingsError`, `ManagementError` and InvalidUri for settings that cannot be right."""
+        self._file = file
+        self._metrics = Metrics()
+        self._daemon = Daemon(file.settings, self._metrics)
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT; workers go on. Raises what the driver raises for a template that is wrong."""
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        self._daemon.open()
+        try:
+            status = self._daemon.settings.status
+            async with (
+                status_server.serve(status, self._metrics, document=self._document, not_ready=self._not_ready),
+                _task(stop.wait(), "signal") as stopping,
+            ):
+                while not stopping.done():
+                    await self._act(stopping)
+                log.info("stopping; workers go on")
+        finally:
+            await self._daemon.close()
+
+    async def _act(self, stopping: asyncio.Task[Any]) -> None:
+        """Act until a signal, or until the next daemon has taken the place of this one."""
+        now = self._daemon
+        async with _task(now.act(), "acting") as acting, _task(self._file.changed(self._make), "settings") as changing:
+            await asyncio.wait((acting, changing, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if acting.done():
+                acting.result()
+            if not changing.done():
+                return
+            self._daemon = changing.result()
+            log.info(
+                "settings changed; beginning again with them; workers go on",
+                extra={"changed": changes(now.settings, self._daemon.settings) or ["template"]},
+            )
+            if self._daemon.settings.status != now.settings.status:
+                log.warning("the status address stays as it is until the process is started anew")
+        await now.close()
+
+    def _make(self, settings: DaemonSettings) -> Daemon:
+        daemon = Daemon(settings, self._metrics)
+        daemon.open()
+        return daemon
+
+    def _not_ready(self) -> str | None:
+        return self._daemon.not_ready()
+
+    def _document(self) -> dict[str, Any]:
+        self._metrics.settings_rejected.set(self._file.error is not None)
+        return {**self._daemon.document(), "settings_error": self._file.error}
+
+
+@asynccontextmanager
+async def _task(action: Any, name: str) -> AsyncIterator[asyncio.Task[Any]]:
+    """Run a task beside the body, and end it with the body."""
+    task = asyncio.create_task(action, name=name)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))

@@ -1,0 +1,279 @@
+"""The worker loop: makes worker groups what the target says, through the driver, each key on its own.
+
+Reads target, queues, activity and totals; alone writes `state.groups` and `state.attempts`. It alone speaks to the
+driver. Event driven: a key that needs a group gets one at once; the periodic listing only corrects drift.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+
+from osrdyne.broker.lifecycle_events import Journal
+from osrdyne.drivers.base import Change, Driver, Group, GroupState
+from osrdyne.errors import DriverError
+from osrdyne.reconcile import group_rules
+from osrdyne.reconcile.group_rules import Action, Attempt
+from osrdyne.runtime.back_off import back_off
+from osrdyne.runtime.changes import ChangeReader, Timers
+from osrdyne.state import PoolState
+from osrdyne_protocol import events
+
+log = logging.getLogger(__name__)
+
+#: Seconds that changes of the engine are collected for before it is listed.
+_SETTLE = 0.05
+#: An engine that told its changes for so many seconds is lost anew, and that is said, when it tells no more.
+_GOOD = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTiming:
+    """Limits that the loop keeps to, in seconds but for the first."""
+
+    #: Starts in flight at once: accepted by the engine, and not yet a sign of life.
+    starts_in_flight: int
+    #: A start counts as in flight for at most this long, so that hanging ones do not hold up others.
+    start_hold: float
+    #: A running group with ready messages that takes none for this long is stuck.
+    patience: float
+    #: Time between two listings of the engine.
+    listing_interval: float
+    #: Longest time that one call to the driver may take.
+    driver_timeout: float = 60.0
+
+
+class WorkerLoop:
+    """Runs until cancelled. No group's failure reaches another, or ends the loop."""
+
+    def __init__(self, state: PoolState, driver: Driver, journal: Journal, timing: WorkerTiming) -> None:
+        self._state = state
+        self._driver = driver
+        self._journal = journal
+        self._timing = timing
+        self._busy: set[str] = set()
+        #: Starts in flight, and when each was begun.
+        self._starting: dict[str, float] = {}
+        self._waiting: dict[str, None] = {}
+        self._accepted: dict[str, float] = {}
+        self._timers = Timers()
+        #: Keys whose group changed while an action on it was under way: what the action saw may be out of date.
+        self._changed_meanwhile: set[str] = set()
+        self._listing = asyncio.Event()
+        self._readers = [
+            state.target_changes.reader(),
+            state.queue_changes.reader(),
+            state.activity_changes.reader(),
+            state.totals_changes.reader(),
+        ]
+        self._dirty = ChangeReader([])
+
+    async def run(self) -> None:
+        try:
+            self._adopt(await self._list(), began=self._state.clock())
+            for key in (*self._state.tracker.wanted, *self._state.groups):
+                self._dirty.add(key)
+            async with asyncio.TaskGroup() as tasks:
+                for reader in self._readers:
+                    tasks.create_task(reader.relay(self._dirty), name="worker-loop-facts")
+                tasks.create_task(self._list_again(), name="worker-loop-listing")
+                tasks.create_task(self._watch(), name="worker-loop-changes")
+                while True:
+                    changed = await self._dirty.take(self._timers.wait(self._state.clock()))
+                    now = self._state.clock()
+                    for key in {**dict.fromkeys(changed), **dict.fromkeys(self._timers.due(now))}:
+                        self._consider(key, tasks)
+                    self._start_waiting(tasks)
+        finally:
+            for reader in self._readers:
+                reader.close()
+
+    def _consider(self, key: str, tasks: asyncio.TaskGroup) -> None:
+        if key in self._busy:
+            return  # looked at again when its action ends
+        state, now = self._state, self._state.clock()
+        group, attempt = state.groups.get(key), state.attempts.get(key, Attempt())
+        self._note_life(key, attempt, group, now)
+        attempt = state.attempts.get(key, attempt)
+        plan = group_rules.plan(
+            wanted=key in state.tracker.wanted,
+            phase=state.phase(key),
+            group=group,
+            attempt=attempt,
+            template=self._driver.template,
+            stuck=self._stuck(key, group, attempt, now),
+            now=now,
+        )
+        self._waiting.pop(key, None)
+        if plan.action is Action.START:
+            self._waiting[key] = None
+        elif plan.action is Action.STOP:
+            self._do(key, self._stop(key, plan.reason), tasks)
+        elif plan.at is not None:
+            self._timers.at(key, plan.at)
+        elif group is None and key not in state.tracker.wanted:
+            state.attempts.pop(key, None)
+            self._accepted.pop(key, None)
+        elif (at := group_rules.makes_up_at(attempt)) is not None:
+            if now < at:
+                self._timers.at(key, at)
+            else:
+                self._listing.set()  # whether it runs, and does not wait for its next start, is the engine's to say
+
+    def _note_life(self, key: str, attempt: Attempt, group: Group | None, now: float) -> None:
+        activity = self._state.activity.get(key)
+        if activity is not None and attempt != Attempt():
+            attempts = self._state.attempts
+            attempts[key] = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
+        if key in self._starting and not group_rules.holds_start_slot(
+            self._state.attempts.get(key, attempt), group, hold=self._timing.start_hold, now=now
+        ):
+            self._starting.pop(key, None)
+
+    def _stuck(self, key: str, group: Group | None, attempt: Attempt, now: float) -> str | None:
+        if group is None or group.state is not GroupState.RUNNING:
+            return None
+        activity = self._state.activity.get(key)
+        return group_rules.stuck_reason(
+            ready_since=self._state.ready_since.get(key),
+            last_taken=activity.last_taken if activity else None,
+            started_at=attempt.started_at,
+            patience=self._timing.patience,
+            now=now,
+        )
+
+    def _start_waiting(self, tasks: asyncio.TaskGroup) -> None:
+        # Keys that never failed go first, so that those that keep failing cannot hold them up.
+        attempts = self._state.attempts
+        fresh_first = sorted(self._waiting, key=lambda key: key in attempts and attempts[key].failures > 0)
+        now = self._state.clock()
+        for key in fresh_first:
+            # A start that hangs in the engine counts no longer than one that shows no life.
+            in_flight = sum(1 for began in self._starting.values() if now < began + self._timing.start_hold)
+            if in_flight >= self._timing.starts_in_flight:
+                return
+            del self._waiting[key]
+            self._starting[key] = now
+            self._timers.at(key, now + self._timing.start_hold)
+            self._do(key, self._start(key), tasks)
+
+    def _do(self, key: str, action: Coroutine[None, None, None], tasks: asyncio.TaskGroup) -> None:
+        self._busy.add(key)
+        tasks.create_task(self._guarded(key, action), name="worker-action")
+
+    async def _guarded(self, key: str, action: Coroutine[None, None, None]) -> None:
+        try:
+            async with asyncio.timeout(self._timing.driver_timeout):
+                await action
+        except (DriverError, TimeoutError) as error:
+            self._failed(key, str(error) or f"the driver did not answer within {self._timing.driver_timeout:.0f} s")
+        except Exception as error:
+            # A driver's mistake about one key must not end the session of all.
+            log.exception("the driver failed unexpectedly", extra={"key": key})
+            self._failed(key, f"{type(error).__name__}: {error}")
+        finally:
+            self._busy.discard(key)
+            self._dirty.add(key)
+            if key in self._changed_meanwhile:
+                self._changed_meanwhile.discard(key)
+                self._listing.set()
+
+    async def _start(self, key: str) -> None:
+        started = self._state.clock()
+        await self._driver.start(key)
+        attempt = self._state.attempts.get(key, Attempt())
+        self._state.attempts[key] = group_rules.after_start(attempt, now=started)
+        self._state.groups[key] = Group(key, GroupState.STARTING, 1, self._driver.template)
+        self._accepted[key] = self._state.clock()
+        self._state.group_changes.add(key)
+        log.info("group started", extra={"key": key})
+        self._journal.record(events.GROUP_STARTED, key)
+
+    async def _stop(self, key: str, reason: str) -> None:
+        log.info("stopping group", extra={"key": key, "reason": reason})
+        await self._driver.stop(key)
+        group = self._state.groups.get(key)
+        if group is not None:
+            self._state.groups[key] = replace(group, state=GroupState.STOPPING)
+        self._journal.record(events.GROUP_STOPPED, key, outcome=reason)
+
+    def _failed(self, key: str, error: str) -> None:
+        now = self._state.clock()
+        attempt = group_rules.after_failure(self._state.attempts.get(key, Attempt()), error, now=now)
+        self._state.attempts[key] = attempt
+        self._starting.pop(key, None)
+        log.warning(
+            "group failed; it is tried again",
+            extra={"key": key, "reason": error, "retry_in": round(attempt.not_before - now, 1)},
+        )
+        self._dirty.add(key)
+
+    async def _watch(self) -> None:
+        failures = 0
+        while True:
+            began = self._state.clock()
+            try:
+                async for change in self._driver.changes():
+                    self._changed(change)
+                return
+            except DriverError as error:
+                failures = 1 if self._state.clock() - began > _GOOD else failures + 1
+                if failures == 1:
+                    log.warning("lost the engine's changes; listing instead", extra={"reason": str(error)})
+                self._listing.set()
+                await asyncio.sleep(back_off(failures))
+
+    def _changed(self, change: Change) -> None:
+        group = self._state.groups.get(change.key)
+        asked_for = group is not None and group.state is GroupState.STOPPING
+        if change.error is not None and change.key in self._state.tracker.wanted and not asked_for:
+            self._failed(change.key, change.error)
+        if change.key in self._busy:
+            self._changed_meanwhile.add(change.key)
+        self._dirty.add(change.key)
+        self._listing.set()
+
+    async def _list_again(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._timing.listing_interval):
+                    await self._listing.wait()
+            except TimeoutError:
+                pass
+            # Many changes at once are one listing.
+            await asyncio.sleep(_SETTLE)
+            self._listing.clear()
+            began = self._state.clock()
+            self._adopt(await self._list(), began=began)
+
+    async def _list(self) -> list[Group]:
+        failures = 0
+        while True:
+            try:
+                async with asyncio.timeout(self._timing.driver_timeout):
+                    return await self._driver.list()
+            except (DriverError, TimeoutError) as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("cannot list worker groups; trying again", extra={"reason": str(error)})
+                await asyncio.sleep(back_off(failures))
+
+    def _adopt(self, listed: list[Group], *, began: float) -> None:
+        state = self._state
+        found = {group.key: group for group in listed}
+        for key in dict.fromkeys((*found, *state.groups)):
+            if found.get(key) == state.groups.get(key):
+                continue
+            if key in found:
+                state.groups[key] = found[key]
+            elif key in self._busy:
+                self._changed_meanwhile.add(key)
+                continue
+            elif self._accepted.get(key, -1.0) >= began:
+                continue  # the listing is older than the start
+            else:
+                del state.groups[key]
+            state.group_changes.add(key)
+            self._dirty.add(key)

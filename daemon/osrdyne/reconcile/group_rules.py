@@ -1,0 +1,152 @@
+"""What to do next about one worker group: a pure decision from target, queue, engine and past attempts.
+
+How many workers a group has is the autoscaler's; this decides only whether the group should be there. Rules:
+a wanted key with a queue has a group; a group is stopped only when its queue is drained or gone; a failing
+start waits longer each time; a changed template or a stuck group is stopped, and started again once gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from osrdyne.drivers.base import Group, GroupState
+from osrdyne.reconcile.queue_rules import Phase
+from osrdyne.runtime.back_off import back_off
+
+#: A group that ran this long, in seconds, before it failed is not held to have failed at its start.
+HEALTHY_AFTER = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What is remembered of the starts of one key's group. Times are monotonic seconds."""
+
+    failures: int = 0
+    not_before: float = 0.0
+    error: str | None = None
+    #: When the engine last accepted a start, or was first seen to have restarted a failed worker by itself; None when
+    #: neither was since the last failure, if any.
+    started_at: float | None = None
+    #: A worker of the group has shown life since.
+    alive: bool = False
+    #: When it last failed; None when it never did, or has made up for it.
+    failed_at: float | None = None
+
+
+class Action(Enum):
+    """What to do about a group."""
+
+    START = "start"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An action to take now and why, or the time at which to ask again; both None when nothing is due."""
+
+    action: Action | None = None
+    reason: str = ""
+    at: float | None = None
+
+
+NOTHING = Plan()
+
+
+def plan(
+    *,
+    wanted: bool,
+    phase: Phase,
+    group: Group | None,
+    attempt: Attempt,
+    template: str,
+    stuck: str | None,
+    now: float,
+) -> Plan:
+    """Decide about one group. `stuck` says why a running group must be restarted, None when it need not be."""
+    if not wanted:
+        may_stop = phase in (Phase.DRAINED, Phase.FOREIGN, Phase.GONE)
+        if group is None or group.state is GroupState.STOPPING or not may_stop:
+            return NOTHING
+        return _after_back_off(Action.STOP, "idle", attempt, now)
+    if group is None:
+        has_queue = phase in (Phase.BOUND, Phase.UNBOUND)
+        return _after_back_off(Action.START, "wanted", attempt, now) if has_queue else NOTHING
+    if group.state is GroupState.STOPPING:
+        return NOTHING
+    if group.template != template:
+        return _after_back_off(Action.STOP, "template changed", attempt, now)
+    if stuck is not None:
+        return _after_back_off(Action.STOP, stuck, attempt, now)
+    return NOTHING
+
+
+def _after_back_off(action: Action, reason: str, attempt: Attempt, now: float) -> Plan:
+    return Plan(action, reason) if now >= attempt.not_before else Plan(at=attempt.not_before)
+
+
+def after_start(attempt: Attempt, *, now: float) -> Attempt:
+    """Return what is remembered once the engine accepted a start."""
+    return replace(attempt, started_at=now, alive=False)
+
+
+def after_failure(attempt: Attempt, error: str, *, now: float) -> Attempt:
+    """Return what is remembered after a refused start, a failed stop or a worker's exit."""
+    ran_well = attempt.alive and attempt.started_at is not None and now - attempt.started_at >= HEALTHY_AFTER
+    failures = 1 if ran_well else attempt.failures + 1
+    return Attempt(failures=failures, not_before=now + back_off(failures), error=error, failed_at=now)
+
+
+def after_sign_of_life(attempt: Attempt, group: Group | None, *, at: float, now: float) -> Attempt:
+    """Return what is remembered once a worker reported, last at `at`. One that lived long has made up for failures.
+
+    A worker that reports after a failure, though nobody started its group, was restarted by its engine.
+    """
+    if attempt.started_at is None and attempt.failed_at is not None and group is not None and at > attempt.failed_at:
+        attempt = replace(attempt, started_at=at)
+    if attempt.started_at is None or at < attempt.started_at:
+        return attempt
+    runs = group is not None and group.state is GroupState.RUNNING
+    if runs and now - attempt.started_at >= HEALTHY_AFTER:
+        return replace(attempt, alive=True, failures=0, error=None, failed_at=None)
+    return replace(attempt, alive=True)
+
+
+def makes_up_at(attempt: Attempt) -> float | None:
+    """Return when a worker that lives on makes up for past failures; None where none lives, or nothing is to be."""
+    if not attempt.alive or attempt.failed_at is None or attempt.started_at is None:
+        return None
+    return attempt.started_at + HEALTHY_AFTER
+
+
+def holds_start_slot(attempt: Attempt, group: Group | None, *, hold: float, now: float) -> bool:
+    """Say whether a key still counts as a start in flight: accepted, not yet alive, at most `hold` seconds."""
+    return (
+        attempt.started_at is not None
+        and not attempt.alive
+        and group is not None
+        and group.state is not GroupState.STOPPING
+        and now < attempt.started_at + hold
+    )
+
+
+def stuck_reason(
+    *,
+    ready_since: float | None,
+    last_taken: float | None,
+    started_at: float | None,
+    patience: float,
+    now: float,
+) -> str | None:
+    """Say why a running group counts as stuck, None when it does not.
+
+    Stuck is a group whose queue has had ready messages for `patience` seconds (consumer timeout plus start
+    grace) of which it took none. RabbitMQ 4.3 cancels the consumer of a hung worker, and that worker then gets
+    nothing more (docs/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long).
+    """
+    if ready_since is None:
+        return None
+    since = max(ready_since, last_taken or 0.0, started_at or 0.0)
+    if now - since < patience:
+        return None
+    return f"stuck: requests are ready, and none was taken for {now - since:.0f} s"

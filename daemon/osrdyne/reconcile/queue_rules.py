@@ -1,0 +1,210 @@
+"""What to do next about one request queue: a pure decision from target and what is known of the queue.
+
+Deleting a quorum queue with a message in it loses the message silently, and the broker cannot delete "only if
+empty" (docs/rabbitmq-facts.md#deleting-a-queue). Its management API shows unacknowledged messages seconds late
+(docs/rabbitmq-facts.md#counts-that-come-late). So a queue that no key wants passes a sequence, and anything found
+on the way makes its key Active again:
+unbind; nothing ready; nothing unacknowledged; stop the group; no consumer and nothing ready; two samples of
+totals one statistics interval apart, the first one interval after that look; one last look; delete.
+
+A queue that the broker itself has lost holds nothing that could be lost with it, and works again only when it is made
+anew; `osrdyne_protocol.broker.lost` says what proves that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from osrdyne.runtime.back_off import back_off
+from osrdyne.target.tracker import Status, Wanted
+
+
+class Phase(Enum):
+    """How far a queue is on its way out."""
+
+    #: Never asserted by this session: it may or may not exist.
+    UNKNOWN = "unknown"
+    BOUND = "bound"
+    UNBOUND = "unbound"
+    #: Unwanted, unbound, and nothing in it: the group may be stopped.
+    DRAINED = "drained"
+    #: Somebody else's, under the name of ours: never changed, never deleted.
+    FOREIGN = "foreign"
+    #: Does not exist.
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What is known of one key's queue. Times are monotonic seconds."""
+
+    phase: Phase
+    #: Generation for which declare and bind were last asserted; -1 for never in this session.
+    asserted: int = -1
+    #: When a passive declare last showed nothing ready (in DRAINED: no consumer either).
+    looked_at: float | None = None
+    #: When the first sample after that look showed nothing unacknowledged.
+    sampled_at: float | None = None
+    #: A queue on its way out that others use or bind is looked at again then; this holds up nothing else.
+    recheck_at: float = 0.0
+    #: Failures in a row of this queue's actions, when the next may be tried, and the last reason.
+    failures: int = 0
+    not_before: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What the management API says of a queue; seconds late."""
+
+    ready: int
+    unacknowledged: int
+    consumers: int
+    #: Bindings other than that to the default exchange.
+    bindings: int
+    #: False for a queue of another type or with another key than we declare: somebody else's.
+    ours: bool = True
+    #: Messages that left for the dead-letter exchange and have not arrived: no longer ready, and gone with the queue.
+    dead_lettering: int = 0
+
+
+class Step(Enum):
+    """The next thing to do about a queue."""
+
+    ASSERT = "declare and bind"
+    UNBIND = "unbind"
+    LOOK = "look at ready messages and consumers"
+    SAMPLE = "sample totals"
+    DELETE = "look once more and delete"
+    DISCARD = "delete what the broker has lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A step to take now, or the time at which to ask again; both None when nothing is due."""
+
+    step: Step | None = None
+    at: float | None = None
+
+
+NOTHING = Plan()
+
+
+def plan(
+    wanted: Wanted | None, queue: Queue, *, group_gone: bool, interval: float, now: float, lost: bool = False
+) -> Plan:
+    """Decide the next step for one queue.
+
+    `group_gone` says that the driver shows no group of this key. `interval` is the broker's statistics
+    interval in seconds: how late a sample may be. `lost` says that the broker is proved to have lost the queue.
+    """
+    if lost and queue.phase not in (Phase.GONE, Phase.FOREIGN):
+        return _when(Step.DISCARD, queue.not_before, now)
+    if wanted is not None and wanted.status is Status.ACTIVE:
+        up_to_date = queue.phase is Phase.BOUND and queue.asserted >= wanted.generation
+        return NOTHING if up_to_date else _when(Step.ASSERT, queue.not_before, now)
+    if queue.phase in (Phase.GONE, Phase.FOREIGN):
+        return NOTHING
+    due = max(queue.not_before, queue.recheck_at)
+    if now < due:
+        return Plan(at=due)
+    if queue.phase in (Phase.UNKNOWN, Phase.BOUND):
+        return Plan(Step.UNBIND)
+    if wanted is not None:
+        return NOTHING
+    if queue.looked_at is None:
+        return Plan(Step.LOOK) if queue.phase is Phase.UNBOUND or group_gone else NOTHING
+    if queue.sampled_at is None:
+        return _when(Step.SAMPLE, queue.looked_at + interval, now)
+    # DRAINED with one quiet sample: the second sample is taken within DELETE, right before the last look.
+    return _when(Step.DELETE, queue.sampled_at + interval, now)
+
+
+def _when(step: Step, due: float, now: float) -> Plan:
+    return Plan(step) if now >= due else Plan(at=due)
+
+
+def after_look(queue: Queue, *, ready: int, consumers: int, recheck: float, now: float) -> Queue | None:
+    """Return what is known after a look; None when messages were found and the key must be Active again.
+
+    Consumers of a drained queue that are not ours (somebody runs workers by hand) keep the queue: it is
+    looked at again after `recheck` seconds.
+    """
+    if ready > 0:
+        return None
+    if queue.phase is Phase.DRAINED and consumers > 0:
+        return replace(queue, looked_at=None, sampled_at=None, recheck_at=now + recheck)
+    return replace(queue, looked_at=now, sampled_at=None)
+
+
+def after_sample(queue: Queue, totals: Totals, *, now: float) -> Queue | None:
+    """Return what is known after a quiet sample; None when it showed messages.
+
+    The first quiet sample of an unbound queue lets its group be stopped, after which all evidence is
+    gathered anew.
+    """
+    if totals.ready > 0 or totals.unacknowledged > 0:
+        return None
+    if queue.phase is Phase.UNBOUND:
+        return replace(queue, phase=Phase.DRAINED, looked_at=None, sampled_at=None)
+    return replace(queue, sampled_at=now)
+
+
+def bound_by_others(queue: Queue, totals: Totals, *, recheck: float, now: float) -> Queue | None:
+    """Return what is known when a queue on its way out was bound again by somebody else, else None."""
+    if totals.bindings == 0:
+        return None
+    return replace(
+        queue,
+        phase=Phase.UNKNOWN,
+        looked_at=None,
+        sampled_at=None,
+        recheck_at=now + recheck,
+        error="somebody else bound this queue; it is kept while it is bound",
+    )
+
+
+def dead_lettering(queue: Queue, totals: Totals, *, recheck: float, now: float) -> Queue | None:
+    """Return what is known of a queue whose dead letters have not arrived yet, else None.
+
+    They need no worker, and the broker tries again every few minutes, so the queue only has to stay.
+    """
+    if totals.dead_lettering == 0:
+        return None
+    return replace(
+        queue,
+        looked_at=None,
+        sampled_at=None,
+        recheck_at=now + recheck,
+        error="its dead letters have not arrived yet; it is kept until they have",
+    )
+
+
+def after_failure(queue: Queue, step: Step, error: str, *, now: float) -> Queue:
+    """Return what is known after a failed action: what it changed is unknown, and the next waits longer."""
+    failures = queue.failures + 1
+    # Who only looks changes nothing: its evidence is gathered anew, and the queue need not be unbound again.
+    kept = step in (Step.LOOK, Step.SAMPLE) or queue.phase is Phase.DRAINED
+    return Queue(
+        phase=queue.phase if kept else Phase.UNKNOWN,
+        asserted=-1,
+        failures=failures,
+        not_before=now + back_off(failures),
+        error=error,
+    )
+
+
+def foreign(queue: Queue, name: str, said: str, *, now: float) -> Queue:
+    """Return what is known once a queue under our name turned out to be somebody else's.
+
+    While its key is wanted, ours is asked for again, later each time: whoever made it may have removed it.
+    """
+    failures = queue.failures + 1
+    return Queue(
+        Phase.FOREIGN,
+        failures=failures,
+        not_before=now + back_off(failures),
+        error=f"queue {name} is somebody else's: its type or arguments are not ours; empty and delete it, and the "
+        f"daemon makes its own ({said})",
+    )

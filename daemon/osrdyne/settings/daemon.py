@@ -1,0 +1,223 @@
+"""The daemon's settings: one TOML file, parsed once into frozen models; an unknown key is an error.
+
+Credentials are not in it but in files of their own that it names, or in the environment. Durations are
+seconds or ISO 8601 text. `load` is the one way in; it raises `SettingsError` with path, problem and remedy.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from pydantic_settings import SettingsError as UnreadableVariable
+
+from osrdyne.settings.drivers import AnyDriverSettings, StrictModel
+from osrdyne.settings.seconds import Seconds
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.settings import PoolSettings
+
+#: Environment variables that name a setting begin so; nested names are joined by two underscores.
+ENVIRONMENT_PREFIX = "OSRDYNE_DAEMON_"
+
+#: Addresses with credentials, by table. Each can be given itself, or as `{name}_file` that holds it.
+_ADDRESSES = (("broker", "amqp_uri"), ("broker", "management_uri"), ("driver", "worker_amqp_uri"))
+
+
+def _pool(value: object) -> PoolSettings:
+    if isinstance(value, PoolSettings):
+        return value
+    if not isinstance(value, Mapping):
+        raise SettingsError("pool", "is missing; give a table [pool] with at least a name")
+    return PoolSettings.from_mapping(value)
+
+
+class BrokerSettings(StrictModel):
+    """How the broker is reached. Each address holds a user and a password, so each is a file or a secret."""
+
+    #: AMQP address of the daemon's own user, or the file that holds it.
+    amqp_uri: SecretStr | None = None
+    amqp_uri_file: Path | None = None
+    #: Address of the management API with the daemon's user, or the file that holds it.
+    management_uri: SecretStr | None = None
+    management_uri_file: Path | None = None
+    #: A connection that is silent for twice this, in seconds, has ended by then, for the daemon and for the broker. The
+    #: AMQP heartbeat is two thirds of it.
+    heartbeat: Seconds = 5.0
+    #: Longest wait for one answer of the broker, in seconds.
+    timeout: Seconds = 10.0
+    #: How late the broker's queue totals may be, in seconds. The broker's own statistics interval is 5 s, and
+    #: totals were measured up to 7 s late.
+    statistics_interval: Seconds = 7.5
+
+
+class LimitSettings(StrictModel):
+    """Bounds that keep one key, or one bad day, from taking the rest down."""
+
+    #: Orphans taken from the broker and not yet settled.
+    orphan_prefetch: PositiveInt = 256
+    #: Orphans held until their queue is ready: for one key, and bytes in all.
+    held_orphans_per_key: PositiveInt = 32
+    held_bytes: PositiveInt = 64 * 1024 * 1024
+    #: Dead letters taken from the broker and not yet settled.
+    dead_letter_prefetch: PositiveInt = 256
+    #: Worker groups being started at once.
+    starts_in_flight: PositiveInt = 8
+    #: Seconds for which a start that shows no life counts as in flight.
+    start_hold: Seconds = 10.0
+    #: Seconds that a group may need from its start to its first request.
+    start_grace: Seconds = 120.0
+    #: Queue declarations, bindings and deletions under way at once.
+    queue_actions: PositiveInt = 8
+
+
+class IntervalSettings(StrictModel):
+    """How often the daemon looks, in seconds. Nothing waits for these: they only correct drift."""
+
+    engine_listing: Seconds = 30.0
+    queue_listing: Seconds = 5.0
+    topology_check: Seconds = 60.0
+    #: Activity of a key within this time is one burst.
+    debounce: Seconds = 1.0
+    #: A queue that is still used by others is looked at again after this.
+    recheck: Seconds = 30.0
+
+
+class StatusSettings(StrictModel):
+    """The HTTP endpoints: health, readiness, metrics, status. Nothing there changes anything."""
+
+    host: str = "127.0.0.1"
+    #: 0 lets the system choose.
+    port: Annotated[int, Field(ge=0, le=65535)] = 8042
+
+
+class DaemonSettings(BaseSettings):
+    """Everything one daemon needs to know."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__"
+    )
+
+    pool: Annotated[Any, BeforeValidator(_pool)]
+    broker: BrokerSettings
+    driver: Annotated[AnyDriverSettings, Field(discriminator="kind")]
+    limits: LimitSettings = LimitSettings()
+    intervals: IntervalSettings = IntervalSettings()
+    status: StatusSettings = StatusSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the environment win over the file."""
+        return env_settings, init_settings
+
+
+def load(path: Path) -> DaemonSettings:
+    """Read the settings file, with the environment over it."""
+    values = _read(path)
+    tables = DaemonSettings.model_fields.keys()
+    for name in sorted(values.keys() - tables):
+        raise SettingsError(f"{path}: {name}", f"is not a setting; there are the tables {', '.join(tables)}")
+    try:
+        _choose_forms(EnvSettingsSource(DaemonSettings)(), values, path)
+        return DaemonSettings(**values)
+    except UnreadableVariable as error:
+        raise SettingsError("environment", f"{error}; a table in a variable is JSON") from None
+    except RecursionError:
+        raise SettingsError("environment", "a variable with a table is nested too deeply") from None
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "settings"
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, SettingsError):
+            raise SettingsError(f"{path}: {cause.path}", cause.problem) from None
+        raise SettingsError(f"{path}: {where}", _problem(first)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(str(path), "does not exist; name the settings file with --settings") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(str(path), f"is not TOML: {error}") from error
+    except RecursionError:
+        raise SettingsError(str(path), "is not TOML: nested too deeply") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(str(path), f"cannot be read: {error}") from error
+
+
+def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: Path) -> None:
+    """Let an address in the environment, in either form, win over one in the file, in either form.
+
+    Both forms in one place are an error: nobody could say which is meant.
+    """
+    for table, name in _ADDRESSES:
+        forms = (name, f"{name}_file")
+        chosen, rest = (
+            [form for form in forms if isinstance(source.get(table), dict) and form in source[table]]
+            for source in (environment, values)
+        )
+        for where, found in (("the environment", chosen), (str(path), rest)):
+            if len(found) > 1:
+                raise SettingsError(f"{table}.{name}", f"is given twice in {where}, itself and as a file; give one")
+        if chosen:
+            for form in rest:
+                del values[table][form]
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    if error["type"] == "extra_forbidden":
+        return "is not a setting; see docs/settings.md for those there are"
+    if error["type"] == "missing":
+        return "is missing"
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
+def secret(value: SecretStr | None, file: Path | None, name: str) -> str:
+    """Return a credential from the setting itself or from the file it names. Raises `SettingsError`."""
+    if value is not None:
+        if not value.get_secret_value().strip():
+            raise SettingsError(name, "is empty")
+        return value.get_secret_value().strip()
+    if file is None:
+        variable = ENVIRONMENT_PREFIX + name.replace(".", "__").upper()
+        raise SettingsError(name, f"is missing; set {name}_file to a file with the address, or {variable}")
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise SettingsError(f"{name}_file", f"cannot be read: {error.strerror}: {file}") from None
+    except ValueError:
+        raise SettingsError(f"{name}_file", f"is not a file of UTF-8 text: {str(file)!r}") from None
+    if not text:
+        raise SettingsError(f"{name}_file", f"is empty: {file}")
+    return text
+
+
+def address(value: SecretStr | None, file: Path | None, name: str) -> Callable[[], str]:
+    """Return what reads a credential anew each time, so that a changed file needs no restart.
+
+    Raises `SettingsError` at once for one that cannot be read now.
+    """
+    secret(value, file, name)
+    return lambda: secret(value, file, name)
+
+
+def environment_names() -> list[str]:
+    """Return the names of variables of ours in the environment, for the log; never their values."""
+    return sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX))

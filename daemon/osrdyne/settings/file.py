@@ -1,0 +1,128 @@
+"""The settings on disk: read at the start, and looked at again for as long as the daemon runs.
+
+Looks at what stands in the settings file, and in the templates that it names, since a mounted ConfigMap changes by a
+link that is moved, and an editor may write a file in place. Decides when a change is complete, and keeps the settings
+in force while what is on disk cannot be used. Never touches the files with credentials: these are read at each use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from osrdyne.errors import DaemonError
+from osrdyne.settings.daemon import DaemonSettings, load
+from osrdyne.settings.drivers import AnyDriverSettings, DockerSettings, KubernetesSettings
+from osrdyne_protocol.errors import OsrdyneError, ProtocolError
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks. A change counts once two looks have found the same: it may be under way at the first.
+LOOK = 1.0
+
+Made = TypeVar("Made")
+
+#: Hash of each file, by path; None for one that cannot be read.
+Contents = dict[Path, bytes | None]
+
+
+class SettingsFile:
+    """One daemon's settings file. `settings` are those in force."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `SettingsError` for settings that cannot be right."""
+        self._path = path
+        # Before it is parsed: what is written meanwhile is a change.
+        now = _contents([path])
+        self.settings = load(path)
+        self._in_force = now | _contents(_templates(self.settings.driver))
+        #: Why what is on disk is not in force; None when it is.
+        self.error: str | None = None
+
+    async def changed(self, make: Callable[[DaemonSettings], Made]) -> Made:
+        """Wait until other settings are on disk from which `make` can make something, and return that.
+
+        What cannot be right is told once, and tried again at each look: it may need a file that is not there yet.
+        """
+        before = self._in_force
+        while True:
+            await asyncio.sleep(LOOK)
+            now = _contents(self._in_force)
+            if now == self._in_force:
+                self._usable()
+            elif now == before:
+                try:
+                    if (made := self._taken(now, make)) is not None:
+                        return made
+                except (DaemonError, OsrdyneError, ProtocolError) as error:
+                    self._unusable(str(error))
+                except Exception as error:  # noqa: BLE001 - whatever a file holds, it ends no daemon that runs
+                    self._unusable(f"{type(error).__name__}: {error}", error)
+            before = now
+
+    def _taken(self, now: Contents, make: Callable[[DaemonSettings], Made]) -> Made | None:
+        """Put what is on disk in force; None where it means the same as before."""
+        settings = load(self._path)
+        templates = _contents(_templates(settings.driver))
+        same = settings == self.settings and all(self._in_force.get(file) == had for file, had in templates.items())
+        made = None if same else make(settings)
+        self.settings, self._in_force = settings, {self._path: now[self._path], **templates}
+        self._usable()
+        return made
+
+    def _usable(self) -> None:
+        if self.error is not None:
+            self.error = None
+            log.info("the settings can be used again", extra={"file": str(self._path)})
+
+    def _unusable(self, reason: str, unexpected: Exception | None = None) -> None:
+        if self.error != reason:
+            self.error = reason
+            log.error(
+                "changed settings cannot be used; going on with those before",
+                extra={"file": str(self._path), "reason": reason},
+                exc_info=unexpected,
+            )
+
+
+def changes(before: DaemonSettings, after: DaemonSettings) -> list[str]:
+    """Return the names of the settings that differ, for the log; never their values."""
+    found = []
+    for table in type(after).model_fields:
+        old, new = getattr(before, table), getattr(after, table)
+        if old == new:
+            continue
+        names = sorted({*_names(old), *_names(new)})
+        found += [f"{table}.{one}" for one in names if getattr(old, one, None) != getattr(new, one, None)]
+    return found
+
+
+def _names(table: object) -> list[str]:
+    known: dict[str, object] = getattr(type(table), "model_fields", None) or getattr(
+        type(table), "__dataclass_fields__", {}
+    )
+    return list(known)
+
+
+def _templates(driver: AnyDriverSettings) -> Iterator[Path]:
+    """Return the files that a driver reads once, when it is made."""
+    if isinstance(driver, DockerSettings):
+        yield driver.template_file
+    if isinstance(driver, KubernetesSettings):
+        for name in ("deployment.yaml", "hpa.yaml", "scaledobject.yaml"):
+            yield driver.template_directory / name
+
+
+def _contents(files: Iterator[Path] | list[Path] | Contents) -> Contents:
+    return {file: _hash(file) for file in files}
+
+
+def _hash(file: Path) -> bytes | None:
+    try:
+        return hashlib.sha256(file.read_bytes()).digest()
+    except OSError:
+        return None

@@ -1,0 +1,124 @@
+"""What the control tasks of one pool share: facts and values, never calls.
+
+Each value has one writer, with a few exceptions; docs/architecture.md lists both. The tracker outlives a broker
+connection; what was known of queues does not. Single-threaded: everything here is touched from the event loop only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from osrdyne.drivers.base import Group
+from osrdyne.intake.delivery_history import Handouts
+from osrdyne.reconcile.group_rules import Attempt
+from osrdyne.reconcile.queue_rules import Phase, Queue, Totals
+from osrdyne.runtime.changes import Changes, Keyed
+from osrdyne.target.tracker import TargetTracker
+from osrdyne_protocol.broker.lost import Evidence
+from osrdyne_protocol.settings import PoolSettings
+
+
+@dataclass(slots=True)
+class Activity:
+    """What workers of one key last told. Times are monotonic seconds."""
+
+    last_event: float
+    last_taken: float | None = None
+    last_started: float | None = None
+
+
+@dataclass(slots=True)
+class PoolState:
+    """Everything that is known and wanted of one pool."""
+
+    tracker: TargetTracker
+    clock: Callable[[], float]
+    #: Keys whose wanted status or generation changed.
+    target_changes: Changes = field(default_factory=Changes)
+    #: What was applied to queues, by the queue loop.
+    queues: Keyed[Queue] = field(default_factory=Keyed)
+    queue_changes: Changes = field(default_factory=Changes)
+    #: Keys that left `queues`, because they have no queue and need none, by the queue loop.
+    forgotten: Changes = field(default_factory=Changes)
+    #: Keys whose requests keep coming back although their queue is bound: marked by the orphan forwarder. The queue
+    #: loop takes the mark and binds the queue once more.
+    unrouted: set[str] = field(default_factory=set)
+    #: What the engine runs, by the worker loop.
+    groups: dict[str, Group] = field(default_factory=dict)
+    group_changes: Changes = field(default_factory=Changes)
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    #: What workers told, by the activity listener.
+    activity: dict[str, Activity] = field(default_factory=dict)
+    activity_changes: Changes = field(default_factory=Changes)
+    #: Which workers were given which request, by the activity listener.
+    handouts: Handouts = field(default_factory=Handouts)
+    #: Totals of request queues, seconds late, and since when each had ready messages, by the queue watcher.
+    totals: dict[str, Totals] = field(default_factory=dict)
+    ready_since: dict[str, float] = field(default_factory=dict)
+    totals_changes: Changes = field(default_factory=Changes)
+    #: When `totals` and `depths` were asked for, in monotonic seconds, by the queue watcher.
+    counted_at: float | None = None
+    #: What was known of queues when the connection before this one ended, by the queue watcher.
+    former_totals: dict[str, Totals] = field(default_factory=dict)
+    #: Keys whose queue has not confirmed a forward in time: marked by the orphan forwarder. The queue watcher takes the
+    #: marks and looks at the queues.
+    unconfirmed: set[str] = field(default_factory=set)
+    #: Of keys whose queue the broker seems to have lost: by the queue watcher. The queue loop takes what it deals with.
+    lost: Evidence = field(default_factory=Evidence)
+    lost_changes: Changes = field(default_factory=Changes)
+    #: Keys whose queue was made anew because the broker had lost it, and when, by the queue loop.
+    remade: dict[str, float] = field(default_factory=dict)
+    #: Messages in the orphan, dead-letter and poison queue by name, where known, and what the broker has an alarm
+    #: of; seconds late, by the queue watcher.
+    depths: dict[str, int] = field(default_factory=dict)
+    alarm: str | None = None
+    #: Static queues that the broker lost, and what to do about each, by `static_queues`. Outlives a connection: such a
+    #: queue does not come back by itself.
+    lost_static: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pool: PoolSettings, clock: Callable[[], float]) -> PoolState:
+        """Return an empty state. `clock` gives monotonic seconds."""
+        return cls(TargetTracker(pool.delays), clock)
+
+    def require(self, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
+        """Make a key Active from now on; see `TargetTracker.require`."""
+        before = self.tracker.generation
+        generation = self.tracker.require(key, self.clock(), extra_lifetime=extra_lifetime, found_unbound=found_unbound)
+        if self.tracker.generation != before:
+            self.target_changes.add(key)
+        return generation
+
+    def require_by_start(self, key: str, *, extra_lifetime: float) -> bool:
+        """Renew a key because a worker of it started; see `TargetTracker.require_by_start`."""
+        before = self.tracker.generation
+        counts = self.tracker.require_by_start(key, self.clock(), extra_lifetime=extra_lifetime)
+        if self.tracker.generation != before:
+            self.target_changes.add(key)
+        return counts
+
+    def keep(self, key: str, seconds: float) -> None:
+        """Keep a key Active for so long from now; see `TargetTracker.keep`."""
+        before = self.tracker.generation
+        self.tracker.keep(key, self.clock() + seconds)
+        if self.tracker.generation != before:
+            self.target_changes.add(key)
+
+    def phase(self, key: str) -> Phase:
+        """Return the phase of a key's queue: GONE when there is none."""
+        queue = self.queues.get(key)
+        return queue.phase if queue is not None else Phase.GONE
+
+    def last_life(self, key: str) -> float | None:
+        """Return when a worker of a key last showed life, in monotonic seconds: now where one consumes its queue."""
+        totals = self.totals.get(key)
+        if totals is not None and totals.consumers:
+            return self.clock()
+        activity = self.activity.get(key)
+        return activity.last_event if activity is not None else None
+
+    def started_at(self, key: str) -> float | None:
+        """Return when the engine last accepted a start of a key's group; None when this daemon started none."""
+        attempt = self.attempts.get(key)
+        return attempt.started_at if attempt is not None else None

@@ -1,0 +1,96 @@
+"""The HTTP endpoints: `/healthz`, `/readyz`, `/metrics`, `/status`. Loopback by default; none changes anything."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import http_exceptions, web
+
+from osrdyne.errors import DaemonError
+from osrdyne.settings.daemon import StatusSettings
+from osrdyne.status import view as status_view
+from osrdyne.status.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+
+class _OwnErrors(logging.Filter):
+    """Lets pass what is wrong with us. What is wrong with a stranger's request is in its answer, and no news."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, http_exceptions.HttpProcessingError)
+
+
+logging.getLogger("aiohttp.server").addFilter(_OwnErrors())
+
+
+class StatusUnavailable(DaemonError):
+    """The status address cannot be listened on."""
+
+
+@asynccontextmanager
+async def serve(
+    settings: StatusSettings,
+    metrics: Metrics,
+    *,
+    document: Callable[[], dict[str, Any]],
+    not_ready: Callable[[], str | None],
+) -> AsyncIterator[int]:
+    """Serve while the context is open; yields the port. `not_ready` says why the daemon cannot work, or None.
+
+    A leader and a standby are both ready: a standby can take over.
+    """
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        reason = not_ready()
+        return web.Response(text=f"{reason or 'ready'}\n", status=503 if reason else 200)
+
+    async def show_metrics(_: web.Request) -> web.Response:
+        shown = document()
+        for state, number in status_view.keys_by_state(shown).items():
+            metrics.keys.labels(state).set(number)
+        metrics.alarm.set(shown["alarm"] is not None)
+        metrics.depths.clear()
+        for queue, messages in shown["queues"].items():
+            if messages is not None:
+                metrics.depths.labels(queue).set(messages)
+        metrics.lost.clear()
+        for queue in shown["static_queues_lost"]:
+            metrics.lost.labels(queue).set(1)
+        return web.Response(body=metrics.render(), content_type="text/plain", charset="utf-8")
+
+    async def status(_: web.Request) -> web.Response:
+        return web.json_response(document())
+
+    application = web.Application()
+    application.add_routes(
+        [
+            web.get("/healthz", healthz),
+            web.get("/readyz", readyz),
+            web.get("/metrics", show_metrics),
+            web.get("/status", status),
+        ]
+    )
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, settings.host, settings.port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise StatusUnavailable(
+                f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
+                "set status.port to a free one"
+            ) from error
+        port = runner.addresses[0][1]
+        log.info("status served", extra={"host": settings.host, "port": port})
+        yield port
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,140 @@
+"""The view of a pool that `/status` and `osrdyne status` show: a pure function of the shared state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from osrdyne.drivers.base import GroupState
+from osrdyne.reconcile.queue_rules import Phase
+from osrdyne.state import PoolState
+from osrdyne.target.tracker import Status
+from osrdyne_protocol.names import PoolNames
+
+#: `idle` is unbound: the next request is a cold start.
+STATES = ("starting", "ready", "failed", "idle", "draining", "stopping")
+
+_LOST = "the broker has lost this queue; it is made anew within seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyView:
+    """What is known of one key. Durations in seconds; None where it is not known or does not apply."""
+
+    key: str
+    #: One of `STATES`.
+    state: str
+    #: Messages and consumers, as old as the document's `counts_age` says.
+    ready: int | None
+    unacknowledged: int | None
+    consumers: int | None
+    #: Workers that the driver runs; None when the driver runs none by itself (noop).
+    workers: int | None
+    last_error: str | None
+    unbinds_in: float | None
+    stops_in: float | None
+    #: Seconds since its queue was made anew because the broker had lost it.
+    queue_remade_ago: float | None = None
+
+
+def keys_view(state: PoolState, *, owns_workers: bool, now: float) -> list[KeyView]:
+    """Return one view for each key that has a target, a queue or a group, by key."""
+    keys = {*state.tracker.wanted, *state.queues.items(), *state.groups}
+    return [_key_view(state, key, owns_workers=owns_workers, now=now) for key in sorted(keys)]
+
+
+def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> KeyView:
+    wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
+    group, attempt, totals = state.groups.get(key), state.attempts.get(key), state.totals.get(key)
+    lost, remade = _LOST if key in state.lost.suspects else None, state.remade.get(key)
+    error = lost or (queue.error if queue else None) or (attempt.error if attempt else None)
+    left = max(0.0, wanted.until - now) if wanted else None
+    return KeyView(
+        key=key,
+        state=_state_name(state, key, owns_workers=owns_workers),
+        ready=totals.ready if totals else None,
+        unacknowledged=totals.unacknowledged if totals else None,
+        consumers=totals.consumers if totals else None,
+        workers=(group.workers if group else 0) if owns_workers else None,
+        last_error=error,
+        unbinds_in=left if wanted and wanted.status is Status.ACTIVE else None,
+        stops_in=left if wanted and wanted.status is Status.UNBOUND else None,
+        queue_remade_ago=None if remade is None else max(0.0, now - remade),
+    )
+
+
+def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
+    wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
+    group, attempt = state.groups.get(key), state.attempts.get(key)
+    if group is not None and group.state is GroupState.STOPPING:
+        return "stopping"
+    if wanted is None:
+        return "draining"
+    if key in state.lost.suspects:
+        return "failed"
+    if (queue is not None and queue.error) or (group is None and attempt is not None and attempt.failures):
+        return "failed"
+    if wanted.status is Status.UNBOUND:
+        return "idle"
+    if queue is None or queue.phase is not Phase.BOUND:
+        return "starting"
+    return "ready" if _works(state, key) and (group is not None or not owns_workers) else "starting"
+
+
+def _works(state: PoolState, key: str) -> bool:
+    """Say whether workers of the group that was last started have reported, or consume."""
+    activity, attempt, totals = state.activity.get(key), state.attempts.get(key), state.totals.get(key)
+    started = attempt.started_at if attempt is not None else None
+    if activity is not None and (started is None or activity.last_event >= started):
+        return True
+    # A group taken over from a former daemon has nothing to report while nobody calls it.
+    return started is None and totals is not None and totals.consumers > 0
+
+
+def document(
+    state: PoolState, *, pool: str, instance: str, phase: str, detail: str | None, late: float, **rest: Any
+) -> dict[str, Any]:
+    """Return the whole status as JSON-ready values. `late` is how old the broker's own counts may be, in seconds.
+
+    `queues` is how many messages are in the pool's own queues, None where that is not known. `counts_age` is the
+    greatest age of these and of all keys' counts in seconds, None while there are none. `alarm` is what the broker has
+    an alarm of, and `static_queues_lost` what to do about each queue that the broker lost. A daemon that stands by
+    shows no key and no such queue: what it knows of them, if anything, is old.
+    """
+    names, owns_workers, stands_by = PoolNames(pool), rest.pop("owns_workers"), phase == "standby"
+    keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, now=state.clock())
+    phase, detail = with_lost(state, phase, detail)
+    return {
+        "pool": pool,
+        "instance": instance,
+        "state": phase,
+        "detail": detail,
+        "generation": state.tracker.generation,
+        "alarm": state.alarm,
+        "queues": {
+            name: state.depths.get(name) for name in (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
+        },
+        "counts_age": None if stands_by or state.counted_at is None else state.clock() - state.counted_at + late,
+        "static_queues_lost": {} if stands_by else state.lost_static,
+        "keys": [asdict(one) for one in keys],
+        **rest,
+    }
+
+
+def with_lost(state: PoolState, phase: str, detail: str | None) -> tuple[str, str | None]:
+    """Return phase and detail as they are shown: static queues that the broker lost keep a daemon from its work.
+
+    One that prepares waits for those that it consumes; one that leads goes on without the others.
+    """
+    if not state.lost_static or phase not in ("preparing", "leading"):
+        return phase, detail
+    reason = "; ".join(f"queue {name}: {problem}" for name, problem in state.lost_static.items())
+    return "waiting" if phase == "preparing" else phase, reason
+
+
+def keys_by_state(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many keys of a status document are in each state; a state without keys has 0."""
+    counted = Counter(one["state"] for one in document["keys"])
+    return {state: counted[state] for state in STATES}

@@ -1,0 +1,35 @@
+"""The warmer: keeps keys active through their windows, so that their groups run before anybody asks.
+
+Reads wall time; writes the target and nothing else: what follows is what follows for any key. A clock that is set
+is noticed within half a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from osrdyne.state import PoolState
+from osrdyne.target.window_rules import Schedule
+
+#: Longest time in seconds between two looks at the clock.
+_LONGEST_WAIT = 30.0
+
+
+class Warmer:
+    """Runs until cancelled; returns at once where no key has a window."""
+
+    def __init__(self, state: PoolState, schedule: Schedule, wall_ms: Callable[[], int]) -> None:
+        self._state = state
+        self._schedule = schedule
+        self._wall_ms = wall_ms
+
+    async def run(self) -> None:
+        while True:
+            now = self._wall_ms()
+            for key, left in self._schedule.open(now).items():
+                self._state.keep(key, left / 1000)
+            wait = self._schedule.next(now)
+            if wait is None:
+                return
+            await asyncio.sleep(min(wait / 1000 + 0.001, _LONGEST_WAIT))
