@@ -23,8 +23,8 @@ up: setup ## Bring this machine to a running pool with Ansible (your own broker:
 down: setup ## Stop what `make up` started
 	@$(BIN)/python tools/play.py down $(PLAY)
 
-test: setup ## Run what every change must pass: on one real RabbitMQ, in ten minutes
-	@$(BIN)/python tools/run_tests.py
+test: setup ## Run what every change must pass, in ten minutes; a part of it: make test ARGS='unit -- -k orphan'
+	@$(BIN)/python tools/run_tests.py $(ARGS)
 
 test-fast: setup ## Run the unit tests and a few of the others, in under two minutes
 	@$(BIN)/python tools/run_tests.py --fast
@@ -36,7 +36,7 @@ test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infr
 	@$(BIN)/python tools/run_tests.py --all $*
 
 engines: setup ## Make what the engines of test-all consist of; the first time on a machine it compiles for half an hour
-	@PYTHONPATH=tools $(BIN)/python -m tests.engines.prepare test-all
+	@PYTHONPATH=tools $(BIN)/python -m testbed.prepare test-all
 
 pipeline-demo: setup ## The year's flights as events, tables, better delays and a report, in a few minutes
 	@$(BIN)/python tools/java.py > /dev/null
@@ -49,13 +49,13 @@ format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/python tools/check.py --fix
 
 simulate: setup ## Run the daemon under simulated faults; SEEDS=10000 for more, see docs/simulation.md
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+	@$(BIN)/python -m simulation --seeds $(SEEDS)
 
 bench: setup ## Compare with bare pika and aio-pika; prints ratios
 	@$(BIN)/python -m benchmarks
 
 faults: setup ## Inject faults on real brokers under load and account for every request (DURATION=120 seconds)
-	@$(BIN)/python -m tests.faults --duration $(DURATION)
+	@$(BIN)/python -m faults --duration $(DURATION)
 
 lock: setup ## Pin the newest versions that requirements.in allows
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --generate-hashes \

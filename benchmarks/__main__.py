@@ -28,7 +28,7 @@ from benchmarks import (
 )
 from benchmarks.ratios import Row
 from benchmarks.rig import Rig
-from tests.engines.broker import SUITES, Broker
+from testbed.broker import SUITES, Broker
 
 #: In the order in which they run: what needs a quiet broker first.
 MEASUREMENTS: dict[str, Callable[[Rig], list[Row]]] = {

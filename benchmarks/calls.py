@@ -19,7 +19,7 @@ import psutil
 from benchmarks import rig as rigs
 from benchmarks.ratios import Row, Target, compared
 from benchmarks.rig import Rig, Side
-from tests.engines.pool import Pool
+from testbed.pool import Pool
 
 #: Seconds for which a pair makes calls before it is measured, so that connections, queues and caches are warm.
 WARM_UP = 0.3

@@ -17,7 +17,7 @@ from benchmarks.watching import Watch, watching
 from osrdyne_client import AsyncClient
 from osrdyne_protocol import events
 
-MINIMAL_WORKER = [sys.executable, "-I", "-S", "-E", str(ROOT / "tests/engines/minimal_worker.py")]
+MINIMAL_WORKER = [sys.executable, "-I", "-S", "-E", str(ROOT / "testbed/minimal_worker.py")]
 BODY = bytes(100)
 #: What is told on the way, and what it means. The daemon starts the worker and forwards at the same time.
 STEPS = {

@@ -24,13 +24,13 @@ from pathlib import Path
 import pika
 import psutil
 
+from testbed.broker import Broker
+from testbed.docker import Docker
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.drivers.subjects.docker import DockerSubject, Engine
 from tests.drivers.subjects.docker_pool import ContainerPool
-from tests.engines.broker import Broker
-from tests.engines.docker import Docker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
 
 MINIMAL = {"Entrypoint": None, "Cmd": ["/minimal_worker.py"]}
 

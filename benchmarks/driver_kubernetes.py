@@ -26,13 +26,13 @@ import psutil
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
 from osrdyne.drivers.kubernetes.manifests import Manifests
 from osrdyne.drivers.kubernetes.template import load
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.kubernetes.cluster import WORKER_COMMAND, WORKER_IMAGE
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.drivers.subjects.kubernetes import NAMESPACE, SECRET, SECRET_KEY, KubernetesSubject
 from tests.drivers.subjects.kubernetes_pool import PodPool
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.kubernetes.cluster import WORKER_COMMAND, WORKER_IMAGE
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
 
 
 def main() -> None:

@@ -28,12 +28,12 @@ import psutil
 from osrdyne.drivers.systemd.groups import Groups
 from osrdyne.drivers.systemd.manager import Ears, Manager
 from osrdyne_protocol.settings import PoolSettings
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.drivers.subjects.systemd import SystemdSubject
 from tests.drivers.subjects.systemd_pool import MINIMAL, UnitPool
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
 
 
 def main() -> None:

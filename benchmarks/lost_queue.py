@@ -16,10 +16,10 @@ from benchmarks.ratios import Row, Target, compared
 from benchmarks.rig import Rig, Side
 from benchmarks.sides.turns import BODY
 from osrdyne_client import AsyncClient, errors
-from tests.engines.broker import Broker
-from tests.engines.lost_queue import lose
-from tests.engines.peer import make_request_queue
-from tests.engines.pool import Pool
+from testbed.broker import Broker
+from testbed.lost_queue import lose
+from testbed.peer import make_request_queue
+from testbed.pool import Pool
 
 VERSION = "4.0"
 OTHERS = [f"key-{number}" for number in range(20)]

@@ -24,7 +24,7 @@ from osrdyne_pipeline.commands import starting
 from osrdyne_pipeline.session import session
 from osrdyne_pipeline.source import datasource, stream
 from osrdyne_protocol import events, headers
-from tests.engines.waiting import until
+from testbed.waiting import until
 
 STREAM = "bench-events"
 #: Events in the stream, rounds.

@@ -21,10 +21,10 @@ from pathlib import Path
 from benchmarks.ratios import Row, Target, compared
 from benchmarks.rig import Rig
 from benchmarks.watching import watching
+from faults.proxy import Proxy
 from osrdyne_protocol.events import FORWARDED
-from tests.engines.broker import SUITES, Broker
-from tests.engines.pool import DaemonProcess, Pool
-from tests.faults.proxy import Proxy
+from testbed.broker import SUITES, Broker
+from testbed.pool import DaemonProcess, Pool
 
 #: Seconds that each may take.
 AFTER_BROKER, AFTER_KILL = 5.0, 10.0

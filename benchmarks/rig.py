@@ -18,9 +18,9 @@ from typing import Any, Self
 import psutil
 
 from osrdyne_protocol.worker_environment import WorkerEnvironment
-from tests.engines.broker import Broker
-from tests.engines.peer import make_request_queue
-from tests.engines.pool import DaemonProcess, Pool
+from testbed.broker import Broker
+from testbed.peer import make_request_queue
+from testbed.pool import DaemonProcess, Pool
 
 ROOT = Path(__file__).parents[1]
 #: Credential of a side, which travels in its environment only.

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks.ratios import Row, Target, compared
 from benchmarks.rig import Rig
-from tests.engines.pulumi.building import programs
-from tests.engines.pulumi.stack import Project
+from testbed.pulumi.building import programs
+from testbed.pulumi.stack import Project
 
 #: Seconds.
 ALLOWED = 15.0

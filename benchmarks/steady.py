@@ -13,7 +13,7 @@ from benchmarks.ratios import Row, Spread, compared
 from benchmarks.rig import OUTSTANDING, Daemon, Rig, Side
 from benchmarks.watching import watching
 from osrdyne_protocol.events import FORWARDED
-from tests.engines.pool import Pool
+from testbed.pool import Pool
 
 #: Requests under way at once.
 LOADS = (OUTSTANDING, 1)

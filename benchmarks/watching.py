@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from benchmarks.rig import administrator
 from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_protocol.headers import X_EVENT, text
-from tests.engines.pool import Pool
+from testbed.pool import Pool
 
 #: Longest time in seconds for anything that is waited for here.
 PATIENCE = 60.0

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tier_run
-from tests.engines.broker import NEWEST, OF_THE_DEMO, SUITES, Broker
+from testbed.broker import NEWEST, OF_THE_DEMO, SUITES, Broker
 
 # looptime asks for the main thread's event loop before every test, also before one that is not asynchronous.
 # asyncio would then make a loop that nobody closes, which is a ResourceWarning, which is an error. Once a loop
@@ -142,7 +142,7 @@ def vhost(broker: Broker) -> Iterator[Vhost]:
 
 @pytest.fixture
 def losing_vhost(brokers: Callable[[str], Broker]) -> Iterator[Vhost]:
-    """A vhost for one test, on the version that loses queues (tests/engines/lost_queue.py), whatever `--broker` says.
+    """A vhost for one test, on the version that loses queues (testbed/lost_queue.py), whatever `--broker` says.
 
     It is the one of `make test`.
     """

@@ -5,7 +5,7 @@ A tier is a folder of tests/ with test files in it. `make test` leaves out what 
 of RabbitMQ; `--all` runs everything, on both. `--fast` runs the unit tests and the tests marked `fast` of the other
 tiers. Names of tiers run only those. What follows `--` goes to pytest, as in `tools/run_tests.py broker -- -k orphan`.
 
-What engines consist of is made before any test (tests/engines/prepare.py). The output of a tier is shown as a whole
+What engines consist of is made before any test (testbed/prepare.py). The output of a tier is shown as a whole
 when it ends; that of a tier which was chosen alone, as it comes. A tier that leaves a process, mount, container or file
 behind has failed (tools/contained.py). A test of a tier with real engines that fails is run once more, alone, when
 everything else has ended; if it passes then, it is counted as flaky (docs/testing.md).
@@ -24,8 +24,6 @@ import superuser
 from tier_run import Run, ended, start
 
 TESTS = steps.ROOT / "tests"
-#: Folders that hold what tests stand on, and no tests.
-NOT_TIERS = ("engines",)
 #: Tiers without real engines. Nothing in them depends on the machine: a test that fails there is broken.
 EXACT = ("unit", "simulation")
 #: Flaky tests of one run above which it has failed.
@@ -34,7 +32,7 @@ MOST_FLAKY = 3
 MOST_REPEATED = 10
 #: RabbitMQ of `make test`: the one that `make demo` brings where the machine's own package is too old.
 ONE_BROKER = "4.0"
-#: Variable that tells tests/engines/ which suite runs; see tests/engines/suite.py.
+#: Variable that tells testbed/ which suite runs; see testbed/suite.py.
 SUITE = "OSRDYNE_TEST_SUITE"
 #: Seconds between two lines that say how far the tiers are.
 PROGRESS_EVERY = 20.0
@@ -97,7 +95,7 @@ def cores() -> int:
 
 def tiers() -> list[str]:
     """The tiers that have tests, in the order in which they start."""
-    found = {path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")} - set(NOT_TIERS)
+    found = {path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")}
     order = list(PLANS)
     return sorted(found, key=lambda tier: (order.index(tier) if tier in order else len(order), tier))
 
@@ -125,7 +123,7 @@ def pytest() -> list[str]:
 
 def prepare(chosen: list[str], choice: Choice) -> None:
     """Make what the engines of these tiers consist of. Ends the script where that fails."""
-    command = [str(steps.BIN / "python"), "-m", "tests.engines.prepare", choice.suite, *chosen]
+    command = [str(steps.BIN / "python"), "-m", "testbed.prepare", choice.suite, *chosen]
     env = steps.environment(PYTHONPATH=str(steps.ROOT / "tools"))
     done = subprocess.run(command, cwd=steps.ROOT, env=env, stdin=subprocess.DEVNULL, check=False)
     if done.returncode:

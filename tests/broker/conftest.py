@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
 from tests.conftest import Vhost
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
 
 ROOT = Path(__file__).parents[2]
 
 #: Worker commands: one does what a request says, the other is small enough for a thousand of them.
-SCRIPTED = [sys.executable, str(ROOT / "tests/engines/scripted_worker.py")]
-MINIMAL = [sys.executable, "-I", "-S", "-E", str(ROOT / "tests/engines/minimal_worker.py")]
+SCRIPTED = [sys.executable, str(ROOT / "testbed/scripted_worker.py")]
+MINIMAL = [sys.executable, "-I", "-S", "-E", str(ROOT / "testbed/minimal_worker.py")]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 from pika import spec
 from pika.frame import Header, Heartbeat, Method, decode_frame
 
-from tests.engines.waiting import PATIENCE
+from testbed.waiting import PATIENCE
 
 #: Given the method a client sent and the channel, what to answer; None is silence.
 Script = Callable[[int, Any], list[bytes] | None]

@@ -13,9 +13,9 @@ import pytest
 
 from examples.airports import cache
 from examples.airports.whole_table import WholeTable
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
 from tests.broker.conftest import ROOT
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
 
 WORKER = [sys.executable, str(ROOT / "examples/airports/worker.py")]
 QUESTION = {"question": "delays"}

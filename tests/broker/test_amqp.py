@@ -22,9 +22,9 @@ from osrdyne_amqp.errors import (
     Unencodable,
 )
 from osrdyne_amqp.table import BinaryText
+from testbed.broker import Broker
+from testbed.waiting import PATIENCE
 from tests.conftest import Vhost
-from tests.engines.broker import Broker
-from tests.engines.waiting import PATIENCE
 
 QUORUM = {"x-queue-type": "quorum"}
 

@@ -37,8 +37,8 @@ from osrdyne_amqp.errors import (
     Unencodable,
 )
 from osrdyne_amqp.wire import PIKA_PRIVATE, Wire
+from testbed.waiting import PATIENCE
 from tests.broker.fake_broker import FakeBroker, delivery, fake_broker, header_payload, method, peer
-from tests.engines.waiting import PATIENCE
 
 PASSWORD = "hunter2"
 

@@ -17,8 +17,8 @@ from pika import spec
 
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import TlsFailed
+from testbed.waiting import PATIENCE
 from tests.broker.fake_broker import fake_broker, method
-from tests.engines.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")

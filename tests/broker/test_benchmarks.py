@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.__main__ import MEASUREMENTS
 from benchmarks.rig import Rig
-from tests.engines.broker import Broker
+from testbed.broker import Broker
 
 
 @dataclass(frozen=True, slots=True)

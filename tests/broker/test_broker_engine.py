@@ -13,9 +13,9 @@ from pathlib import Path
 import pika
 import pytest
 
+from testbed.broker import Broker, BrokerFailed
+from testbed.waiting import until
 from tests.conftest import Vhost
-from tests.engines.broker import Broker, BrokerFailed
-from tests.engines.waiting import until
 
 pytestmark = pytest.mark.both_versions
 
@@ -114,7 +114,7 @@ def test_a_broker_whose_port_is_taken_says_so(broker: Broker) -> None:
 def test_a_broker_ends_with_its_owner_however_that_ends(broker_version: str, end: signal.Signals) -> None:
     # Given a process that started a broker
     script = (
-        f"import sys; from tests.engines.broker import Broker; broker = Broker({broker_version!r})\n"
+        f"import sys; from testbed.broker import Broker; broker = Broker({broker_version!r})\n"
         "broker.start(); print(broker.directory, flush=True); sys.stdin.read()"
     )
     pipe = subprocess.PIPE

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool, to_toml
+from testbed.waiting import until
 from tests.broker.conftest import SCRIPTED
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool, to_toml
-from tests.engines.waiting import until
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from testbed.command_line import Done, osrdyne
+from testbed.pool import DaemonProcess, Pool
 from tests.conftest import Vhost
-from tests.engines.command_line import Done, osrdyne
-from tests.engines.pool import DaemonProcess, Pool
 
 # One daemon serves the whole module.
 pytestmark = pytest.mark.xdist_group("cli-call")
 
-WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 
 
 @pytest.fixture(scope="module")

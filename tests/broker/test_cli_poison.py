@@ -23,12 +23,12 @@ from osrdyne.commands.poison import inventory as poison_inventory
 from osrdyne.commands.poison.entry import Entry, Selection
 from osrdyne_amqp import Message
 from osrdyne_protocol.broker.topology import request_queue_arguments
+from testbed.broker import Broker
+from testbed.command_line import Done, osrdyne
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import PATIENCE, until
 from tests.broker.conftest import MINIMAL
-from tests.engines.broker import Broker
-from tests.engines.command_line import Done, osrdyne
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import PATIENCE, until
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from testbed.command_line import Done, osrdyne
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool, to_toml
+from testbed.waiting import until
 from tests.broker.conftest import MINIMAL
-from tests.engines.command_line import Done, osrdyne
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool, to_toml
-from tests.engines.waiting import until
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]

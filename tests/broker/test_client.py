@@ -14,10 +14,10 @@ from osrdyne_amqp import Connection, Message, Properties
 from osrdyne_amqp.message import MAX_BODY
 from osrdyne_client import AsyncClient, Client, errors
 from osrdyne_protocol.errors import InvalidKey
-from tests.engines.broker import Broker
-from tests.engines.peer import Peer, administrator, consuming, make_request_queue, peer_of, until
-from tests.engines.pool import Pool
-from tests.engines.waiting import PATIENCE
+from testbed.broker import Broker
+from testbed.peer import Peer, administrator, consuming, make_request_queue, peer_of, until
+from testbed.pool import Pool
+from testbed.waiting import PATIENCE
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from osrdyne_protocol.worker_environment import WorkerEnvironment
-from tests.engines.peer import make_request_queue
-from tests.engines.pool import Pool
-from tests.engines.waiting import PATIENCE
+from testbed.peer import make_request_queue
+from testbed.pool import Pool
+from testbed.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

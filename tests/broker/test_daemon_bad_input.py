@@ -9,10 +9,10 @@ from typing import Any
 import pika
 import pytest
 
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.broker.conftest import MINIMAL, SCRIPTED
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]

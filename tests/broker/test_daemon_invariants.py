@@ -14,10 +14,10 @@ from pathlib import Path
 import pika
 import pytest
 
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.broker.conftest import MINIMAL, SCRIPTED
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
 
 pytestmark = pytest.mark.both_versions
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import PATIENCE, until
 from tests.broker.conftest import MINIMAL
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import PATIENCE, until
 from tests.hard_keys import KEYS
 
 MakePool = Callable[..., Pool]

@@ -12,13 +12,13 @@ import pika
 import pytest
 from pika.exceptions import AMQPError
 
-from tests.engines.broker import Broker
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from testbed.broker import Broker
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 
 pytestmark = pytest.mark.both_versions
 
-WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 KEYS = [f"key-{number}" for number in range(4)]
 #: The daemon looks for what is missing as often as this, in seconds; once a minute by default.
 LOOK: dict[str, Any] = {"intervals": {"topology_check": 0.5}}

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from osrdyne_client import AsyncClient, Reply
+from testbed.broker import Broker
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.broker.conftest import MINIMAL
-from tests.engines.broker import Broker
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
 
 pytestmark = pytest.mark.both_versions
 

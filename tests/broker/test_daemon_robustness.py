@@ -9,12 +9,12 @@ from typing import Any
 import psutil
 import pytest
 
+from testbed.broker import MEMORY_MB, Broker
+from testbed.command_line import osrdyne
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.broker.conftest import MINIMAL
-from tests.engines.broker import MEMORY_MB, Broker
-from tests.engines.command_line import osrdyne
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
 
 pytestmark = pytest.mark.both_versions
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from osrdyne.settings.daemon import IntervalSettings
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.broker.conftest import MINIMAL
 from tests.conftest import Vhost
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
 
 KEYS = 1000
 #: The defaults of broker (milliseconds) and daemon. With a thousand queues, the short intervals of other tests would be

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from faults.proxy import Proxy
+from testbed.broker import Broker
+from testbed.command_line import osrdyne
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.broker.conftest import MINIMAL
-from tests.engines.broker import Broker
-from tests.engines.command_line import osrdyne
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
-from tests.faults.proxy import Proxy
 
 pytestmark = pytest.mark.both_versions
 

@@ -14,8 +14,8 @@ from osrdyne.errors import ManagementError
 from osrdyne.reconcile.queue_rules import Totals
 from osrdyne_amqp import Connection, Properties
 from osrdyne_protocol.broker.topology import request_queue_arguments
-from tests.engines.pool import Pool
-from tests.engines.waiting import PATIENCE
+from testbed.pool import Pool
+from testbed.waiting import PATIENCE
 
 pytestmark = pytest.mark.both_versions
 

@@ -14,9 +14,9 @@ import pytest
 
 from osrdyne_client import Client, dispatcher
 from osrdyne_client.errors import Expired
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import PATIENCE, until
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.both_versions
 
@@ -24,7 +24,7 @@ MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
 
-WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 MISSING = ["/does/not/exist"]
 
 

@@ -16,14 +16,14 @@ import osrdyne_protocol.broker.lint as lint_module
 import steps
 from osrdyne.commands import lost_queues
 from osrdyne_protocol.broker import drift as drift_module
-from tests.engines.broker import Broker
-from tests.engines.pool import DaemonProcess, Pool
+from testbed.broker import Broker
+from testbed.pool import DaemonProcess, Pool
 
 # One daemon serves the whole module.
 pytestmark = pytest.mark.xdist_group("docs-cli")
 
 PAGE = Path(steps.ROOT, "docs/cli.md").read_text()
-WORKER = [sys.executable, str(Path(steps.ROOT, "tests/engines/library_worker.py"))]
+WORKER = [sys.executable, str(Path(steps.ROOT, "testbed/library_worker.py"))]
 ROLES = ("client", "worker", "daemon", "monitor", "operator")
 #: The entry of the poison inventory that the page names.
 ENTRY = {"x-osrdyne-poison-id": "6f1c0a9be2d4", "x-osrdyne-poison-key": "LAX", "x-osrdyne-poison-reason": "expired"}

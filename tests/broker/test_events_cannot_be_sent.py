@@ -13,13 +13,13 @@ import pytest
 from osrdyne_amqp import Connection, Properties
 from osrdyne_client import AsyncClient
 from osrdyne_worker import Request
+from testbed.foreign_client import ForeignClient
+from testbed.peer import consuming
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import PATIENCE, until
 from tests.broker.test_worker import working
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.peer import consuming
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import PATIENCE, until
 
-WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 
 #: Gives the stream a name that the broker's coordinator of streams does not know, as it knows none for some seconds
 #: after a broker was killed; and the right one again.

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from osrdyne_client import AsyncClient, errors
+from testbed.foreign_client import ForeignClient
+from testbed.peer import Peer, peer_of
+from testbed.pool import DaemonProcess, Pool
 from tests.broker.conftest import SCRIPTED
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.peer import Peer, peer_of
-from tests.engines.pool import DaemonProcess, Pool
 
-LIBRARY = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+LIBRARY = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 #: What such a client sends with every request; a byte array as well.
 PATH = {"x-rpc-path": b"/v2/answer"}
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import pytest
 
 from osrdyne_client import AsyncClient, Reply, errors
+from testbed.foreign_client import ForeignClient
+from testbed.lost_queue import lose_as_by_a_kill
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import PATIENCE, until
 from tests.broker.conftest import MINIMAL
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.lost_queue import lose_as_by_a_kill
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.both_versions
 

@@ -15,11 +15,11 @@ import pytest
 from osrdyne_amqp import Connection, Properties
 from osrdyne_amqp.errors import Nacked
 from osrdyne_protocol.broker import quorum
+from testbed.broker import OF_THE_DEMO, Broker
+from testbed.broker_cluster import kill_now
+from testbed.waiting import PATIENCE
 from tests.broker_facts.fates import EMPTY, LOST, QUORUM, close, declare, fates, make_lost, members, open_channel
 from tests.conftest import Vhost
-from tests.engines.broker import OF_THE_DEMO, Broker
-from tests.engines.broker_cluster import kill_now
-from tests.engines.waiting import PATIENCE
 
 pytestmark = pytest.mark.full
 PERSISTENT = Properties(delivery_mode=2)

@@ -11,11 +11,11 @@ import pytest
 
 from osrdyne_amqp import Connection
 from osrdyne_protocol.broker import quorum
+from simulation import virtual_time
+from simulation.model.programs import ALL, FAULTY
+from simulation.model.programs.model_bench import ModelBench
+from testbed.broker import Broker
 from tests.conftest import Vhost
-from tests.engines.broker import Broker
-from tests.simulation import virtual_time
-from tests.simulation.model.programs import ALL, FAULTY
-from tests.simulation.model.programs.model_bench import ModelBench
 
 pytestmark = pytest.mark.both_versions
 

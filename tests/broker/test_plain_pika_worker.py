@@ -14,8 +14,8 @@ from typing import Any
 import pika
 import pytest
 
+from testbed.waiting import until
 from tests.conftest import Vhost
-from tests.engines.waiting import until
 
 WORKER = Path(__file__).parents[2] / "examples" / "plain_pika_worker.py"
 KEY, QUEUE, ACTIVITY, REPLIES = "a\nb é", "pool-req-~x", "pool-activity-xchg", "reply-test"

@@ -12,11 +12,11 @@ import pika
 import pytest
 
 from osrdyne_amqp import Connection, Message
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import PATIENCE, until
 from tests.conftest import Vhost
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import PATIENCE, until
 
 # Its brokers are of its own: one group, so that each is started once.
 pytestmark = [pytest.mark.both_versions, pytest.mark.full, pytest.mark.xdist_group("poison")]
@@ -25,7 +25,7 @@ MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
 
-WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/hanging_worker.py")]
+WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/hanging_worker.py")]
 #: Failed deliveries that a request survives, and seconds that a worker may hold one.
 LIMIT, TIMEOUT = 2, 2.0
 

@@ -13,7 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from osrdyne_amqp import Connection, Properties
 from tests.conftest import Vhost
-from tests.engines.waiting import PATIENCE, until
+from testbed.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.both_versions
 QUORUM = {"x-queue-type": "quorum"}

@@ -19,11 +19,11 @@ from osrdyne.commands.replay.simulated_pool import Call, Circumstances, Event, R
 from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol import headers
 from osrdyne_protocol.settings import Delays
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import STATISTICS_INTERVAL, DaemonProcess, Pool
-from tests.engines.waiting import until
+from testbed.foreign_client import ForeignClient
+from testbed.pool import STATISTICS_INTERVAL, DaemonProcess, Pool
+from testbed.waiting import until
 
-WORKER = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 #: Seconds. A start may take longer than all of them; the key then steps down meanwhile, in the replay, too.
 UNBIND, STOP, DEBOUNCE = 2.0, 3.0, 0.2
 ALWAYS = "mon,tue,wed,thu,fri,sat,sun 00:00-24:00"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from osrdyne_protocol.broker.topology import request_queue_arguments
+from testbed.command_line import osrdyne
+from testbed.foreign_client import ForeignClient
+from testbed.lost_queue import forget_counts, is_lost, lose, lose_stream, mend
+from testbed.pool import DaemonProcess, Pool, to_toml
+from testbed.waiting import until
 from tests.conftest import Vhost
-from tests.engines.command_line import osrdyne
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.lost_queue import forget_counts, is_lost, lose, lose_stream, mend
-from tests.engines.pool import DaemonProcess, Pool, to_toml
-from tests.engines.waiting import until
 
 MakeDaemon = Callable[..., DaemonProcess]
 #: The daemon looks as often as this, in seconds; once a minute by default.

@@ -20,10 +20,10 @@ from osrdyne_amqp import Connection, Properties
 from osrdyne_client import AsyncClient, errors
 from osrdyne_protocol import headers
 from osrdyne_worker import Handler, Reject, Request, Requeue, WorkerEnvironment, WorkerError, serve
-from tests.engines.broker import Broker
-from tests.engines.peer import administrator, consuming, make_request_queue, until
-from tests.engines.pool import Pool
-from tests.engines.waiting import PATIENCE
+from testbed.broker import Broker
+from testbed.peer import administrator, consuming, make_request_queue, until
+from testbed.pool import Pool
+from testbed.waiting import PATIENCE
 
 
 @pytest.fixture

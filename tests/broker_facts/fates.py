@@ -13,8 +13,8 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from osrdyne_protocol.broker import quorum
-from tests.engines.broker import Broker
-from tests.engines.waiting import until
+from testbed.broker import Broker
+from testbed.waiting import until
 
 QUORUM = {"x-queue-type": "quorum"}
 PERSISTENT = pika.BasicProperties(delivery_mode=2)

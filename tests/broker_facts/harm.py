@@ -12,6 +12,8 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from osrdyne_protocol.broker import quorum
+from testbed.broker import Broker
+from testbed.waiting import until
 from tests.broker_facts.fates import (
     PERSISTENT,
     QUORUM,
@@ -24,8 +26,6 @@ from tests.broker_facts.fates import (
     open_channel,
     trigger_election,
 )
-from tests.engines.broker import Broker
-from tests.engines.waiting import until
 
 
 @dataclass(frozen=True)

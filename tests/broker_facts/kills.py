@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
+from testbed.broker import Broker
+from testbed.broker_cluster import kill_now
 from tests.broker_facts.fates import QUORUM, WELL, Declared, Fate, close, declare, fates, members, open_channel
-from tests.engines.broker import Broker
-from tests.engines.broker_cluster import kill_now
 
 #: Old queues that are there to be used up: deleted one by one, published to, asked for.
 OLD = 300

@@ -16,13 +16,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from testbed.broker import OF_THE_DEMO, SUITES, Broker
+from testbed.broker_cluster import BrokerCluster
 from tests.broker_facts import harm, kills, members
 from tests.broker_facts.fates import Fate
 from tests.broker_facts.kills import Round
 from tests.broker_facts.members import Watched
 from tests.broker_facts.watching import BURNERS, busy, watched
-from tests.engines.broker import OF_THE_DEMO, SUITES, Broker
-from tests.engines.broker_cluster import BrokerCluster
 
 #: Ages (s) of a queue at the kill, while something else goes on.
 AGES = (0.1, 0.3, 0.6, 0.9, 1.5, 2.0, 2.5, 2.9, 3.3, 4.0)

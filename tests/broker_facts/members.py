@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from pika.adapters.blocking_connection import BlockingChannel
 
+from testbed.broker import Broker
+from testbed.broker_cluster import BrokerCluster
 from tests.broker_facts.fates import PERSISTENT, Fate, close, declare, fates, members, open_channel
 from tests.broker_facts.harm import Measured, timed
 from tests.broker_facts.kills import not_well
 from tests.broker_facts.watching import BURNERS, Seen, busy, watched
-from tests.engines.broker import Broker
-from tests.engines.broker_cluster import BrokerCluster
 
 #: The nodes that are killed after a declare on node 0, which has the queue's leader then.
 DOOMED = ([0], [1], [0, 1], [1, 2], [0, 1, 2])

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from osrdyne_protocol.broker import quorum
+from testbed.broker import Broker
 from tests.broker_facts.fates import members
-from tests.engines.broker import Broker
 
 #: Processes that do nothing but count: two for each of two cores.
 BURNERS = 4

@@ -10,8 +10,8 @@ from osrdyne.drivers.base import Change, Driver, GroupState
 from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
+from testbed.waiting import PATIENCE, until_async
 from tests.drivers.subjects.base import PASSWORD, WORKER_URI, Owning, Subject, is_empty, listed
-from tests.engines.waiting import PATIENCE, until_async
 from tests.hard_keys import KEYS
 
 # -- every driver

@@ -14,10 +14,10 @@ import pytest
 from osrdyne.drivers.base import GroupState
 from osrdyne.drivers.docker import engine
 from osrdyne.errors import DriverError
+from testbed.own_dockerd import OwnDockerd
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.docker import DockerSubject, Engine
-from tests.engines.own_dockerd import OwnDockerd
-from tests.engines.waiting import until_async
 
 pytestmark = [
     pytest.mark.xdist_group("docker"),

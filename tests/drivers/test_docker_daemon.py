@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from osrdyne.drivers.docker.template import KEY, POOL
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.pool import Pool
+from testbed.waiting import until
 from tests.drivers.subjects.docker import DockerSubject
 from tests.drivers.subjects.docker_pool import ContainerPool
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import Pool
-from tests.engines.waiting import until
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 

@@ -9,9 +9,9 @@ import pytest
 from osrdyne.drivers.base import GroupState
 from osrdyne.errors import DriverError
 from osrdyne_protocol import names
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import PASSWORD, is_empty, listed
 from tests.drivers.subjects.docker import DockerSubject
-from tests.engines.waiting import until_async
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from osrdyne.errors import DriverError
+from testbed.waiting import until_async
 from tests.drivers.subjects.docker import DockerSubject
-from tests.engines.waiting import until_async
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 

@@ -13,9 +13,9 @@ from osrdyne.drivers.docker import facts
 from osrdyne.drivers.docker.engine import Refused
 from osrdyne.drivers.docker.template import KEY
 from osrdyne_protocol import names
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.docker import DockerSubject
-from tests.engines.waiting import until_async
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.docker import _as_root
-from tests.engines.own_dockerd import clear
-from tests.engines.waiting import PATIENCE, until
+from testbed.docker import _as_root
+from testbed.own_dockerd import clear
+from testbed.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.full
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.engines.kubernetes.cluster import WORKER_IMAGE, Cluster, ClusterFailed
-from tests.engines.kubernetes.keeper import hierarchies
-from tests.engines.kubernetes.layout import Layout
-from tests.engines.kubernetes.node import SETTINGS
-from tests.engines.waiting import until
+from testbed.kubernetes.cluster import WORKER_IMAGE, Cluster, ClusterFailed
+from testbed.kubernetes.keeper import hierarchies
+from testbed.kubernetes.layout import Layout
+from testbed.kubernetes.node import SETTINGS
+from testbed.waiting import until
 
 # The first run on a machine builds the cluster's programs.
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
@@ -232,7 +232,7 @@ def answered(cluster: Cluster) -> bool:
 
 
 OWNER = """
-from tests.engines.kubernetes.cluster import Cluster, WORKER_IMAGE
+from testbed.kubernetes.cluster import Cluster, WORKER_IMAGE
 import sys
 with Cluster() as cluster:
     cluster.kubectl("run", "pod", f"--image={WORKER_IMAGE}", "--image-pull-policy=Never", "--", "sleep", "600")

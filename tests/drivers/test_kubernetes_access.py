@@ -12,8 +12,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from osrdyne.errors import DriverError
+from testbed.kubernetes.cluster import ClusterFailed
 from tests.drivers.subjects.kubernetes import ACCOUNT, NAMESPACE, ROLES, SECRET, KubernetesSubject, grant
-from tests.engines.kubernetes.cluster import ClusterFailed
 
 # The first test may have to build the cluster.
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]

@@ -15,7 +15,7 @@ import pytest
 
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
 from osrdyne.drivers.kubernetes.refusals import Refused
-from tests.engines.kubernetes.certificates import Authority, Certificate, kubeconfig
+from testbed.kubernetes.certificates import Authority, Certificate, kubeconfig
 
 
 class Server:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.pool import Pool
+from testbed.waiting import until
 from tests.drivers.subjects.kubernetes import KubernetesSubject
 from tests.drivers.subjects.kubernetes_pool import PodPool
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import Pool
-from tests.engines.waiting import until
 
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]
 

@@ -9,10 +9,10 @@ import pytest
 
 from osrdyne.drivers.base import GroupState
 from osrdyne.errors import DriverError
+from testbed.kubernetes.cluster import WORKER_IMAGE
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject
-from tests.engines.kubernetes.cluster import WORKER_IMAGE
-from tests.engines.waiting import until_async
 
 # The first test may have to build the cluster.
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]

@@ -9,9 +9,9 @@ import pytest
 
 from osrdyne.drivers.base import Change, GroupState
 from osrdyne.drivers.kubernetes.api import Api
+from testbed.waiting import PATIENCE, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject
-from tests.engines.waiting import PATIENCE, until_async
 
 # The first test may have to build the cluster.
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]

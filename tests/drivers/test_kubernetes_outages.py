@@ -22,9 +22,9 @@ from osrdyne.drivers.kubernetes import api
 from osrdyne.drivers.kubernetes.driver import KubernetesDriver
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
+from testbed.waiting import PATIENCE, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject
-from tests.engines.waiting import PATIENCE, until_async
 
 # The first test may have to build the cluster.
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]

@@ -19,13 +19,13 @@ from osrdyne.drivers.base import Change, GroupState
 from osrdyne.drivers.kubernetes.api import SCALERS, Api, Resource
 from osrdyne.errors import DriverError
 from osrdyne_protocol import names
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.pool import Pool
+from testbed.waiting import until, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject, Manifest
 from tests.drivers.subjects.kubernetes_pool import PodPool
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import Pool
-from tests.engines.waiting import until, until_async
 
 # The first test may have to build the cluster.
 pytestmark = [pytest.mark.xdist_group("kubernetes"), pytest.mark.full]

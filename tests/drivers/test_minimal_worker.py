@@ -16,11 +16,11 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from testbed.broker import Broker
+from testbed.waiting import PATIENCE
 from tests.conftest import Vhost
-from tests.engines.broker import Broker
-from tests.engines.waiting import PATIENCE
 
-WORKER = (sys.executable, "-I", "-S", "-E", str(Path(__file__).parents[1] / "engines/minimal_worker.py"))
+WORKER = (sys.executable, "-I", "-S", "-E", str(Path(__file__).parents[2] / "testbed/minimal_worker.py"))
 POOL = PoolNames("echo")
 #: `take` puts back what it did not ask for, which a quorum queue would count as failed deliveries.
 CLASSIC = {"x-queue-type": "classic"}

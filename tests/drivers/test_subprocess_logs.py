@@ -9,9 +9,9 @@ import re
 import pytest
 
 from osrdyne.drivers.subprocess.driver import SubprocessTemplate
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import PASSWORD, is_empty, listed, next_change
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
-from tests.engines.waiting import until_async
 
 
 async def test_an_exit_tells_status_time_log_and_last_line_without_the_password(machine: SubprocessSubject) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from osrdyne.drivers.subprocess.driver import SubprocessTemplate
 from osrdyne.drivers.subprocess.records import Record, Records
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import is_empty
 from tests.drivers.subjects.subprocess import SubprocessSubject
-from tests.engines.waiting import until_async
 
 SLEEP = SubprocessTemplate(("sleep", "1000"))
 

@@ -16,9 +16,9 @@ import pytest
 from osrdyne.drivers.base import GroupState
 from osrdyne.drivers.subprocess.records import Records
 from osrdyne.errors import DriverError
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import is_empty, listed, next_change
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
-from tests.engines.waiting import until_async
 
 #: A daemon that starts key `a` and then dies by SIGKILL: argument 1 says after how many writes of the record.
 DAEMON = """

@@ -10,9 +10,9 @@ from dataclasses import replace
 import psutil
 
 from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import next_change
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
-from tests.engines.waiting import until_async
 
 
 async def ended(process: psutil.Process) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from osrdyne.errors import DriverError
+from testbed.waiting import PATIENCE, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.systemd import SystemdSubject
-from tests.engines.waiting import PATIENCE, until_async
 
 pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 

@@ -10,12 +10,12 @@ from typing import Any
 import psutil
 import pytest
 
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.pool import Pool
+from testbed.waiting import until
 from tests.drivers.subjects.systemd import SystemdSubject
 from tests.drivers.subjects.systemd_pool import UnitPool
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import Pool
-from tests.engines.waiting import until
 
 pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 

@@ -9,9 +9,9 @@ import pytest
 from osrdyne.drivers.base import Change, GroupState
 from osrdyne.drivers.systemd import driver as systemd
 from osrdyne.errors import DriverError
+from testbed.waiting import PATIENCE, until_async
 from tests.drivers.subjects.base import PASSWORD, is_empty, listed
 from tests.drivers.subjects.systemd import SystemdSubject
-from tests.engines.waiting import PATIENCE, until_async
 
 pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 

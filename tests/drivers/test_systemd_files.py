@@ -11,9 +11,9 @@ from osrdyne.drivers.base import Change
 from osrdyne.drivers.systemd.driver import SystemdDriver
 from osrdyne.errors import DriverError
 from osrdyne_protocol.settings import PoolSettings
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import WORKER_URI, listed, next_change
 from tests.drivers.subjects.systemd import SystemdSubject
-from tests.engines.waiting import until_async
 
 pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from testbed.systemd import ROOT, UID, USER
 from tests.drivers import systemd_as_user
 from tests.drivers.subjects.base import PASSWORD
 from tests.drivers.subjects.systemd import STUB, SystemdSubject
-from tests.engines.systemd import ROOT, UID, USER
 
 pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 

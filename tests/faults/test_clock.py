@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.faults.clock import SHARED_MEMORY, Clock
+from faults.clock import SHARED_MEMORY, Clock
 
 PROGRAM = """
 import asyncio, os, sys, time

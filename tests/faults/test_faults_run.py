@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.engines.broker import SUITES
-from tests.faults.plan import KINDS
+from faults.plan import KINDS
+from testbed.broker import SUITES
 
 pytestmark = pytest.mark.full
 
@@ -27,7 +27,7 @@ DURATION = 60
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.faults", *arguments]
+    command = [sys.executable, "-m", "faults", *arguments]
     return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 

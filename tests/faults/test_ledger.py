@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.journal import Journal, Journals
-from tests.faults.ledger import STEADY, Fate, Ledger, Row, Window
+from faults.journal import Journal, Journals
+from faults.ledger import STEADY, Fate, Ledger, Row, Window
 
 
 def step(at: float, what: str, request: str = "r", **more: Any) -> dict[str, Any]:

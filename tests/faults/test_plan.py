@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from random import Random
 
-from tests.faults import load
-from tests.faults.ledger import Row
-from tests.faults.plan import KINDS, SABOTAGE, order
-from tests.faults.report import from_json, last_line, merged, to_json
-from tests.faults.run import Result
+from faults import load
+from faults.ledger import Row
+from faults.plan import KINDS, SABOTAGE, order
+from faults.report import from_json, last_line, merged, to_json
+from faults.run import Result
 
 
 def first(kinds: list[str], number: int, seed: int = 1) -> list[str]:

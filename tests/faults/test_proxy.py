@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engines.waiting import until
-from tests.faults.frames import CONFIRMED, PUBLISH, Method, Scanner
-from tests.faults.points import Point, confirmed_publish
-from tests.faults.proxy import HOST, Direction, Proxy
+from faults.frames import CONFIRMED, PUBLISH, Method, Scanner
+from faults.points import Point, confirmed_publish
+from faults.proxy import HOST, Direction, Proxy
+from testbed.waiting import until
 
 
 def method(number: tuple[int, int], arguments: bytes = b"", channel: int = 1) -> bytes:

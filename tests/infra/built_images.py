@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import steps
-from tests.engines import docker, go_builds
+from testbed import docker, go_builds
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from typing import Any
 
 from osrdyne.drivers.kubernetes import manifests
 from osrdyne_protocol.names import PoolNames
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.kubernetes.cluster import Cluster, ClusterFailed
+from testbed.pool import STATISTICS_INTERVAL
+from testbed.pulumi.stack import Done, Project
+from testbed.waiting import until
 from tests.drivers.subjects.kubernetes_pool import SCRIPTED_COMMAND, SCRIPTED_IMAGE
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.kubernetes.cluster import Cluster, ClusterFailed
-from tests.engines.pool import STATISTICS_INTERVAL
-from tests.engines.pulumi.stack import Done, Project
-from tests.engines.waiting import until
 from tests.infra.built_images import AIRPORTS, DAEMON
 from tests.infra.conftest import Stack
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from osrdyne_protocol.settings import PoolSettings
-from tests.engines.broker import Broker
-from tests.engines.kubernetes.building import binaries
-from tests.engines.kubernetes.cluster import MODULES, Cluster
-from tests.engines.pool import STATISTICS_INTERVAL
-from tests.engines.pulumi import building
-from tests.engines.pulumi.stack import Done, Project
+from testbed.broker import Broker
+from testbed.kubernetes.building import binaries
+from testbed.kubernetes.cluster import MODULES, Cluster
+from testbed.pool import STATISTICS_INTERVAL
+from testbed.pulumi import building
+from testbed.pulumi.stack import Done, Project
 from tests.infra.built_images import AIRPORTS, DAEMON, archives
 
 

@@ -18,8 +18,8 @@ from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.live import Live
 from osrdyne_protocol.broker.topology import Binding, Topology, Users, topology
-from tests.engines.pool import apply
-from tests.engines.waiting import until
+from testbed.pool import apply
+from testbed.waiting import until
 from tests.infra.conftest import Stack
 from tests.infra.test_dev import findings
 from tests.infra.test_refusals import ORPHANS, publish

@@ -22,11 +22,11 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from osrdyne_protocol.names import PoolNames
-from tests.engines.broker import root_file_system
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.kubernetes.cluster import Cluster
-from tests.engines.pulumi.stack import Project
-from tests.engines.waiting import until
+from testbed.broker import root_file_system
+from testbed.foreign_client import ForeignClient
+from testbed.kubernetes.cluster import Cluster
+from testbed.pulumi.stack import Project
+from testbed.waiting import until
 from tests.infra.built_images import DAEMON
 from tests.infra.clustered import RESOURCES, SCRIPTED
 

@@ -16,14 +16,14 @@ from benchmarks import stack_up
 from benchmarks.rig import Rig
 from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.names import PoolNames
-from tests.engines.broker import Broker
-from tests.engines.command_line import osrdyne
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool, to_toml
-from tests.engines.waiting import until
+from testbed.broker import Broker
+from testbed.command_line import osrdyne
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool, to_toml
+from testbed.waiting import until
 from tests.infra.conftest import Stack
 
-WORKER = [sys.executable, str(Path(steps.ROOT, "tests/engines/library_worker.py"))]
+WORKER = [sys.executable, str(Path(steps.ROOT, "testbed/library_worker.py"))]
 
 
 def changes(stack: Stack) -> dict[str, str]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import steps
-from tests.engines.broker import Broker
-from tests.engines.kubernetes.cluster import Cluster
-from tests.engines.pulumi.stack import Project
+from testbed.broker import Broker
+from testbed.kubernetes.cluster import Cluster
+from testbed.pulumi.stack import Project
 from tests.infra.built_images import AIRPORTS, DAEMON
 from tests.infra.clustered import on_cluster
 from tests.infra.conftest import Stack

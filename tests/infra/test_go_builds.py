@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines import go_builds
-from tests.engines.go_builds import BuildFailed, Recipe, built
+from testbed import go_builds
+from testbed.go_builds import BuildFailed, Recipe, built
 
 # With a Go toolchain, which is fetched where there is none.
 pytestmark = pytest.mark.full

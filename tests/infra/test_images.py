@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import steps
-from tests.engines.docker import Docker, engine
+from testbed.docker import Docker, engine
 from tests.infra.built_images import AIRPORTS, DAEMON, Recipe, archives
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]

@@ -19,8 +19,8 @@ from osrdyne_infra.management import Management
 from osrdyne_protocol.broker.quorum import Member
 from osrdyne_protocol.broker.topology import Topology, topology
 from osrdyne_protocol.settings import PoolSettings
-from tests.engines.broker import OF_THE_DEMO, Broker
-from tests.engines.lost_queue import is_lost, lose
+from testbed.broker import OF_THE_DEMO, Broker
+from testbed.lost_queue import is_lost, lose
 from tests.infra import declaring
 from tests.infra.conftest import Stack
 from tests.infra.test_dev import changes, findings

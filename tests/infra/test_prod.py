@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.engines.broker import Broker
-from tests.engines.kubernetes.building import binaries
-from tests.engines.kubernetes.cluster import Cluster
-from tests.engines.waiting import until
+from testbed.broker import Broker
+from testbed.kubernetes.building import binaries
+from testbed.kubernetes.cluster import Cluster
+from testbed.waiting import until
 from tests.infra.clustered import SCRIPTED, on_cluster
 
 # The first may have to build KEDA.

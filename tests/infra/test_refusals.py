@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from tests.engines.waiting import until
+from testbed.waiting import until
 from tests.infra.conftest import Stack
 from tests.infra.test_dev import findings
 

@@ -16,10 +16,10 @@ import yaml  # type: ignore[import-untyped]
 
 from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.names import PoolNames
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import Answer, ForeignClient
-from tests.engines.kubernetes.cluster import Cluster
-from tests.engines.waiting import until
+from testbed.broker import Broker
+from testbed.foreign_client import Answer, ForeignClient
+from testbed.kubernetes.cluster import Cluster
+from testbed.waiting import until
 from tests.infra.built_images import DAEMON
 from tests.infra.clustered import FLIGHTS, SCRIPTED, OnCluster, on_cluster
 

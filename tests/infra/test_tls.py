@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.broker import Broker
-from tests.engines.command_line import osrdyne
-from tests.engines.tls import Authority, TlsBroker
+from testbed.broker import Broker
+from testbed.command_line import osrdyne
+from testbed.tls import Authority, TlsBroker
 from tests.infra.conftest import Stack
 
 

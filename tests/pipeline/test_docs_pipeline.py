@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 import steps
 from osrdyne_pipeline.cli import app
 from osrdyne_protocol import headers
-from tests.engines.broker import Broker
-from tests.engines.pool import Pool
+from testbed.broker import Broker
+from testbed.pool import Pool
 from tests.pipeline.small_history import EVENTS, rows
 
 PAGE = Path(steps.ROOT, "docs/pipeline.md").read_text()

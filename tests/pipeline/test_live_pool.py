@@ -14,13 +14,13 @@ import steps
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import stream
 from osrdyne_protocol import events, headers
-from tests.engines.broker import Broker
-from tests.engines.foreign_client import ForeignClient
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from testbed.broker import Broker
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.pipeline.test_cli import run
 
-WORKER = [sys.executable, str(Path(steps.ROOT, "tests/engines/library_worker.py"))]
+WORKER = [sys.executable, str(Path(steps.ROOT, "testbed/library_worker.py"))]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 
 import java
 import steps
-from tests.engines.spark_cluster import BIN, EXECUTOR_MEMORY, SparkCluster
+from testbed.spark_cluster import BIN, EXECUTOR_MEMORY, SparkCluster
 from tests.pipeline.small_history import EVENTS, REQUESTS, write
 
 PAGE = Path(steps.ROOT, "docs/pipeline.md").read_text()

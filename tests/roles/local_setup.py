@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne_client import Client, Reply
-from tests.engines.ports import PortBlock
+from testbed.ports import PortBlock
 
 PROJECT = Path(__file__).parents[2]
 PORTS = ("amqp", "management", "stream", "prometheus", "dist", "epmd", "status")

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import steps
-from tests.engines.broker import root_file_system
-from tests.engines.docker import Docker, container_name
-from tests.engines.waiting import PATIENCE
+from testbed.broker import root_file_system
+from testbed.docker import Docker, container_name
+from testbed.waiting import PATIENCE
 
 #: What systemd or namespaces in a container need.
 RIGHTS = ("--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=seccomp=unconfined")

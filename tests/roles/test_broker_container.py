@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.docker import Docker, container_name, engine
-from tests.engines.management import Management
+from testbed.docker import Docker, container_name, engine
+from testbed.management import Management
 from tests.roles.local_setup import LocalSetup, changed
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from osrdyne_protocol.broker.topology import Users
-from tests.engines.tls import Authority, TlsBroker
+from testbed.tls import Authority, TlsBroker
 from tests.roles.local_setup import LocalSetup, changed
 
 #: All that has a meaning in addresses, shells, YAML, templates or regular expressions.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.docker import container_name, engine
+from testbed.docker import container_name, engine
 
 PROJECT = Path(__file__).parents[2]
 Molecule = Callable[..., str]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engines.docker import engine
+from testbed.docker import engine
 from tests.roles.local_setup import changed
 from tests.roles.machine import Machine, machine
 

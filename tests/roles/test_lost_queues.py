@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from osrdyne_protocol.broker.topology import Users
+from testbed.lost_queue import is_lost, lose
 from tests.conftest import Vhost
-from tests.engines.lost_queue import is_lost, lose
 from tests.roles.local_setup import LocalSetup, changed
 
 # Three runs of the playbook take a minute and a half; the module alone is in test_topology_module.

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import steps
-from tests.engines.broker import Broker, run_tool
+from testbed.broker import Broker, run_tool
 
 
 def configured(broker: Broker, **other: int) -> bool:

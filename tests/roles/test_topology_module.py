@@ -18,9 +18,9 @@ import pytest
 from osrdyne_protocol.broker import lost
 from osrdyne_protocol.broker.topology import Users, topology
 from osrdyne_protocol.settings import PoolSettings
+from testbed.lost_queue import is_lost, lose, lose_stream, mend
+from testbed.management import Management
 from tests.conftest import Vhost
-from tests.engines.lost_queue import is_lost, lose, lose_stream, mend
-from tests.engines.management import Management
 
 MODULE = Path(__file__).parents[2] / "roles/topology/library/osrdyne_topology.py"
 

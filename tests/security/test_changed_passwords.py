@@ -21,15 +21,15 @@ from osrdyne_client import Client
 from osrdyne_client.replies import Reply
 from osrdyne_protocol.broker.topology import request_queue_arguments, topology
 from osrdyne_worker import Request, WorkerEnvironment, loop, serve
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import PATIENCE, until
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.both_versions
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 
-LIBRARY = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+LIBRARY = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 KEYS = ("a", "b", "c")
 
 

@@ -24,8 +24,8 @@ from osrdyne_protocol.broker.drift import drift
 from osrdyne_protocol.broker.topology import Topology, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
-from tests.engines.command_line import osrdyne
-from tests.engines.waiting import PATIENCE
+from testbed.command_line import osrdyne
+from testbed.waiting import PATIENCE
 from tests.security.arbitrary import FUZZ, JSON, PRINTABLE, mutated
 
 # --- what is asked of us ----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from osrdyne_protocol import keys
 from osrdyne_protocol.errors import InvalidKey, MissingVariable, SettingsError
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.worker_environment import WorkerEnvironment
-from tests.engines.pool import to_toml
+from testbed.pool import to_toml
 from tests.security.arbitrary import FUZZ, JSON, mutated
 
 SECRET = "Sup3rSecret"

@@ -18,8 +18,8 @@ from osrdyne_amqp.errors import BrokerError, InvalidUri, TlsFailed, Unencodable
 from osrdyne_amqp.frames import read_properties
 from osrdyne_amqp.table import Malformed, read_table
 from osrdyne_amqp.table_writing import write_table
+from testbed.waiting import PATIENCE
 from tests.broker.fake_broker import delivery, fake_broker, header_payload, method
-from tests.engines.waiting import PATIENCE
 from tests.security.arbitrary import FUZZ, PRINTABLE, VALUES, mutated
 
 PROPERTIES = spec.BasicProperties(

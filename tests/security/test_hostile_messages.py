@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_amqp.errors import BrokerError, Unencodable
 from osrdyne_client import Client
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 from tests.security.arbitrary import FUZZ, MESSAGES
 
-LIBRARY = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+LIBRARY = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 #: Valid keys are few, because each costs a worker; those that nobody can be given are any.
 KEYS = st.sampled_from(["42", "43", "x/y", "~", "xchg", "é", ""]) | st.binary(max_size=30).map(
     lambda data: b"\xff" + data

@@ -14,9 +14,9 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
+from testbed.management import Management
+from testbed.pool import Pool
 from tests.conftest import Vhost
-from tests.engines.management import Management
-from tests.engines.pool import Pool
 from tests.security.test_permissions import (
     CHANGES,
     QUORUM,

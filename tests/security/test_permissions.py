@@ -13,9 +13,9 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from osrdyne_protocol.broker.topology import request_queue_arguments
+from testbed.management import Management
+from testbed.pool import Pool
 from tests.conftest import Vhost
-from tests.engines.management import Management
-from tests.engines.pool import Pool
 
 # One pool serves the whole module.
 pytestmark = pytest.mark.xdist_group("permissions")

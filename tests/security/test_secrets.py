@@ -21,10 +21,10 @@ import pika
 import pytest
 
 from osrdyne_client import Client, RemoteError
-from tests.engines.broker import Broker
-from tests.engines.command_line import osrdyne
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.waiting import until
+from testbed.broker import Broker
+from testbed.command_line import osrdyne
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
 
 ROOT = Path(__file__).parents[2]
 #: A worker that logs all that its libraries say.
@@ -33,7 +33,7 @@ import logging, sys
 logging.basicConfig(level=logging.DEBUG)
 logging.getLogger("pika").setLevel(logging.DEBUG)
 from osrdyne_worker.service import run
-from tests.engines.library_worker import handle
+from testbed.library_worker import handle
 run(handle)
 """
 

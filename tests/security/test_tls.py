@@ -16,15 +16,15 @@ from osrdyne.errors import ManagementError
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, TlsFailed
 from osrdyne_client import Client
+from testbed.pool import DaemonProcess, Pool
+from testbed.tls import Authority, Certificate, TlsBroker
+from testbed.waiting import until
 from tests.broker.fake_broker import fake_broker
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.tls import Authority, Certificate, TlsBroker
-from tests.engines.waiting import until
 
 # Its brokers are of its own: one group, so that each is started once.
 pytestmark = [pytest.mark.both_versions, pytest.mark.xdist_group("tls")]
 
-LIBRARY = [sys.executable, str(Path(__file__).parents[1] / "engines/library_worker.py")]
+LIBRARY = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 PASSWORD = "hunter2hunter2"
 
 

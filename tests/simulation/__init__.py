@@ -1,1 +1,1 @@
-"""Deterministic simulation: the daemon's own tasks under virtual time on a model broker; one seed is one run."""
+"""The simulation judged: its seeds, the model broker, and mistakes that it must find (docs/simulation.md)."""

@@ -7,10 +7,10 @@ from itertools import count, islice
 
 import pytest
 
-from tests.simulation.checker import check
-from tests.simulation.model import history
-from tests.simulation.scenario import YOUNG, Kind, Scenario, scenario
-from tests.simulation.world import NAMES, simulate
+from simulation.checker import check
+from simulation.model import history
+from simulation.scenario import YOUNG, Kind, Scenario, scenario
+from simulation.world import NAMES, simulate
 
 
 def runs(version: str) -> Iterator[Scenario]:

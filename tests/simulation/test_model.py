@@ -14,13 +14,13 @@ from osrdyne.errors import ManagementError
 from osrdyne_amqp import Channel, Properties
 from osrdyne_amqp.errors import Nacked
 from osrdyne_protocol.broker.topology import Permission
-from tests.simulation import virtual_time
-from tests.simulation.model import Confirming, ModelBroker, history
-from tests.simulation.model.broker import Version
-from tests.simulation.model.programs import ALL
-from tests.simulation.model.programs.bench import QUORUM, Inbox, until
-from tests.simulation.model.programs.model_bench import ModelBench
-from tests.simulation.model.timing import Range
+from simulation import virtual_time
+from simulation.model import Confirming, ModelBroker, history
+from simulation.model.broker import Version
+from simulation.model.programs import ALL
+from simulation.model.programs.bench import QUORUM, Inbox, until
+from simulation.model.programs.model_bench import ModelBench
+from simulation.model.timing import Range
 
 Program = Callable[[ModelBroker], Coroutine[Any, Any, Any]]
 

@@ -10,8 +10,8 @@ import pytest
 from osrdyne.errors import ManagementError
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerUnreachable, ConnectionLost, Locked
-from tests.simulation.model import ModelBroker, history
-from tests.simulation.model.programs.bench import Inbox, counts, until
+from simulation.model import ModelBroker, history
+from simulation.model.programs.bench import Inbox, counts, until
 from tests.simulation.test_model import channel_on, kinds, run
 
 

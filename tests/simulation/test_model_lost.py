@@ -15,8 +15,8 @@ from osrdyne_amqp import Channel, Connection, QueueInfo
 from osrdyne_amqp.errors import ConnectionLost, Locked, Nacked
 from osrdyne_protocol.broker import quorum
 from osrdyne_protocol.names import PoolNames
-from tests.simulation.model import ModelBroker, history
-from tests.simulation.model.programs.bench import CLASSIC, QUORUM, Inbox, until
+from simulation.model import ModelBroker, history
+from simulation.model.programs.bench import CLASSIC, QUORUM, Inbox, until
 from tests.simulation.test_model import channel_on, kinds, run
 
 

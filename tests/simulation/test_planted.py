@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation import runner
-from tests.simulation.planted import MISTAKES, planted
+from simulation import runner
+from simulation.planted import MISTAKES, planted
 
 #: Seeds within which a mistake must be seen; some need a rare meeting of requests and faults.
 _SEEDS = 300

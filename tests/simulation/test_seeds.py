@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import runner
-from tests.simulation.scenario import Kind, scenario
-from tests.simulation.world import simulate
+from simulation import runner
+from simulation.scenario import Kind, scenario
+from simulation.world import simulate
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +36,7 @@ def test_the_same_seed_is_the_same_run(seed: int) -> None:
 def test_the_same_seed_is_the_same_run_in_another_process() -> None:
     # Sets and dictionaries of text are ordered by a random number of each process, unless it is given.
     program = (
-        "import hashlib; from tests.simulation.scenario import scenario; from tests.simulation.world import simulate\n"
+        "import hashlib; from simulation.scenario import scenario; from simulation.world import simulate\n"
         "for seed in range(1, 13):\n"
         "    text = '\\n'.join(simulate(scenario(seed)).history.lines())\n"
         "    print(seed, hashlib.sha256(text.encode()).hexdigest())\n"

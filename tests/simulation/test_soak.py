@@ -1,4 +1,4 @@
-"""Keys that come and go leave nothing behind in daemon and client. A million: `python -m tests.simulation --soak`."""
+"""Keys that come and go leave nothing behind in daemon and client. A million: `python -m simulation --soak`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from osrdyne.runtime.changes import Keyed
 from osrdyne_amqp.confirms import Confirms
 from osrdyne_protocol.broker.topology import Permission
-from tests.simulation import virtual_time
-from tests.simulation.model import ModelBroker
-from tests.simulation.sizes import sizes
-from tests.simulation.soak import soak
+from simulation import virtual_time
+from simulation.model import ModelBroker
+from simulation.sizes import sizes
+from simulation.soak import soak
 
 #: Virtual seconds.
 _LENGTH = 900.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from osrdyne.drivers.base import Change, Driver, Group, GroupState
-from tests.engines.waiting import PATIENCE, until_async
+from testbed.waiting import PATIENCE, until_async
 
 #: Credential that every worker is given, and that may show up nowhere but in its environment.
 PASSWORD = "pass-word-of-the-workers"

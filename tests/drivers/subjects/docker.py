@@ -17,10 +17,10 @@ import psutil
 from osrdyne.drivers.docker.driver import DockerDriver
 from osrdyne.drivers.docker.template import INSTANCE, KEY, POOL
 from osrdyne_protocol.settings import PoolSettings
+from testbed import docker
+from testbed.docker import Docker
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import WORKER_URI, Owning
-from tests.engines import docker
-from tests.engines.docker import Docker
-from tests.engines.waiting import until_async
 
 
 @dataclass(frozen=True)

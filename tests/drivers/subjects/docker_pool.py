@@ -8,8 +8,8 @@ from typing import Any
 
 import pika
 
+from testbed.pool import DaemonProcess, Pool
 from tests.drivers.subjects.docker import DockerSubject
-from tests.engines.pool import DaemonProcess, Pool
 
 ROOT = Path(__file__).parents[3]
 #: Where this interpreter's packages are; the workers need pika of them, which is plain Python.
@@ -39,7 +39,7 @@ class ContainerPool:
         declared = {
             "Image": self.dockerd.image,
             # Without the image's own entrypoint: our library reads WORKER_AMQP_URI_FILE itself.
-            "Entrypoint": ["python3", "-B", "-m", "tests.engines.library_worker"],
+            "Entrypoint": ["python3", "-B", "-m", "testbed.library_worker"],
             "Env": [f"PYTHONPATH={path}"],
             "HostConfig": {"NetworkMode": "host", "Mounts": read_only},
             **template,

@@ -25,9 +25,9 @@ from osrdyne.drivers.kubernetes.driver import KubernetesDriver
 from osrdyne.drivers.kubernetes.manifests import Manifests
 from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
+from testbed.kubernetes import building
+from testbed.kubernetes.cluster import WORKER_IMAGE, Cluster
 from tests.drivers.subjects.base import WORKER_URI, Owning
-from tests.engines.kubernetes import building
-from tests.engines.kubernetes.cluster import WORKER_IMAGE, Cluster
 
 Manifest = dict[str, Any]
 

@@ -11,8 +11,8 @@ import pika
 import yaml  # type: ignore[import-untyped]
 
 from osrdyne.drivers.kubernetes import template
+from testbed.pool import DaemonProcess, Pool
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject, Manifest
-from tests.engines.pool import DaemonProcess, Pool
 
 ROOT = Path(__file__).parents[3]
 
@@ -90,4 +90,4 @@ def scripted_worker() -> dict[str, bytes | Path]:
     files: dict[str, bytes | Path] = {
         f"/worker/pika/{file.relative_to(library)}": file for file in library.rglob("*.py")
     }
-    return {**files, "/worker/scripted_worker.py": ROOT / "tests/engines/scripted_worker.py"}
+    return {**files, "/worker/scripted_worker.py": ROOT / "testbed/scripted_worker.py"}

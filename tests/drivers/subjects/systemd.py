@@ -15,10 +15,10 @@ from osrdyne.drivers.base import Driver
 from osrdyne.drivers.systemd.driver import Place, SystemdDriver
 from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
+from testbed.docker import DockerFailed
+from testbed.systemd import Systemd, machine
 from tests.drivers.subjects.base import STUB_WORKER, WORKER_URI, Owning
 from tests.drivers.subjects.subprocess import environment_of
-from tests.engines.docker import DockerFailed
-from tests.engines.systemd import Systemd, machine
 
 #: The stub worker, on the machine's own Python.
 STUB = f"/usr/bin/python3 -I -S -E {STUB_WORKER}"

@@ -7,14 +7,14 @@ from typing import Any
 
 import psutil
 
+from testbed.pool import DaemonProcess, Pool
+from testbed.systemd import PACKAGES, ROOT
 from tests.drivers.subjects.systemd import SystemdSubject
-from tests.engines.pool import DaemonProcess, Pool
-from tests.engines.systemd import PACKAGES, ROOT
 
 #: A worker that does what a request says.
-SCRIPTED = "/usr/bin/python3 -B -m tests.engines.scripted_worker"
+SCRIPTED = "/usr/bin/python3 -B -m testbed.scripted_worker"
 #: A worker that only answers, and is small.
-MINIMAL = f"/usr/bin/python3 -I -S -E {ROOT}/tests/engines/minimal_worker.py"
+MINIMAL = f"/usr/bin/python3 -I -S -E {ROOT}/testbed/minimal_worker.py"
 
 
 class UnitPool:

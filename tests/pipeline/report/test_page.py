@@ -10,7 +10,7 @@ import pytest
 
 from osrdyne_pipeline.report import content
 from osrdyne_pipeline.report.page import page
-from tests.engines.browser import Browser
+from testbed.browser import Browser
 from tests.pipeline.report import samples
 
 # In a browser, which is installed where there is none.

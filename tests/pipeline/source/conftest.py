@@ -12,9 +12,9 @@ import pytest
 
 from osrdyne_pipeline.source import stream
 from osrdyne_protocol import events
+from testbed.pool import Pool
+from testbed.waiting import until
 from tests.conftest import Vhost
-from tests.engines.pool import Pool
-from tests.engines.waiting import until
 
 #: Time of the first event that tests send, 2026-01-01; each is a second after the one before.
 FIRST_MS = 1_767_225_600_000

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from osrdyne_pipeline import batches
 from osrdyne_pipeline.ingest import Rules, ingest_stream
 from osrdyne_pipeline.lake import Lake
-from tests.engines.waiting import until
+from testbed.waiting import until
 from tests.pipeline.source.conftest import Events
 
 EVENTS = 600

@@ -14,7 +14,7 @@ from osrdyne_pipeline.errors import EventsLost, SourceError, StreamChanged
 from osrdyne_pipeline.ingest import Ingested, Rules, ingest_stream
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import datasource, stream
-from tests.engines.waiting import until
+from testbed.waiting import until
 from tests.pipeline.source.conftest import Events
 
 

@@ -1,0 +1,41 @@
+"""Faults of the network between the broker and those who use it."""
+
+from __future__ import annotations
+
+from random import Random
+
+from faults.rig import Rig
+from faults.timing import HEARTBEAT
+
+SIDES = ("daemon", "client", "worker")
+#: Seconds by which everything is late while it is delayed, and for which that lasts.
+DELAY, DELAY_LASTS = 0.25, 3.0
+#: Seconds after which the last of two heartbeats is missed, with a margin.
+SILENCE_LASTS = 2 * HEARTBEAT + 1.0
+
+
+def connections_cut(rig: Rig, random: Random) -> str:
+    sides = _sides(random)
+    rig.proxy.cut(*sides)
+    return " and ".join(sides)
+
+
+def connections_delayed(rig: Rig, random: Random) -> str:
+    sides = _sides(random)
+    rig.proxy.delay(DELAY, *sides)
+    rig.last(DELAY_LASTS)
+    rig.proxy.delay(0, *sides)
+    return f"{' and '.join(sides)} by {DELAY:g} s"
+
+
+def connections_half_open(rig: Rig, random: Random) -> str:
+    """Nothing passes and nobody hangs up; what has no heartbeat to notice it is cut at the end."""
+    sides = _sides(random)
+    rig.proxy.silence(*sides)
+    rig.last(SILENCE_LASTS)
+    rig.proxy.drop_silenced()
+    return " and ".join(sides)
+
+
+def _sides(random: Random) -> list[str]:
+    return random.choice([*([side] for side in SIDES), list(SIDES)])

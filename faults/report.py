@@ -1,0 +1,74 @@
+"""The result of a run as a table, as JSON, and as one line. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+from rich.table import Table
+
+from faults.ledger import COUNTS, Row
+from faults.run import Result
+
+
+def merged(results: list[Result]) -> list[Row]:
+    """Return one row a kind over all runs."""
+    rows: dict[str, Row] = {}
+    for result in results:
+        for row in result.rows:
+            rows.setdefault(row.kind, Row(row.kind)).add(row)
+    return list(rows.values())
+
+
+def total(rows: list[Row]) -> Row:
+    """Return the sum of all rows, and the longest outage of any."""
+    result = Row("total")
+    for row in rows:
+        result.add(row)
+    return result
+
+
+def table(results: list[Result]) -> Table:
+    """Return the account by kind of fault."""
+    rows = merged(results)
+    found = Table(title="Requests by the first fault during which they were under way", caption=caption(results))
+    found.add_column("fault", no_wrap=True)
+    for name in (*COUNTS, "longest outage"):
+        found.add_column(name.replace("_", " "), justify="right")
+    for row in [*rows, total(rows)]:
+        if row.kind == "total":
+            found.add_section()
+        found.add_row(row.kind, *(str(getattr(row, name)) for name in COUNTS), f"{row.outage:.1f} s")
+    return found
+
+
+def caption(results: list[Result]) -> str:
+    """Return which runs these were, and which statuses the answers had."""
+    runs = ", ".join(f"RabbitMQ {one.version} with seed {one.seed}" for one in results)
+    statuses: Counter[str] = sum((Counter(one.statuses) for one in results), Counter())
+    answers = ", ".join(f"{status} {count}" for status, count in statuses.most_common())
+    return f"{runs}. Answers: {answers}. Not confirmed, so not counted: {sum(one.unconfirmed for one in results)}."
+
+
+def last_line(results: list[Result]) -> str:
+    """Return the line that ends every run, for people and programs."""
+    row = total(merged(results))
+    return (
+        f"faults: injected={row.injected} requests={row.requests} answered={row.answered} "
+        f"poisoned={row.poisoned} lost_by_broker={row.lost_by_broker} lost={row.lost} duplicates={row.duplicates}"
+    )
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    return dataclasses.asdict(result)
+
+
+def from_json(document: dict[str, Any]) -> Result:
+    """Return the result that `to_json` was given."""
+    return Result(**{**document, "rows": [Row(**row) for row in document["rows"]]})
+
+
+def is_good(results: list[Result]) -> bool:
+    """Say whether nothing was lost, and everything was injected that should have been."""
+    return not any(one.troubles for one in results)

@@ -1,0 +1,1 @@
+"""Deterministic simulation: the daemon's own tasks under virtual time on a model broker; one seed is one run."""

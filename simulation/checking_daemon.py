@@ -1,0 +1,219 @@
+"""The checker's part on what the daemon does: acknowledgements, queues, groups, sessions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+from osrdyne_protocol import events, headers
+from simulation import scenario as plans
+from simulation import virtual_time
+from simulation.findings import Checks, Verdict, name_of
+from simulation.model import Event
+from simulation.model import history as kinds
+from simulation.model.message import Message
+from simulation.scenario import Kind
+from simulation.world import FOREIGN_QUEUE, NAMES, Outcome
+
+#: Seconds without a delivery after which a group may count as stuck: much longer than any work takes.
+_STUCK = 20.0
+#: How late the daemon may learn that a queue is empty, in seconds.
+_STATISTICS = 15.0
+#: Seconds that news may take to the daemon: until then it may do what it would no longer do.
+_NEWS = 0.1
+#: Seconds that a message may be on its way to the broker.
+_ON_THE_WAY = 0.05
+
+
+class DaemonChecks(Checks):
+    """Invariants 2 (deadlines), 3, 4, 6, 7 and 8 of docs/invariants.md."""
+
+    def __init__(self, outcome: Outcome, verdict: Verdict) -> None:
+        super().__init__(outcome, verdict)
+        #: Of each (daemon's connection, request): times of confirms not yet spent on an ack.
+        self._confirms: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        self._came_back: set[int] = set()
+        self._lock: str | None = None
+        self._lock_left: dict[str, float] = {}
+        #: When a message was last taken from a queue, and when one last left it otherwise.
+        self._taken_at: dict[str, float] = {}
+        self._left_at: dict[str, float] = {}
+        #: Keys that a client has ever asked for, and when a worker last took a request of each.
+        self._asked_for: set[str | bytes] = set()
+        self._active_at: dict[str | bytes, float] = {}
+        #: Queues that the broker has lost for good, and from when until when it was killed and down.
+        self._lost: set[str] = set()
+        self._killed_at: float | None = None
+        self._back_at: float | None = None
+        self.handlers: Mapping[str, Callable[[Event], None]] = {
+            "session ended": self._session_ended,
+            "group started": self._group_started,
+            "group stopping": self._group_stopping,
+            "error logged": self._error_logged,
+            "simulation failed": self._error_logged,
+            kinds.PUBLISHED: self._published,
+            kinds.CONFIRMED: self._confirmed,
+            kinds.RETURNED: self._returned,
+            kinds.DELIVERED: self._delivered,
+            kinds.ACKED: self._acked,
+            kinds.DEAD_LETTERED: self._left,
+            kinds.DECLARED: self._declared,
+            kinds.BOUND: self._bound,
+            kinds.UNBOUND: self._unbound,
+            kinds.DELETED: self._deleted,
+            kinds.DISCONNECTED: self._disconnected,
+            kinds.LOST_BY_BROKER: self._lost_by_broker,
+            kinds.BROKER_STOPPED: self._broker_stopped,
+            kinds.BROKER_STARTED: self._broker_started,
+        }
+
+    def _published(self, event: Event) -> None:
+        message = event.message
+        assert message is not None
+        if event.place == NAMES.request_exchange:
+            if event.actor.startswith("daemon"):
+                self._forwarded(event, message)
+            else:
+                self._asked_for.add(message.routing_key)
+        elif event.place == NAMES.activity_exchange and message.headers.get(headers.X_EVENT) == events.REQUEST_RECEIVED:
+            self._active_at[message.routing_key] = event.at
+
+    def _forwarded(self, event: Event, message: Message) -> None:
+        if not message.headers.get(headers.X_HOPS):
+            self._break(8, f"{message} was forwarded without a count: it could go round for ever")
+        deadline = message.headers.get(headers.X_DEADLINE)
+        now_ms = virtual_time.EPOCH_MS + 1000 * (event.at - _ON_THE_WAY)
+        if deadline is not None and now_ms > deadline and not self._had("clock jumps"):
+            self._break(2, f"{message} was forwarded {now_ms - deadline:.0f} ms after its deadline")
+
+    def _returned(self, event: Event) -> None:
+        message = event.message
+        assert message is not None
+        if event.actor.startswith("daemon"):
+            if message.exchange == "" and message.routing_key != NAMES.poison_queue:
+                self._confirms[event.actor, name_of(message)].append(event.at)
+            self._came_back.add(message.id)
+
+    def _confirmed(self, event: Event) -> None:
+        message = event.message
+        if message is not None and event.actor.startswith("daemon") and message.id not in self._came_back:
+            self._confirms[event.actor, name_of(message)].append(event.at)
+
+    def _acked(self, event: Event) -> None:
+        if event.place not in (NAMES.orphan_queue, NAMES.dead_letter_queue) or event.message is None:
+            return
+        unspent = self._confirms[event.actor, name_of(event.message)]
+        sent_at = event.at if event.detail is None else event.detail
+        # Two acknowledgements about one request may overtake each other: each spends the last confirm before it.
+        before = [number for number, at in enumerate(unspent) if at <= sent_at]
+        if before:
+            del unspent[before[-1]]
+        else:
+            self._break(4, f"{event.actor} acknowledged {event.message} of {event.place} with nothing confirmed")
+
+    def _declared(self, event: Event) -> None:
+        if event.place == NAMES.leader_queue:
+            self._lock = event.actor
+        else:
+            self._changed(event)
+
+    def _changed(self, event: Event) -> None:
+        if not event.actor.startswith("daemon") or event.actor == self._lock:
+            return
+        if event.at - self._lock_left.get(event.actor, -1.0) > _NEWS:
+            self._break(6, f"{event.actor}: {event.kind} {event.place!r} without the lock")
+
+    def _bound(self, event: Event) -> None:
+        self._changed(event)
+        if event.actor.startswith("daemon") and event.detail[1] not in self._asked_for:
+            self._break(8, f"{event.actor} made a queue for key {event.detail[1]!r}, which nobody asked for")
+
+    def _unbound(self, event: Event) -> None:
+        self._changed(event)
+        if not event.actor.startswith("daemon") or self._scenario.kind is Kind.STORM:
+            return
+        idle = event.at - self._active_at.get(event.detail[1], -1000.0)
+        # What was told a moment ago is still under way to the daemon.
+        if event.place in self._lost:
+            return
+        if _NEWS < idle < self._scenario.pool.unbind_delay and not self._had("activity lost"):
+            self._break(7, f"{event.place!r} was unbound {idle:.1f} s after its worker took a request")
+
+    def _disconnected(self, event: Event) -> None:
+        if event.actor == self._lock:
+            self._lock = None
+
+    def _deleted(self, event: Event) -> None:
+        if event.place == NAMES.leader_queue:
+            if self._lock is not None:
+                self._lock_left[self._lock] = event.at
+            self._lock = None
+            return
+        self._lost.discard(event.place)
+        if not event.actor.startswith("daemon"):
+            return
+        self._changed(event)
+        # A queue that the broker has lost holds nothing; to delete it is the only mend.
+        if any(event.detail) and not event.detail.lost:
+            self._break(3, f"{event.actor} deleted {event.place!r}: {event.detail}")
+
+    def _delivered(self, event: Event) -> None:
+        if event.place.startswith(NAMES.request_queue_prefix):
+            self._taken_at[event.place] = event.at
+
+    def _left(self, event: Event) -> None:
+        self._left_at[event.place] = event.at
+
+    def _group_started(self, event: Event) -> None:
+        self._taken_at[NAMES.request_queue(event.place)] = event.at
+
+    def _group_stopping(self, event: Event) -> None:
+        if event.detail is None:
+            return
+        ready, unacknowledged, bound = event.detail
+        queue = NAMES.request_queue(event.place)
+        since = event.at - self._taken_at.get(queue, 0.0)
+        waited = ready or unacknowledged or event.at - self._left_at.get(queue, -1000.0) < _STATISTICS
+        if waited and since >= _STUCK:
+            return
+        if bound or ready or unacknowledged:
+            what = f"{ready} ready, {unacknowledged} unacknowledged, {'bound' if bound else 'not bound'}"
+            self._break(7, f"{event.actor} of key {event.place!r} was stopped: {what}, last delivery {since:.1f} s ago")
+
+    def _session_ended(self, event: Event) -> None:
+        expected, reasons = event.detail
+        if not expected or not (self._scenario.kind is Kind.STORM or self._is_about_the_kill(event)):
+            self._break(8, f"a session of {event.actor} ended: {'; '.join(reasons)}")
+
+    def _lost_by_broker(self, event: Event) -> None:
+        if event.message is None and event.detail == kinds.FOR_GOOD:
+            self._lost.add(event.place)
+
+    def _broker_stopped(self, event: Event) -> None:
+        if event.detail == kinds.KILLED:
+            self._killed_at, self._back_at = event.at, None
+
+    def _broker_started(self, event: Event) -> None:
+        self._back_at = event.at
+
+    def _is_about_the_kill(self, event: Event) -> bool:
+        """Say whether a session ended because the broker was killed, and is down or has just come back."""
+        return self._killed_at is not None and (self._back_at is None or event.at < self._back_at + _NEWS)
+
+    def _error_logged(self, event: Event) -> None:
+        self._break(8, f"{event.actor}: {event.kind}: {event.detail}")
+
+    def conclude(self) -> None:
+        """Judge what is left, once the history is read."""
+        outcome = self._outcome
+        for text in outcome.complaints:
+            self._break(8, text)
+        if FOREIGN_QUEUE not in outcome.queues:
+            self._break(6, "a queue of another pool is gone")
+        for plan in self._scenario.keys:
+            name = NAMES.request_queue(plan.key)
+            if plan.start == plans.TAKEN and name not in outcome.queues and not self._had("queue deleted"):
+                self._break(6, f"{name!r} is gone, which was somebody else's")
+        if not outcome.at_rest and not self._without_ttl():
+            kept = {name: names for name, names in outcome.left.items() if name != NAMES.poison_queue}
+            self._break(7, f"not at rest after {outcome.seconds:.0f} s: groups {outcome.groups}, queues {kept}")

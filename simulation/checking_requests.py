@@ -1,0 +1,309 @@
+"""The checker's part on requests: what became of each, and whether that may be."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from osrdyne.intake import orphan_rules
+from osrdyne_protocol import headers, statuses
+from simulation import scenario as plans
+from simulation.findings import Checks, Verdict, name_of
+from simulation.model import Event
+from simulation.model import history as kinds
+from simulation.scenario import RETURN_BOUND, Kind, RequestPlan
+from simulation.world import NAMES, Outcome
+
+#: Seconds that an orphan of a healthy key may take, from the broker to its queue, whatever other keys do.
+ORPHAN_BOUND = 2.0
+#: Seconds that the first request of a healthy key may take beside the work itself, whatever other keys do.
+ANSWER_BOUND = 20.0
+
+_BROKER_FAULTS = ("broker down", "queues lost", "confirms never", "confirms late", "alarm", "publishes refused")
+#: Statuses that a request without fault of its own may get, and the faults that explain each.
+_ALLOWED_BY = {
+    statuses.DELIVERY_LIMIT: ("worker cut", "worker half open", "worker killed", "worker revoked", *_BROKER_FAULTS),
+    statuses.UNROUTABLE: ("policy removed", "daemon revoked", *_BROKER_FAULTS),
+    statuses.MAXLEN: _BROKER_FAULTS,
+}
+
+
+@dataclass(slots=True)
+class _Request:
+    """What became of one request."""
+
+    confirmed_at: float | None = None
+    #: The client's session in which it was last published.
+    session: int = 0
+    returned: bool = False
+    answers: list[tuple[float, str]] = field(default_factory=list)
+    served: int = 0
+    #: A copy was destroyed by what is no part of the system: its operator, a policy that was taken away.
+    destroyed: bool = False
+    #: A copy was in a queue that the broker lost.
+    lost_by_broker: bool = False
+    #: When an answer was first published to it, and when a worker first served it.
+    answer_sent_at: float | None = None
+    served_at: float | None = None
+    #: When its client first wanted to send it, and when it first reached the broker.
+    asked_at: float | None = None
+    published_at: float | None = None
+    poisoned: bool = False
+    orphaned_at: float | None = None
+    forwarded_at: float | None = None
+
+
+class RequestChecks(Checks):
+    """Invariants 1, 2 and 5 of docs/invariants.md."""
+
+    def __init__(self, outcome: Outcome, verdict: Verdict) -> None:
+        super().__init__(outcome, verdict)
+        self._requests: dict[str, _Request] = defaultdict(_Request)
+        self._sessions: Counter[str] = Counter()
+        self._acting_at: float | None = None
+        #: When the broker was killed, was back, and had a daemon again; queues that it has lost.
+        self._killed_at: float | None = None
+        self._back_at: float | None = None
+        self._acting_again_at: float | None = None
+        self._lost_queues: set[str] = set()
+        self.handlers: Mapping[str, Callable[[Event], None]] = {
+            "asked": self._asked,
+            "request confirmed": self._request_confirmed,
+            "request returned": self._request_returned,
+            "answered": self._answered,
+            "served": self._served,
+            "acting": self._acting,
+            kinds.PUBLISHED: self._published,
+            kinds.ROUTED: self._routed,
+            kinds.DROPPED: self._dropped,
+            kinds.LOST: self._destroyed,
+            kinds.LOST_BY_BROKER: self._lost_by_broker,
+            kinds.BROKER_STOPPED: self._broker_stopped,
+            kinds.BROKER_STARTED: self._broker_started,
+        }
+
+    def conclude(self) -> None:
+        """Judge every request, once the history is read."""
+        for plan in self._scenario.requests:
+            self._judge(plan, self._requests[plan.name])
+
+    def _acting(self, event: Event) -> None:
+        if self._acting_at is None:
+            self._acting_at = event.at
+        if self._back_at is not None and self._acting_again_at is None:
+            self._acting_again_at = event.at
+
+    def _broker_stopped(self, event: Event) -> None:
+        if event.detail == kinds.KILLED:
+            self._killed_at, self._back_at, self._acting_again_at = event.at, None, None
+
+    def _broker_started(self, event: Event) -> None:
+        if self._killed_at is not None:
+            self._back_at = event.at
+
+    def _asked(self, event: Event) -> None:
+        request = self._requests[event.place]
+        request.session = event.detail
+        if request.asked_at is None:
+            request.asked_at = event.at
+        self._sessions[event.actor] = max(self._sessions[event.actor], event.detail)
+
+    def _request_confirmed(self, event: Event) -> None:
+        request = self._requests[event.place]
+        if request.confirmed_at is None:
+            request.confirmed_at = event.at
+
+    def _request_returned(self, event: Event) -> None:
+        self._requests[event.place].returned = True
+
+    def _answered(self, event: Event) -> None:
+        if event.place not in self._scenario.by_name:
+            self._verdict.unexpected.append(f"{event.actor} got an answer to {event.place!r}, which nobody asked")
+            return
+        if not event.detail:
+            self._break(2, f"the answer to {event.place} has no status")
+        self._requests[event.place].answers.append((event.at, str(event.detail)))
+
+    def _served(self, event: Event) -> None:
+        request = self._requests[event.place]
+        request.served += 1
+        if request.served_at is None:
+            request.served_at = event.at
+
+    def _destroyed(self, event: Event) -> None:
+        if event.message is not None and not event.actor.startswith("daemon"):
+            self._requests[name_of(event.message)].destroyed = True
+
+    def _lost_by_broker(self, event: Event) -> None:
+        if event.message is None:
+            self._lost_queues.add(event.place)
+        else:
+            self._requests[name_of(event.message)].lost_by_broker = True
+
+    def _dropped(self, event: Event) -> None:
+        if event.message is not None and self._had("policy removed"):
+            self._requests[name_of(event.message)].destroyed = True
+
+    def _published(self, event: Event) -> None:
+        message = event.message
+        assert message is not None
+        request = self._requests[name_of(message)]
+        if event.place == "" and message.routing_key != NAMES.poison_queue:
+            if request.answer_sent_at is None:
+                request.answer_sent_at = event.at
+        elif event.place == NAMES.request_exchange and request.published_at is None:
+            request.published_at = event.at
+
+    def _routed(self, event: Event) -> None:
+        assert event.message is not None
+        request = self._requests[name_of(event.message)]
+        if event.place == NAMES.poison_queue:
+            request.poisoned = True
+        elif event.place == NAMES.orphan_queue:
+            request.orphaned_at = request.orphaned_at or event.at
+        elif event.place.startswith(NAMES.request_queue_prefix):
+            request.forwarded_at = request.forwarded_at or event.at
+
+    def _judge(self, plan: RequestPlan, request: _Request) -> None:
+        if self._scenario.kind is Kind.LOST:
+            self._judge_return(plan, request)
+        if request.confirmed_at is None:
+            return
+        self._verdict.requests += 1
+        name = plan.name
+        if len(request.answers) > 1 or request.served > 1:
+            self._verdict.duplicated.append(name)
+            nothing_failed = self._scenario.kind not in (Kind.STORM, Kind.LOST)
+            nothing_failed = nothing_failed and not self._had("client cut", "queue deleted")
+            # At its deadline a request may be answered while it is being forwarded.
+            if nothing_failed and plan.do == plans.ANSWER and self._is_healthy(plan) and not plan.may_expire:
+                self._break(1, f"{name} was served or answered twice, and nothing had failed")
+        for _, status in request.answers:
+            if status not in self._allowed(plan, request):
+                self._verdict.unexpected.append(f"{name} ({plan.do}, key {plan.routing_key!r}) was answered {status}")
+            if status == statuses.DELIVERY_LIMIT and not (request.poisoned or self._where(name)):
+                self._break(1, f"{name} was answered delivery_limit, and no copy was kept")
+        if not request.answers:
+            self._judge_unanswered(plan, request)
+        self._judge_delay(plan, request)
+
+    def _judge_unanswered(self, plan: RequestPlan, request: _Request) -> None:
+        where = self._where(plan.name)
+        answerable = plan.reply == plans.QUEUE or (
+            plan.reply == plans.DIRECT and request.session == self._sessions[f"client {plan.client}"]
+        )
+        if request.destroyed or request.returned or (where and self._without_ttl()):
+            return
+        if request.lost_by_broker and not where:
+            self._verdict.lost_by_broker.append(plan.name)
+            return
+        sent = request.answer_sent_at is not None
+        if answerable and not (plan.reply == plans.DIRECT and sent and self._client_lost(plan)):
+            text = f"{plan.name} ({plan.do}, key {plan.routing_key!r}, reply {plan.reply})"
+            if where or request.poisoned:
+                self._verdict.unanswered.append(f"{text} is still in {where}")
+            else:
+                self._verdict.lost.append(text)
+        elif not (where or request.poisoned or request.served or sent):
+            self._verdict.lost.append(f"{plan.name} ({plan.do}, key {plan.routing_key!r}, reply {plan.reply})")
+
+    def _where(self, name: str) -> list[str]:
+        """The pool's queues that a request is in at the end."""
+        return [queue for queue, names in self._outcome.left.items() if name in names]
+
+    def _client_lost(self, plan: RequestPlan) -> bool:
+        return any(one.kind == "client lost its session" for one in self._outcome.history.events)
+
+    def _is_healthy(self, plan: RequestPlan) -> bool:
+        return plan.routing_key == self._scenario.keys[0].key
+
+    def _allowed(self, plan: RequestPlan, request: _Request) -> set[str]:
+        """The statuses with which a request may be answered."""
+        allowed = self._allowed_of_its_own(plan)
+        if self._scenario.kind is Kind.LOST:
+            return self._allowed_of_lost(plan, request, allowed)
+        if self._scenario.kind is Kind.STORM:
+            allowed = allowed | {statuses.EXPIRED}
+            for status, faults in _ALLOWED_BY.items():
+                if self._had(*faults):
+                    allowed = allowed | {status}
+        return allowed
+
+    def _allowed_of_its_own(self, plan: RequestPlan) -> set[str]:
+        if isinstance(plan.routing_key, bytes) or "\0" in plan.routing_key:
+            return {statuses.INVALID_KEY}
+        names = dict(plan.headers)
+        if "CC" in names:
+            return {statuses.INVALID_REQUEST}
+        if names.get(headers.X_HOPS, 0) >= orphan_rules.MAX_HOPS:
+            return {statuses.UNROUTABLE}
+        allowed = {
+            plans.REJECT: {statuses.REJECTED},
+            plans.CRASH: {statuses.DELIVERY_LIMIT},
+            plans.HANG: {statuses.DELIVERY_LIMIT},
+            plans.REQUEUE: {statuses.DELIVERY_LIMIT},
+        }.get(plan.do, {statuses.OK})
+        if plan.may_expire or not self._is_healthy(plan):
+            allowed = allowed | {statuses.EXPIRED}
+        return allowed
+
+    def _allowed_of_lost(self, plan: RequestPlan, request: _Request, allowed: set[str]) -> set[str]:
+        """While a key's queue is lost its requests may be refused; before, afterwards and elsewhere nothing is."""
+        back = self._back_at or 0.0
+        waited = (request.asked_at or 0.0) < back + RETURN_BOUND
+        if self._is_lost(plan) and waited:
+            return allowed | {statuses.EXPIRED, statuses.MAXLEN}
+        return allowed - {statuses.EXPIRED}
+
+    def _is_kept(self, plan: RequestPlan) -> bool:
+        return any(one.kept and one.key == plan.routing_key for one in self._scenario.keys)
+
+    def _is_lost(self, plan: RequestPlan) -> bool:
+        key = plan.routing_key
+        return isinstance(key, str) and "\0" not in key and NAMES.request_queue(key) in self._lost_queues
+
+    def _judge_return(self, plan: RequestPlan, request: _Request) -> None:
+        """Judge when a request was answered in a run in which the broker lost queues. Everybody asks on one channel."""
+        if request.asked_at is None or request.lost_by_broker:
+            return
+        ends = [one for one in (request.answer_sent_at, request.served_at) if one is not None]
+        ended = min(ends) if ends else self._outcome.seconds
+        work = sum(one.work for one in self._scenario.requests if one.routing_key == plan.routing_key)
+        took = ended - self._since(request.asked_at, ended, self._back_at) - work
+        if not ends:
+            self._verdict.unanswered.append(
+                f"{plan.name} (key {plan.routing_key!r}), asked at {request.asked_at:.1f} s"
+            )
+        elif took > RETURN_BOUND:
+            self._break(5, f"{plan.name} (key {plan.routing_key!r}) was answered {took:.1f} s late")
+        if request.published_at is None or self._is_lost(plan):
+            return
+        took = ended - self._since(request.published_at, ended, self._acting_again_at) - work
+        if took > ANSWER_BOUND:
+            self._break(
+                5, f"{plan.name} of key {plan.routing_key!r}, which was not lost, was answered {took:.1f} s late"
+            )
+
+    def _since(self, at: float, ended: float, back: float | None) -> float:
+        """From when on a wait counts that began at `at`: not while there was no broker, nor a daemon at first."""
+        if self._killed_at is not None and back is not None and at < back and ended > self._killed_at:
+            return back
+        return max(at, self._acting_at or 0.0)
+
+    def _judge_delay(self, plan: RequestPlan, request: _Request) -> None:
+        if self._scenario.kind is Kind.STORM or not (self._is_healthy(plan) or self._is_kept(plan)) or not plan.plain:
+            return
+        if request.destroyed or self._had("client cut"):
+            return
+        acting = self._acting_at or 0.0
+        if request.orphaned_at is not None:
+            forwarded = request.forwarded_at or self._outcome.seconds
+            took = forwarded - self._since(request.orphaned_at, forwarded, self._acting_again_at)
+            if took > ORPHAN_BOUND:
+                self._break(5, f"{plan.name} of a healthy key was an orphan for {took:.1f} s")
+        if request.answers and request.confirmed_at is not None and self._scenario.kind is not Kind.LOST:
+            work = sum(one.work for one in self._scenario.requests if one.routing_key == plan.routing_key)
+            took = request.answers[0][0] - max(request.confirmed_at, acting) - work
+            if took > ANSWER_BOUND:
+                self._break(5, f"{plan.name} of a healthy key was answered {took:.1f} s late")

@@ -1,0 +1,293 @@
+"""Lets the faults of a scenario happen: each begins at its time and is over at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from simulation.model.timing import Confirming, Range
+from simulation.scenario import DOWN, YOUNG, Fault
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+#: What begins, and what ends it; None where it is over by itself.
+Undo = Callable[[], object] | None
+
+
+def schedule(world: World, fault: Fault) -> None:
+    """Let a fault happen at its time."""
+    world.loop.call_at(fault.at, _begin, world, fault, context=Context())
+
+
+def _begin(world: World, fault: Fault) -> None:
+    world.note("fault begins", fault.what, fault.key, fault.number)
+    undo = _FAULTS[fault.what](world, fault)
+    if undo is not None:
+        world.loop.call_at(max(fault.until, world.loop.time()), _end, world, fault, undo, context=Context())
+
+
+def _end(world: World, fault: Fault, undo: Callable[[], object]) -> None:
+    world.note("fault over", fault.what, fault.key)
+    undo()
+
+
+def _daemon_killed(world: World, fault: Fault) -> Undo:
+    daemon = world.daemons[fault.number % len(world.daemons)]
+    if fault.number % 4 == 0:
+        world.killed(daemon)
+    else:
+        daemon.after(fault.number, "kill")
+    return None
+
+
+def _daemon_cut(world: World, fault: Fault) -> Undo:
+    daemon = world.daemons[fault.number % len(world.daemons)]
+    if fault.number % 4 == 0:
+        _on_connection(world, world.broker.cut, daemon.connection)
+    else:
+        daemon.after(fault.number, "cut")
+    return None
+
+
+def _on_connection(world: World, act: Callable[[str], None], name: str | None) -> None:
+    if name is not None and name in world.broker.connection_names():
+        act(name)
+
+
+def _daemon_half_open(world: World, fault: Fault) -> Undo:
+    _on_connection(world, world.broker.half_open, world.daemons[fault.number % len(world.daemons)].connection)
+    return None
+
+
+def _client_cut(world: World, fault: Fault) -> Undo:
+    _on_connection(world, world.broker.cut, world.clients[fault.number % len(world.clients)].connection)
+    return None
+
+
+def _of_worker(world: World, fault: Fault) -> str | None:
+    group = world.engine.running.get(fault.key)
+    return group.worker.connection if group is not None else None
+
+
+def _worker_cut(world: World, fault: Fault) -> Undo:
+    _on_connection(world, world.broker.cut, _of_worker(world, fault))
+    return None
+
+
+def _worker_half_open(world: World, fault: Fault) -> Undo:
+    _on_connection(world, world.broker.half_open, _of_worker(world, fault))
+    return None
+
+
+def _worker_killed(world: World, fault: Fault) -> Undo:
+    world.engine.kill(fault.key)
+    return None
+
+
+def _broker_down(world: World, fault: Fault) -> Undo:
+    if not world.broker.running:
+        return None
+    world.broker.stop()
+    return world.broker.start
+
+
+def _queues_lost(world: World, fault: Fault) -> Undo:
+    """Kill the broker a moment after a request queue was declared: it loses all that are young."""
+    broker = world.broker
+    # Half of the time while the first forward to the new queue is under way.
+    wait = fault.number / 3000 if fault.number % 2 else fault.number / 60
+    kept = {world.names.request_queue(one.key) for one in world.scenario.keys if one.kept}
+
+    def can_be_lost(name: str) -> bool:
+        ours = name.startswith(world.names.request_queue_prefix) and name not in kept
+        return ours and broker.queues[name].kind == "quorum"
+
+    def on_declared(name: str) -> None:
+        if on_declared in broker.on_declared and can_be_lost(name):
+            broker.on_declared.remove(on_declared)
+            world.loop.call_later(wait, kill, context=Context())
+
+    def kill() -> None:
+        if broker.running:
+            youngest = broker.now - YOUNG
+            lose = [name for name, queue in broker.queues.items() if can_be_lost(name) and queue.made_at >= youngest]
+            broker.kill_and_start(lose=lose, down=world.rng.uniform(*DOWN))
+
+    def undo() -> None:
+        if on_declared in broker.on_declared:
+            broker.on_declared.remove(on_declared)
+
+    broker.on_declared.append(on_declared)
+    return undo
+
+
+def _alarm(world: World, fault: Fault) -> Undo:
+    world.broker.alarm(True)
+    return partial(world.broker.alarm, False)
+
+
+def _confirms_late(world: World, fault: Fault) -> Undo:
+    confirming = world.broker.confirming
+    confirming.delay = Range(0.0, 3.0)
+
+    def undo() -> None:
+        confirming.delay = Confirming().delay
+
+    return undo
+
+
+def _confirms_never(world: World, fault: Fault) -> Undo:
+    confirming = world.broker.confirming
+    confirming.never = 0.3
+
+    def undo() -> None:
+        confirming.never = 0.0
+
+    return undo
+
+
+def _publishes_refused(world: World, fault: Fault) -> Undo:
+    confirming = world.broker.confirming
+    confirming.refuse = 0.4
+
+    def undo() -> None:
+        confirming.refuse = 0.0
+
+    return undo
+
+
+def _management_away(world: World, fault: Fault) -> Undo:
+    return _management(world, "away")
+
+
+def _management_hangs(world: World, fault: Fault) -> Undo:
+    return _management(world, "hangs")
+
+
+def _queues_uncounted(world: World, fault: Fault) -> Undo:
+    return _management(world, "uncounted")
+
+
+def _management(world: World, what: str) -> Undo:
+    world.management_fails(what, True)
+    return partial(world.management_fails, what, False)
+
+
+def _policy_removed(world: World, fault: Fault) -> Undo:
+    declared = world.topology.policies[fault.number % len(world.topology.policies)]
+    if declared.name in world.removed:
+        return None
+    world.removed.add(declared.name)
+    world.broker.remove_policy(declared.name)
+
+    def undo() -> None:
+        world.removed.discard(declared.name)
+        world.broker.put_policy(declared)
+
+    return undo
+
+
+def _queue_deleted(world: World, fault: Fault) -> Undo:
+    world.broker.delete_queue(world.names.request_queue(fault.key))
+    return None
+
+
+def _static_queue_deleted(world: World, fault: Fault) -> Undo:
+    names = world.names
+    chosen = (names.orphan_queue, names.dead_letter_queue, names.activity_queue)
+    world.broker.delete_queue(chosen[fault.number % len(chosen)])
+    return partial(world.broker.apply, world.topology)
+
+
+def _stray_activity(world: World, fault: Fault) -> Undo:
+    world.clients[0].tell("ghost")
+    return None
+
+
+def _poison_deleted(world: World, fault: Fault) -> Undo:
+    world.broker.delete_queue(world.names.poison_queue)
+    return partial(world.broker.apply, world.topology)
+
+
+def _activity_lost(world: World, fault: Fault) -> Undo:
+    world.broker.unbind_queue(world.names.activity_queue, world.names.activity_exchange, "")
+    return partial(world.broker.apply, world.topology)
+
+
+def _queue_unbound(world: World, fault: Fault) -> Undo:
+    world.broker.unbind_queue(world.names.request_queue(fault.key), world.names.request_exchange, fault.key)
+    return None
+
+
+def _lock_deleted(world: World, fault: Fault) -> Undo:
+    world.broker.delete_queue(world.names.leader_queue)
+    return None
+
+
+def _daemon_revoked(world: World, fault: Fault) -> Undo:
+    return _revoked(world, "daemon")
+
+
+def _worker_revoked(world: World, fault: Fault) -> Undo:
+    return _revoked(world, "worker")
+
+
+def _revoked(world: World, role: str) -> Undo:
+    (declared,) = [one for one in world.topology.permissions if one.user == getattr(world.users, role)]
+    world.broker.grant(replace(declared, configure="^$", write="^$", read="^$"))
+    return partial(world.broker.grant, declared)
+
+
+def _driver_refuses(world: World, fault: Fault) -> Undo:
+    return _engine(world, "refuses")
+
+
+def _driver_blind(world: World, fault: Fault) -> Undo:
+    return _engine(world, "blind")
+
+
+def _engine(world: World, what: str) -> Undo:
+    setattr(world.engine, what, True)
+    return partial(setattr, world.engine, what, False)
+
+
+def _clock_jumps(world: World, fault: Fault) -> Undo:
+    world.daemons[fault.number % len(world.daemons)].clock.skew += fault.amount
+    return None
+
+
+_FAULTS: dict[str, Callable[[World, Fault], Undo]] = {
+    "daemon killed": _daemon_killed,
+    "daemon cut": _daemon_cut,
+    "daemon half open": _daemon_half_open,
+    "client cut": _client_cut,
+    "worker cut": _worker_cut,
+    "worker half open": _worker_half_open,
+    "worker killed": _worker_killed,
+    "broker down": _broker_down,
+    "queues lost": _queues_lost,
+    "alarm": _alarm,
+    "confirms late": _confirms_late,
+    "confirms never": _confirms_never,
+    "publishes refused": _publishes_refused,
+    "management away": _management_away,
+    "management hangs": _management_hangs,
+    "queues uncounted": _queues_uncounted,
+    "policy removed": _policy_removed,
+    "queue deleted": _queue_deleted,
+    "queue unbound": _queue_unbound,
+    "static queue deleted": _static_queue_deleted,
+    "poison deleted": _poison_deleted,
+    "activity lost": _activity_lost,
+    "stray activity": _stray_activity,
+    "lock deleted": _lock_deleted,
+    "daemon revoked": _daemon_revoked,
+    "worker revoked": _worker_revoked,
+    "driver refuses": _driver_refuses,
+    "driver blind": _driver_blind,
+    "clock jumps": _clock_jumps,
+}

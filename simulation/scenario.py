@@ -1,0 +1,353 @@
+"""What happens in a run, made from its seed: keys and their workers, requests, faults. Pure.
+
+Kinds of run: `calm` (nothing fails), `bad keys` (some keys' workers, drivers or requests fail, somebody meddles with
+queues, and nothing else), `queues lost` (the broker is killed once and loses queues, and nothing else) and `storm`
+(everything may fail). The calmer a run, the more is asked of it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from osrdyne_protocol.headers import X_DEADLINE
+from osrdyne_protocol.settings import PoolSettings
+from simulation.virtual_time import EPOCH_MS
+from tests.hard_keys import KEYS
+
+
+class Kind(Enum):
+    """How much may fail in a run."""
+
+    CALM = "calm"
+    BAD_KEYS = "bad keys"
+    STORM = "storm"
+    LOST = "queues lost"
+
+
+#: What a worker does with a request.
+ANSWER, CRASH, HANG, REJECT, REQUEUE, REQUEUE_ONCE = "answer", "crash", "hang", "reject", "requeue", "requeue once"
+#: How a worker group starts; of a taken key it cannot, because its queue's name is that of somebody else's queue.
+STARTS, REFUSED, SLOW, DEAF, EXITS, TAKEN = "starts", "refused", "slow", "deaf", "exits", "taken"
+#: Where a client reads its replies.
+DIRECT, QUEUE, NOWHERE, IN_POOL = "direct", "queue", "nowhere", "in the pool"
+#: Seconds after the broker's return in which a key whose queue was lost answers again, whatever it takes to notice.
+RETURN_BOUND = 60.0
+#: Seconds that the broker is down at least and at most when it is killed.
+DOWN = (0.3, 5.0)
+#: Age in seconds up to which a broker that is killed loses a request queue.
+YOUNG = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlan:
+    """One key and how its workers behave."""
+
+    key: str
+    start: str = STARTS
+    #: Seconds from the start of a worker to its first event.
+    boot: float = 0.3
+    #: A broker that loses queues never loses this key's.
+    kept: bool = False
+
+    @property
+    def healthy(self) -> bool:
+        return self.start == STARTS
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPlan:
+    """One request. Times in seconds."""
+
+    name: str
+    at: float
+    routing_key: str | bytes
+    do: str = ANSWER
+    work: float = 0.05
+    reply: str = QUEUE
+    #: Of the message, in milliseconds.
+    expiration: int | None = None
+    headers: tuple[tuple[str, Any], ...] = ()
+    client: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Nothing about this request itself keeps a worker from answering it."""
+        return self.do == ANSWER and self.reply in (DIRECT, QUEUE) and not self.may_expire
+
+    @property
+    def may_expire(self) -> bool:
+        """It carries a time of its own, after which nobody waits for it."""
+        return self.expiration is not None or any(name == X_DEADLINE for name, _ in self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong at `at`, and is over at `until`. `what` names it; see `faults`."""
+
+    what: str
+    at: float
+    until: float
+    number: int = 0
+    key: str = ""
+    amount: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything about one run that its seed decides."""
+
+    seed: int
+    kind: Kind
+    version: str
+    pool: PoolSettings
+    keys: tuple[KeyPlan, ...]
+    requests: tuple[RequestPlan, ...]
+    faults: tuple[Fault, ...]
+    #: When a second daemon starts, if one does.
+    standby_at: float | None = None
+    #: The load and all faults are over then, in seconds.
+    end: float = 0.0
+    #: Engine faults of keys are over then, too: what they delayed has to be brought to an end.
+    settle: float = 700.0
+    by_name: dict[str, RequestPlan] = field(default_factory=dict, compare=False)
+    clients: int = 2
+
+
+_FAULTS = {
+    # what: (weight, shortest, longest)
+    "daemon killed": (10, 0.0, 8.0),
+    "daemon cut": (8, 0.0, 0.0),
+    "daemon half open": (3, 0.0, 0.0),
+    "client cut": (3, 0.0, 0.0),
+    "worker cut": (4, 0.0, 0.0),
+    "worker half open": (2, 0.0, 0.0),
+    "worker killed": (3, 0.0, 0.0),
+    "broker down": (3, 0.5, 12.0),
+    "alarm": (2, 1.0, 15.0),
+    "confirms late": (3, 2.0, 20.0),
+    "confirms never": (2, 1.0, 10.0),
+    "publishes refused": (2, 1.0, 10.0),
+    "management away": (3, 1.0, 30.0),
+    "management hangs": (2, 1.0, 30.0),
+    "policy removed": (3, 0.5, 10.0),
+    "queue deleted": (3, 0.0, 0.0),
+    "queue unbound": (2, 0.0, 0.0),
+    "static queue deleted": (5, 1.0, 20.0),
+    "poison deleted": (4, 1.0, 30.0),
+    "stray activity": (2, 0.0, 0.0),
+    "activity lost": (4, 5.0, 60.0),
+    "lock deleted": (2, 0.0, 0.0),
+    "daemon revoked": (2, 0.5, 10.0),
+    "worker revoked": (2, 0.5, 10.0),
+    "driver refuses": (3, 1.0, 15.0),
+    "driver blind": (2, 1.0, 15.0),
+    "clock jumps": (2, 0.0, 0.0),
+    "queues lost": (4, 1.0, 15.0),
+    "queues uncounted": (2, 5.0, 40.0),
+}
+
+
+#: What may happen to a run of bad keys: it costs nobody else anything.
+_MEDDLING = ("queue deleted", "queue unbound", "poison deleted", *(["stray activity", "activity lost"] * 2))
+
+
+def scenario(seed: int) -> Scenario:
+    """Return the run of a seed."""
+    rng = random.Random(f"scenario {seed}")
+    kind = rng.choices((Kind.CALM, Kind.BAD_KEYS, Kind.STORM, Kind.LOST), (15, 25, 60, 12))[0]
+    if kind is Kind.LOST:
+        return _lost(seed, rng)
+    end = rng.uniform(20.0, 70.0)
+    keys = _keys(rng, kind)
+    requests = _requests(rng, kind, keys, end)
+    faults = _faults(rng, kind, keys, end)
+    # Nothing but the broker's own numbers then says that a key is in use: delays are as short as they can be.
+    unheard = [one for one in faults if one.what == "activity lost"]
+    hasty = bool(unheard)
+    for fault in unheard[:1]:
+        requests = (*requests, *_late_in_the_life_of_a_key(rng, len(requests), fault.at, keys))
+    pool = PoolSettings(
+        "core",
+        unbind_delay=4.0 if hasty else rng.choice((4.0, 10.0, 25.0)),
+        stop_delay=2.0 if hasty else rng.choice((2.0, 5.0, 12.0)),
+        message_ttl=90.0,
+        orphan_ttl=rng.choice((20.0, 40.0)),
+        delivery_limit=3,
+        consumer_timeout=25.0,
+        poison_max_length=2 if kind is Kind.STORM and rng.random() < 0.1 else 1000,
+    )
+    return Scenario(
+        seed,
+        kind,
+        rng.choice(("4.0", "4.3")),
+        pool,
+        keys,
+        tuple(sorted(requests, key=lambda one: one.at)),
+        faults,
+        standby_at=rng.uniform(0.0, end) if kind is Kind.STORM and rng.random() < 0.3 else None,
+        end=max(end, *(one.at + 0.5 for one in requests)),
+        by_name={one.name: one for one in requests},
+    )
+
+
+def _keys(rng: random.Random, kind: Kind) -> tuple[KeyPlan, ...]:
+    chosen = rng.sample(KEYS, rng.randint(1, 4))
+    plans = []
+    for number, key in enumerate(chosen):
+        start = STARTS
+        # The first is always a healthy one, that others must not delay.
+        if number and kind is not Kind.CALM and rng.random() < 0.45:
+            start = rng.choice((REFUSED, SLOW, DEAF, EXITS, TAKEN))
+        plans.append(KeyPlan(key, start, rng.uniform(0.05, 1.0)))
+    return tuple(plans)
+
+
+_WHAT_WORKERS_DO = ((ANSWER, CRASH, HANG, REJECT, REQUEUE, REQUEUE_ONCE), (12, 2, 1, 2, 1, 2))
+
+
+def _requests(rng: random.Random, kind: Kind, keys: tuple[KeyPlan, ...], end: float) -> tuple[RequestPlan, ...]:
+    result = []
+    for number in range(rng.randint(4, 16)):
+        plan = rng.choice(keys)
+        # Only keys that may fail get requests that make their workers fail.
+        mild = kind is Kind.CALM or plan is keys[0]
+        do = ANSWER if mild else rng.choices(*_WHAT_WORKERS_DO)[0]
+        # Half of the requests come close together: cold starts and bursts.
+        at = rng.uniform(0.0, end) if rng.random() < 0.5 else rng.choice((1.0, end / 2)) + rng.uniform(0.0, 0.2)
+        result.append(
+            RequestPlan(
+                f"r{number}",
+                at,
+                plan.key,
+                do,
+                rng.choice((0.01, 0.1, 1.0)) if mild else rng.choice((0.01, 0.5, 6.0)),
+                rng.choices((QUEUE, DIRECT, NOWHERE), (5, 3, 1))[0],
+                rng.choice((50, 2000, 15000)) if rng.random() < 0.1 else None,
+                _headers(rng, at),
+                rng.randint(0, 1),
+            )
+        )
+    if kind is not Kind.CALM and rng.random() < (0.4 if kind is Kind.STORM else 0.8):
+        # Also right before the others come, whom it must not hold up.
+        result.append(_odd(rng, len(result), rng.choice((rng.uniform(0.0, end), 0.95, end / 2 - 0.05)), keys))
+    return tuple(sorted(result, key=lambda one: one.at))
+
+
+def _late_in_the_life_of_a_key(
+    rng: random.Random, number: int, at: float, keys: tuple[KeyPlan, ...]
+) -> tuple[RequestPlan, ...]:
+    """A request that wakes a key, and a long one right before the key would be unbound."""
+    key = rng.choice(keys).key
+    return (
+        RequestPlan(f"r{number}", at + 1.0, key, work=0.01),
+        RequestPlan(f"r{number + 1}", at + 1.0 + rng.uniform(2.0, 4.0), key, work=6.0),
+    )
+
+
+def _headers(rng: random.Random, at: float) -> tuple[tuple[str, Any], ...]:
+    """Headers of a request: most have none, some a deadline."""
+    return rng.choices(
+        ((), (("x-rpc-path", "p"),), ((X_DEADLINE, EPOCH_MS + int(1000 * at) + rng.choice((30, 2000, 15000))),)),
+        (8, 1, 1),
+    )[0]
+
+
+def _odd(rng: random.Random, number: int, at: float, keys: tuple[KeyPlan, ...]) -> RequestPlan:
+    """A request that cannot be served."""
+    key = rng.choice(keys).key
+    name = f"r{number}"
+    return rng.choice(
+        (
+            RequestPlan(name, at, "nul\0", reply=rng.choice((QUEUE, NOWHERE))),
+            RequestPlan(name, at, b"\xff\xfe"),
+            RequestPlan(name, at, key, reply=IN_POOL),
+            RequestPlan(name, at, "with-cc", headers=(("CC", ("other",)),)),
+            RequestPlan(name, at, "hopeless", headers=(("x-osrdyne-hops", 12),)),
+            # It has come back so often that its next forward waits long.
+            *[RequestPlan(name, at, "tired", headers=(("x-osrdyne-hops", 11),))] * 4,
+        )
+    )
+
+
+def _faults(rng: random.Random, kind: Kind, keys: tuple[KeyPlan, ...], end: float) -> tuple[Fault, ...]:
+    names = list(_FAULTS)
+    chosen: list[str] = []
+    if kind is Kind.STORM:
+        chosen = rng.choices(names, [_FAULTS[name][0] for name in names], k=rng.randint(1, 5))
+    elif kind is Kind.BAD_KEYS:
+        chosen = rng.choices(_MEDDLING, k=rng.choice((0, 0, 1, 2)))
+    result = []
+    for what in chosen:
+        _, shortest, longest = _FAULTS[what]
+        at = rng.uniform(0.5, end)
+        fault = Fault(
+            what,
+            at,
+            end if kind is Kind.BAD_KEYS and longest else min(end, at + rng.uniform(shortest, longest)),
+            rng.randint(0, 60),
+            rng.choice(keys).key,
+            rng.choice((-3600.0, -5.0, 5.0, 3600.0)),
+        )
+        result.append(fault)
+    return tuple(sorted(result, key=lambda one: one.at))
+
+
+def _lost(seed: int, rng: random.Random) -> Scenario:
+    """The broker is killed right after queues of some keys were declared, and loses those; nothing else fails.
+
+    Of the keys that it never loses, with a client of their own, the first is called all the time, and each other once
+    after the kill: some of these are orphans while the daemon deals with what was lost. The keys whose queues may be
+    lost are not called before the fault, and once at the end, when they must have come back.
+    """
+    chosen = rng.sample(KEYS, rng.randint(7, 9))
+    keys = tuple(KeyPlan(key, boot=rng.uniform(0.05, 1.0), kept=number < 6) for number, key in enumerate(chosen))
+    at = rng.uniform(4.0, 12.0)
+    end = at + RETURN_BOUND + 15.0
+    wanted = [(at + rng.uniform(2.0, 30.0), "nul\0", ANSWER, 0)]
+    moment = 1.0
+    while moment < end:
+        wanted.append((moment, keys[0].key, ANSWER if rng.random() < 0.8 else REJECT, 0))
+        moment += rng.uniform(2.0, 9.0)
+    for plan in keys[1:]:
+        if plan.kept:
+            wanted.append((at + rng.uniform(1.0, 20.0), plan.key, ANSWER, 0))
+            continue
+        moments = [at + rng.uniform(0.0, 0.3) for _ in range(rng.randint(1, 3))]
+        moments += [at + rng.uniform(*span) for span in ((0.5, 8.0), (8.0, 25.0), (25.0, 50.0))]
+        moments.append(end + rng.uniform(0.0, 3.0))
+        # A publish to a lost queue holds up its client, too, and only another one's can be an orphan meanwhile.
+        wanted += [(one, plan.key, ANSWER, rng.randint(1, 3)) for one in moments]
+    requests = tuple(
+        RequestPlan(
+            f"r{number}", one, key, do, rng.choice((0.01, 0.1, 1.0)), rng.choice((QUEUE, DIRECT)), client=client
+        )
+        for number, (one, key, do, client) in enumerate(sorted(wanted))
+    )
+    faults = [Fault("queues lost", at, at + 10.0, rng.randint(0, 60))]
+    if rng.random() < 0.5:
+        # A queue without counts is not lost for that.
+        faults.append(Fault("queues uncounted", at, at + 40.0))
+    return Scenario(
+        seed,
+        Kind.LOST,
+        rng.choice(("4.0", "4.3")),
+        PoolSettings(
+            "core",
+            unbind_delay=4.0,
+            stop_delay=2.0,
+            message_ttl=90.0,
+            orphan_ttl=rng.choice((20.0, 40.0)),
+            delivery_limit=3,
+            consumer_timeout=25.0,
+            poison_max_length=1000,
+        ),
+        keys,
+        requests,
+        tuple(faults),
+        end=end + 3.5,
+        clients=4,
+        by_name={one.name: one for one in requests},
+    )

@@ -1,0 +1,71 @@
+"""A client in plain pika, with direct reply-to: one that is not ours."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pika
+
+from testbed.waiting import PATIENCE
+
+DIRECT = "amq.rabbitmq.reply-to"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One reply as it came."""
+
+    status: str | None
+    body: bytes
+    headers: dict[str, Any]
+    correlation_id: str | None
+
+
+class ForeignClient:
+    """One connection. Requests get running numbers as correlation ids; replies are kept by them."""
+
+    def __init__(self, uri: str, exchange: str) -> None:
+        self._connection = pika.BlockingConnection(pika.URLParameters(uri))
+        self._channel = self._connection.channel()
+        self._channel.basic_consume(DIRECT, self._on_reply, auto_ack=True)
+        self._numbers = itertools.count(1)
+        self._exchange = exchange
+        self.answers: dict[str | None, list[Answer]] = {}
+
+    def _on_reply(self, _: Any, __: Any, properties: Any, body: bytes) -> None:
+        given = dict(properties.headers or {})
+        status = given.get("x-status")
+        text = status.decode() if isinstance(status, bytes) else status
+        answer = Answer(text, body, given, properties.correlation_id)
+        self.answers.setdefault(properties.correlation_id, []).append(answer)
+
+    def send(self, key: str | bytes, body: bytes = b"", **properties: Any) -> str:
+        """Publish one request, and return its correlation id."""
+        values: dict[str, Any] = {"correlation_id": str(next(self._numbers)), "reply_to": DIRECT, **properties}
+        routing_key: Any = key
+        self._channel.basic_publish(self._exchange, routing_key, body, pika.BasicProperties(**values), mandatory=True)
+        return str(values["correlation_id"])
+
+    def poll(self) -> None:
+        """Take in what has arrived."""
+        self._connection.process_data_events(0)
+
+    def wait(self, *ids: str, timeout: float = PATIENCE) -> list[Answer]:
+        """Wait for one answer to each request, and return the first of each."""
+        deadline = time.monotonic() + timeout
+        while any(one not in self.answers for one in ids):
+            missing = [one for one in ids if one not in self.answers]
+            assert time.monotonic() < deadline, f"no answer to {len(missing)} of {len(ids)}: {missing[:10]}"
+            self._connection.process_data_events(0.05)
+        return [self.answers[one][0] for one in ids]
+
+    def ask(self, key: str | bytes, body: bytes = b"", *, timeout: float = PATIENCE, **properties: Any) -> Answer:
+        """Publish one request and return its answer."""
+        return self.wait(self.send(key, body, **properties), timeout=timeout)[0]
+
+    def close(self) -> None:
+        if self._connection.is_open:
+            self._connection.close()

@@ -1,0 +1,112 @@
+"""Make what engines consist of, before any test: `python -m testbed.prepare SUITE TIER...`.
+
+`make engines` makes all of it, `make test` and `make test-all` what their tiers need. Each part is kept in the cache
+outside the checkout, under a name that says what it is made from, and is made under another name first: a run that was
+cut short goes on where it was, and a run on a machine that has everything ends at once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from subprocess import CalledProcessError
+
+import java
+from testbed import apt, browser, docker
+from testbed.broker import OF_THE_DEMO, SUITES, BrokerFailed, root_file_system
+from testbed.browser import BrowserFailed
+from testbed.docker import DockerFailed
+from testbed.go_builds import BuildFailed
+from testbed.kubernetes import building, images
+from testbed.kubernetes.golang import NoGo
+from testbed.pulumi import building as pulumi
+from testbed.systemd import MORE
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that engines consist of."""
+
+    name: str
+    make: Callable[[], object]
+    #: The tiers whose tests need it.
+    tiers: frozenset[str]
+    #: Whether tests of `make test` need it.
+    small: bool = False
+
+
+#: What making a part may fail with; all of them say why.
+FAILURES = (apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, NoGo, OSError, CalledProcessError)
+BROKER_TIERS = frozenset({"broker", "security", "drivers", "infra", "roles", "faults", "pipeline"})
+
+
+def installed(install: str) -> None:
+    """Run `install` of a module of testbed/, as root."""
+    superuser = [] if os.geteuid() == 0 else ["sudo", "-n", "-E"]
+    program = f"from testbed.{install} import install; install()"
+    subprocess.run([*superuser, sys.executable, "-c", program], check=True)
+
+
+def images_built() -> None:
+    """Build the images of the Dockerfiles, in an engine of their own."""
+    # The module asks git which files there are, which a checkout without git need not answer for other parts.
+    from tests.infra.built_images import AIRPORTS, DAEMON, archives
+
+    archives(DAEMON, AIRPORTS)
+
+
+def parts() -> list[Part]:
+    """All parts, those of `make test` first, then from quick to slow."""
+    clusters = frozenset({"drivers", "infra"})
+    brokers = [
+        Part(f"RabbitMQ {version}", partial(root_file_system, version), BROKER_TIERS, version == OF_THE_DEMO)
+        for version in SUITES
+    ]
+    go = [
+        *(Part(f"Kubernetes: {name}", partial(building.binaries, name), clusters) for name in building.RECIPES),
+        Part("Pulumi", pulumi.programs, frozenset({"infra"})),
+    ]
+    return [
+        *brokers,
+        Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
+        Part("browser", browser.command, frozenset({"pipeline"})),
+        Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
+        Part("containerd", partial(installed, "kubernetes.keeper"), clusters),
+        Part("image of workers", docker.worker_root, frozenset({"drivers"})),
+        Part("image of pods", images.base, clusters),
+        Part("machine with systemd", partial(docker.machine_root, "trixie", *MORE), frozenset({"drivers"})),
+        Part("machine of Debian 13", partial(docker.machine_root, "trixie"), frozenset({"roles"})),
+        Part("machine of Debian 12", partial(docker.machine_root, "bookworm"), frozenset({"roles"})),
+        Part("image with Python", docker.python_root, frozenset({"infra"})),
+        *go,
+        Part("images of the Dockerfiles", images_built, frozenset({"infra"})),
+    ]
+
+
+def needed(suite: str, tiers: Iterable[str]) -> list[Part]:
+    """The parts that tests of these tiers stand on."""
+    chosen = set(tiers)
+    return [part for part in parts() if part.tiers & chosen and (suite == "test-all" or part.small)]
+
+
+def main(suite: str, tiers: list[str]) -> int:
+    """Make what is needed; 1 when something could not be made, which is said."""
+    for part in needed(suite, tiers or sorted(BROKER_TIERS)):
+        started = time.monotonic()
+        try:
+            part.make()
+        except FAILURES as error:
+            print(f"engines: {part.name} could not be made: {error}", file=sys.stderr, flush=True)
+            return 1
+        if (seconds := time.monotonic() - started) > 1 or not tiers:
+            print(f"engines: {part.name}: {seconds:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

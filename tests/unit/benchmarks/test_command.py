@@ -1,0 +1,36 @@
+"""`python -m benchmarks` as far as it goes without a broker."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.__main__ import MEASUREMENTS
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_it_lists_what_it_can_measure_and_measures_nothing() -> None:
+    listed = run("--quick", "--list")
+
+    assert listed.returncode == 0, listed.stderr
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(MEASUREMENTS)
+    assert all(line.endswith(".") for line in listed.stdout.splitlines())
+    assert listed.stderr == ""
+
+
+def test_an_unknown_measurement_is_refused_with_those_there_are() -> None:
+    refused = run("speed")
+
+    assert refused.returncode == 2
+    assert "calls" in refused.stderr

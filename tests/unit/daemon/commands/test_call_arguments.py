@@ -1,0 +1,88 @@
+"""`osrdyne call` refuses what it cannot ask before it asks: one line, exit status 2, no password."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.command_line import Done, osrdyne
+
+#: Where nothing listens: the port of tcpmux.
+NOBODY = "amqp://user:secret@127.0.0.1:1/%2F"
+
+
+def call(*words: str, uri: str = NOBODY) -> Done:
+    return osrdyne("call", "--pool", "core", *words, variables={"OSRDYNE_CLIENT_URI": uri})
+
+
+def refused(done: Done) -> str:
+    assert (done.code, done.out) == (2, b""), done
+    assert "secret" not in done.err
+    return done.line
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("42", "x", "--file", "/dev/null"), "both BODY and --file are given"),
+        (("42", "--file", "/nowhere/body"), "--file /nowhere/body cannot be read: No such file or directory"),
+        (("42", "--timeout", "soon"), "--timeout: 'soon' is no duration; give seconds (90 or 1.5)"),
+        (("42", "--timeout", "0"), "--timeout: must be longer than 0 seconds"),
+        (("42", "--timeout", "-5"), "--timeout: -5.0 is no duration of zero or more"),
+        (("42", "--timeout", "inf"), "--timeout: inf is no duration of zero or more"),
+        (("42", "--header", "x"), "--header 'x': give NAME=VALUE"),
+        (("42", "--header", "=x"), "--header '=x': give NAME=VALUE"),
+        (("42", "--header", "x-deadline=5"), "--header x-deadline: is set from --timeout"),
+        (("42", "--pool", "Core"), "pool name 'Core': use lower-case letters"),
+        (("42", "--broker-file", "/nowhere/uri"), "--broker-file /nowhere/uri cannot be read: No such file"),
+        (("42", "--broker", NOBODY, "--broker-file", "/dev/null"), "name two brokers; give one of them"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_what_would_be_right(words: tuple[str, ...], why: str) -> None:
+    assert why in refused(call(*words))
+
+
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [
+        (NOBODY, "amqp://127.0.0.1:1 (vhost '/', user 'user'): nothing listens there (connection refused)"),
+        ("http://user:secret@127.0.0.1", "a broker URI starts with amqp:// or amqps://"),
+        ("amqp://user:secret@127.0.0.1:port", "the broker URI cannot be read"),
+        ("", "no broker is named; give --broker-file FILE, or set OSRDYNE_CLIENT_URI"),
+    ],
+)
+def test_a_broker_that_is_away_or_misspelt_is_named_without_password(uri: str, why: str) -> None:
+    assert why in refused(call("42", uri=uri))
+
+
+def test_an_empty_broker_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "uri").touch()
+
+    assert "a broker URI starts with" in refused(call("42", "--broker-file", str(tmp_path / "uri")))
+
+
+def test_with_json_an_error_is_a_document_too() -> None:
+    done = call("42", "--json")
+
+    assert done.code == 2
+    assert "nothing listens there" in json.loads(done.out)["error"]
+    assert "nothing listens there" in done.line
+
+
+def test_a_missing_pool_is_a_usage_error() -> None:
+    done = osrdyne("call", "42")
+
+    assert done.code == 2
+    assert "--pool" in done.err
+
+
+def test_help_warns_of_a_password_on_the_command_line() -> None:
+    text = " ".join(osrdyne("call", "--help").out.decode().split())
+
+    assert "can be seen in the list of processes: prefer --broker-file" in text
+
+
+def test_the_version_is_shown() -> None:
+    assert osrdyne("--version").out.startswith(b"osrdyne 0.")

@@ -1,0 +1,182 @@
+"""What commands print: keys that can be told apart, tables that no worker's words can break, errors of one line."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from osrdyne.commands.output import shown
+from osrdyne.commands.status_table import render, span
+from testbed.command_line import osrdyne
+
+KEY: dict[str, Any] = {
+    "key": "42",
+    "state": "failed",
+    "ready": 3,
+    "unacknowledged": 0,
+    "consumers": None,
+    "workers": 0,
+    "last_error": "exit 3",
+    "unbinds_in": 598.2,
+    "stops_in": None,
+}
+DOCUMENT: dict[str, Any] = {
+    "ready": True,
+    "pool": "core",
+    "instance": "prod",
+    "state": "leading",
+    "detail": None,
+    "driver": "noop",
+    "alarm": None,
+    "queues": {"core-orphan": 0, "core-dl": None, "core-poison": 7},
+    "counts_age": 11.2,
+    "keys": [KEY],
+}
+
+
+def text(document: dict[str, Any], key: str | None = None) -> str:
+    console = Console(width=4000, file=io.StringIO(), highlight=False)
+    console.print(render(document, key))
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("key", "as_shown"),
+    [
+        ("42", "42"),
+        ("infra=42,timetable=24", "infra=42,timetable=24"),
+        ("é", "é"),
+        ("a b", "a b"),
+        ("", "''"),
+        (" a", "' a'"),
+        ("a\nb", r"'a\nb'"),
+        ("\x1b[31m", r"'\x1b[31m'"),
+        ("''", "\"''\""),
+        ("a\\nb", r"'a\\nb'"),
+        ("\u202eabc", r"'\u202eabc'"),
+    ],
+)
+def test_a_key_is_shown_as_it_is_or_quoted_and_escaped(key: str, as_shown: str) -> None:
+    assert shown(key) == as_shown
+
+
+@given(st.text(), st.text())
+def test_two_keys_never_look_the_same(one: str, other: str) -> None:
+    assert (shown(one) == shown(other)) == (one == other)
+    assert shown(one).isprintable()
+
+
+def test_the_table_shows_all_that_is_known_of_a_key() -> None:
+    lines = text(DOCUMENT).splitlines()
+
+    assert lines[0] == "pool core, instance prod: leading (acts)"
+    assert lines[1] == "messages in core-orphan 0, core-dl unknown, core-poison 7"
+    assert lines[2] == "driver noop, 1 key(s), message counts up to 12s old"
+    assert lines[3].split("  ")[0] == "key"
+    assert lines[4].split() == ["42", "failed", "3", "0", "-", "0", "9m58s", "-", "exit", "3"]
+
+
+def test_counts_that_are_not_there_yet_have_no_age() -> None:
+    assert text(DOCUMENT | {"counts_age": None}).splitlines()[2] == "driver noop, 1 key(s), message counts unknown"
+    assert text(DOCUMENT | {"keys": []}).splitlines()[2] == "driver noop, 0 key(s)"
+
+
+def test_a_daemon_that_cannot_act_says_why() -> None:
+    shown_text = text(DOCUMENT | {"state": "waiting", "detail": "nothing listens there"})
+
+    assert "waiting (cannot act, and tries again by itself; workers go on)\nwhy: nothing listens there" in shown_text
+
+
+def test_an_alarm_of_the_broker_is_said_above_the_keys() -> None:
+    assert "\nbroker alarm (memory): it takes no publishes until that is over" in text(DOCUMENT | {"alarm": "memory"})
+
+
+def test_what_a_daemon_shows_that_does_not_lead_is_called_old_or_another_ones() -> None:
+    assert "the keys as this daemon last knew them:\nkey " in text(DOCUMENT | {"state": "waiting"})
+    assert "no key is known yet" in text(DOCUMENT | {"state": "waiting", "keys": []}, "42")
+    standby = text(DOCUMENT | {"state": "standby", "keys": []}, "42")
+    assert "another daemon leads" in standby
+    assert "ask the daemon that leads about keys" in standby
+
+
+def test_no_key_is_said_in_words() -> None:
+    assert "nobody has called any lately" in text(DOCUMENT | {"keys": []})
+    assert r"key 'a\nb' has no queue and no workers" in text(DOCUMENT | {"keys": []}, "a\nb")
+
+
+def test_what_workers_say_can_neither_steer_the_terminal_nor_the_markup() -> None:
+    evil = KEY | {"key": "[bold]x[/bold]", "last_error": "\x1b]0;title\x07[red]bad[/red]\nnext"}
+    line = text(DOCUMENT | {"keys": [evil]}).splitlines()[4]
+
+    assert line.startswith("[bold]x[/bold]")
+    assert line.endswith(r"\x1b]0;title\x07[red]bad[/red]\nnext")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "as_text"),
+    [
+        (None, "-"),
+        (0, "0s"),
+        (-3, "0s"),
+        (59.4, "59s"),
+        (59.6, "1m00s"),
+        (598, "9m58s"),
+        (3600, "1h00m"),
+        (90_000, "25h00m"),
+    ],
+)
+def test_a_duration_can_be_read_at_a_glance(seconds: float | None, as_text: str) -> None:
+    assert span(seconds) == as_text
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            ("status", "--url", "http://127.0.0.1:1"),
+            "no daemon answers at http://127.0.0.1:1: Connection refused; is it",
+        ),
+        (("status", "--url", "127.0.0.1:8042"), "give an address such as http://127.0.0.1:8042"),
+        (("status", "--url", "http://h", "--settings", "f"), "--url and --settings name two addresses"),
+        (("status", "--settings", "/nowhere.toml"), "/nowhere.toml: does not exist; name the settings file with"),
+        (("lint", "--settings", "/nowhere.toml"), "/nowhere.toml: does not exist; name the settings file with"),
+        (("daemon", "--settings", "/nowhere.toml"), "/nowhere.toml: does not exist; name the settings file with"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_where_and_what_to_do(words: tuple[str, ...], why: str) -> None:
+    done = osrdyne(*words)
+
+    assert (done.code, done.out) == (2, b"")
+    assert why in done.line
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("[pool", "is not TOML: "),
+        ("", "pool"),
+        ('[pool]\nname = "core"\nunbind_dely = 3', "pool.unbind_dely: is not a setting; known are"),
+        ('[pool]\nname = "core"\nunbind_delay = -3', "pool.unbind_delay: -3 is no duration of zero or more seconds"),
+        ('[pool]\nname = "core"\n[broker]\n[driver]\nkind = "magic"', "'noop'"),
+        ('[pool]\nname = "core"\n[broker]\nvhost = "x"\n[driver]\nkind = "noop"', "broker.vhost: is not a setting"),
+    ],
+)
+def test_settings_that_cannot_be_right_are_one_line_too(settings: str, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(settings)
+
+    done = osrdyne("lint", "--settings", str(file))
+
+    assert done.code == 2
+    assert why in done.line
+    assert str(file) in done.line

@@ -1,0 +1,1 @@
+"""What the repository says of itself: README, pages, lock, Makefile and tools."""

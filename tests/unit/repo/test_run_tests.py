@@ -1,0 +1,331 @@
+"""Which tests run and which side by side, what is run once more, and how the run says what came of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import contained
+import run_tests
+import steps
+import tier_run
+from run_tests import Choice, Runner
+from testbed import broker, prepare, suite
+from testbed.waiting import until
+from tier_run import Run
+
+
+def run_of(tier: str, code: int = 0, **counts: int) -> Run:
+    """A tier that has ended, or that is still on its way."""
+    process = subprocess.Popen.__new__(subprocess.Popen)
+    process.returncode = code
+    return Run(tier, process, Path("x"), Path("x"), 0.0, code=code, seconds=1.0, counts=counts)
+
+
+def start_of(folder: Path, program: str) -> Run:
+    """A tier whose pytest is this program."""
+    output = folder / "output"
+    with output.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=file)
+    return Run("x", process, folder / "folder", output, time.monotonic())
+
+
+@pytest.fixture(params=[2, 8])
+def runner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(request.param)))
+    return Runner(["unit", "broker", "roles"], Choice())
+
+
+def test_the_tiers_that_run_together_need_no_more_cores_than_there_are(runner: Runner) -> None:
+    started = []
+    for tier in run_tests.PLANS:
+        if runner.fits(tier):
+            runner.running.append(run_of(tier))
+            started.append(tier)
+
+    load = sum(run_tests.PLANS[tier].load for tier in started)
+    assert started[0] == "unit"
+    assert load <= run_tests.cores()
+    assert (len(started) == 1) == (run_tests.cores() == 2)
+
+
+def test_a_tier_that_needs_more_cores_than_there_are_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    runner = Runner(["unit", "broker"], Choice())
+
+    assert runner.fits("unit")
+    runner.running.append(run_of("unit"))
+    assert not runner.fits("broker")
+
+
+def test_every_tier_of_the_tree_is_found_and_the_planned_ones_come_first() -> None:
+    found = run_tests.tiers()
+
+    assert {"unit", "broker", "drivers", "roles"} <= set(found)
+    assert found[0] == "unit"
+
+
+def test_the_fast_run_selects_in_every_tier_but_the_unit_tests() -> None:
+    assert "fast and not full" not in run_tests.command("unit", Choice(fast=True))
+    assert "fast and not full" in run_tests.command("broker", Choice(fast=True))
+    assert run_tests.command("broker", Choice(fast=True, extra=("-k", "x")))[-2:] == ["-k", "x"]
+
+
+def test_make_test_leaves_slow_engines_out_and_make_test_all_leaves_out_nothing() -> None:
+    small, whole = (run_tests.command("broker", Choice(all=one)) for one in (False, True))
+
+    assert small[-4:] == ["-m", "not full", "--broker", broker.OF_THE_DEMO]
+    assert not {"-m", "--broker"} & {*whole[3:]}
+
+
+@pytest.mark.parametrize("arguments", [["brokers"], ["--slow"], ["broker", "--faster"]])
+def test_a_tier_or_option_that_there_is_not_is_said_with_those_that_there_are(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="there are unit, simulation, broker"):
+        run_tests.chosen(arguments)
+
+
+def test_the_calls_that_the_page_on_tests_shows_are_taken() -> None:
+    page = (steps.ROOT / "docs/testing.md").read_text()
+    calls = re.findall(r"^\S+ tools/run_tests.py (.*)$", page, re.MULTILINE)
+
+    assert len(calls) == 3
+    assert all(run_tests.chosen(call.split())[0] for call in calls)
+
+
+def test_tiers_run_in_their_order_however_they_are_named() -> None:
+    assert run_tests.chosen(["broker", "unit", "--all", "--", "-k", "x"]) == (
+        ["unit", "broker"],
+        Choice(all=True, extra=("-k", "x")),
+    )
+
+
+@pytest.mark.parametrize("number", [1, 2, 8])
+def test_a_tier_has_no_more_processes_than_there_are_cores_and_one_more_where_tests_wait(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(number)))
+
+    for tier, plan in run_tests.PLANS.items():
+        words = run_tests.command(tier, Choice())
+        processes = int(words[words.index("--numprocesses") + 1]) if "--numprocesses" in words else 1
+        assert processes == min(plan.processes, max(2, number)) + plan.waits
+
+
+@pytest.mark.parametrize(
+    "line, counts",
+    [
+        ("=== 2 failed, 10 passed in 3.21s ===", {"failed": 2, "passed": 10}),
+        ("\x1b[32m=== \x1b[1m1 passed\x1b[0m in 61.00s (0:01:01) ===\x1b[0m", {"passed": 1}),
+        ("7 passed, 1 error in 0.50s", {"passed": 7, "error": 1}),
+        ("=== no tests ran in 0.01s ===", {}),
+        ("tests/unit/repo/test_run_tests.py ..... [100%]", {}),
+    ],
+)
+def test_counts_come_from_pytests_closing_line(line: str, counts: dict[str, int]) -> None:
+    assert tier_run.counts_of(line) == counts
+
+
+def test_the_closing_line_adds_up_and_counts_what_was_left_behind_as_an_error() -> None:
+    runs = [run_of("unit", passed=3, errors=1), run_of("broker", code=contained.LEFT, passed=4, failed=2)]
+
+    assert run_tests.closing_line(runs, 61.5).strip("= ") == "2 failed, 2 error, 7 passed in 61.50s"
+    assert "left something behind" in run_tests.row(runs[1])
+
+
+def test_what_failed_or_was_left_behind_is_noted_for_the_end(tmp_path: Path) -> None:
+    words = ["FAILED tests/unit/x.py::test_y - no", "ERROR    root:x.py:1 a line of a log", "left behind: file: z"]
+    run = start_of(tmp_path, "print(" + repr("\n".join(words)) + ")")
+
+    until(lambda: tier_run.ended(run))
+
+    assert run.failures == [words[0], words[2]]
+
+
+def test_an_empty_selection_is_no_failure_and_anything_else_is() -> None:
+    assert [run_of("x", code=code).failed for code in (0, 5, 1, 2, contained.LEFT)] == [False, False, True, True, True]
+
+
+def written(path: Path) -> int:
+    """The number in a file; 0 while it is not there whole."""
+    text = path.read_text() if path.exists() else ""
+    return int(text) if text.endswith("\n") else 0
+
+
+def failed(tier: str, *tests: str, code: int = 1, **counts: int) -> Run:
+    """A tier in which these tests failed."""
+    run = run_of(tier, code, **counts)
+    run.failed_tests = [*tests]
+    return run
+
+
+@pytest.mark.parametrize("tier", ["broker", "drivers", "pipeline"])
+def test_tests_on_real_engines_that_fail_are_run_once_more(tier: str) -> None:
+    assert run_tests.may_be_chance(failed(tier, "a", "b"))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        failed("unit", "a"),
+        failed("simulation", "a"),
+        failed("broker", *map(str, range(11))),
+        failed("broker", code=2),
+        failed("broker", "a", code=2),
+        failed("broker", code=contained.LEFT),
+        run_of("broker"),
+    ],
+    ids=["unit", "simulation", "many", "no collection", "interrupted", "left behind", "passed"],
+)
+def test_what_no_second_run_can_excuse_is_not_run_again(run: Run) -> None:
+    assert not run_tests.may_be_chance(run)
+
+
+def test_a_test_that_passes_the_second_time_is_flaky_and_one_that_does_not_has_failed() -> None:
+    run = failed("broker", "a", "b", failed=2, passed=10)
+
+    run_tests.judge(run, failed("broker", "b", failed=1, passed=1))
+
+    assert (run.flaky, run.failed_tests, run.failed) == (["a"], ["b"], True)
+    assert run.counts == {"failed": 1, "passed": 10, "flaky": 1}
+    assert run.failures == ["flaky: a"]
+
+
+def test_a_tier_whose_failed_tests_all_pass_the_second_time_has_passed() -> None:
+    run = failed("broker", "a", passed=10, errors=1)
+
+    run_tests.judge(run, run_of("broker", passed=1))
+
+    assert not run.failed
+    assert run_tests.row(run).split()[-4:] == ["10", "passed,", "1", "flaky"]
+    assert run_tests.closing_line([run], 1.0).strip("= ") == "10 passed, 1 flaky in 1.00s"
+
+
+@pytest.mark.parametrize("code", [2, 4, contained.LEFT])
+def test_a_second_run_that_does_not_come_to_its_end_excuses_nothing(code: int) -> None:
+    run = failed("broker", "a", failed=1)
+
+    run_tests.judge(run, run_of("broker", code))
+
+    assert (run.failed, run.flaky) == (True, [])
+
+
+FLAKY = """
+import pathlib, pytest
+
+@pytest.mark.parametrize("word", WORDS)
+def test_one(word):
+    seen = pathlib.Path(__file__).with_name(word)
+    first = not seen.exists()
+    seen.touch()
+    assert not first
+"""
+
+
+@pytest.mark.parametrize("flaky", [1, 4])
+def test_a_run_with_a_few_flaky_tests_passes_and_says_so_and_one_with_many_fails(
+    flaky: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Given a project with one tier, whose tests fail the first time
+    (tmp_path / "tests/broker").mkdir(parents=True)
+    for part in ("tools", "pyproject.toml", "tests/__init__.py", "tests/conftest.py", "testbed"):
+        (tmp_path / part).symlink_to(steps.ROOT / part)
+    words = [f"w {number}@x" for number in range(flaky)]
+    (tmp_path / "tests/broker/test_flaky.py").write_text(FLAKY.replace("WORDS", repr(words)))
+    monkeypatch.setattr("steps.ROOT", tmp_path)
+    monkeypatch.setattr("run_tests.prepare", lambda *_: None)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr("sys.argv", ["run_tests.py", "broker"])
+    monkeypatch.setattr("superuser.stop_where_asked", lambda _: None)
+
+    with pytest.raises(SystemExit) as ended:
+        run_tests.main()
+
+    shown = capfd.readouterr().out
+    assert bool(ended.value.code) == (flaky > run_tests.MOST_FLAKY), shown
+    assert f"{flaky} flaky in" in shown.splitlines()[-1]
+    assert "broker: flaky: " in shown
+    assert ("test: FAILED, 4 tests passed only when they were run once more" in shown) == (flaky == 4)
+    # The second time they ran one after the other
+    assert shown.count("workers [") == 1
+    # The first output and files stay, to find the cause in.
+    assert "what the tests of broker wrote is in " in shown
+
+
+def test_every_tier_on_a_broker_gets_the_one_that_make_test_may_use_and_no_other() -> None:
+    for tier in sorted(prepare.BROKER_TIERS):
+        small = [part.name for part in prepare.needed("test", [tier])]
+        assert "RabbitMQ 4.0" in small
+        assert not {"RabbitMQ 4.3", "Docker engine", "Pulumi"} & {*small}
+        assert "RabbitMQ 4.3" in [part.name for part in prepare.needed("test-all", [tier])]
+    assert prepare.needed("test-all", ["unit", "simulation"]) == []
+    assert run_tests.ONE_BROKER == broker.OF_THE_DEMO
+
+
+def test_a_test_of_make_test_cannot_start_an_engine_of_make_test_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert suite.SUITE == run_tests.SUITE
+    monkeypatch.setenv(run_tests.SUITE, "test")
+    with pytest.raises(suite.NotInThisSuite, match="mark this test `full`"):
+        broker.Broker(broker.NEWEST)
+
+    monkeypatch.setenv(run_tests.SUITE, "test-all")
+    suite.only_in_test_all("a Docker engine")
+
+
+@pytest.mark.parametrize(
+    ("reported", "test"),
+    [
+        ("tests/x.py::test_y[a]@group", "tests/x.py::test_y[a]"),
+        ("tests/x.py::test_y[a@b]", "tests/x.py::test_y[a@b]"),
+        ("tests/x.py::test_y[a@b]@group", "tests/x.py::test_y[a@b]"),
+        ("tests/x.py::test_y", "tests/x.py::test_y"),
+    ],
+)
+def test_the_group_of_a_test_is_no_part_of_its_id(reported: str, test: str) -> None:
+    assert tier_run.without_group(reported) == test
+
+
+def test_what_processes_import_is_compiled_once_also_where_the_machine_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tmp_path / "imported.py").touch()
+
+    subprocess.run([sys.executable, "-c", "import imported"], cwd=tmp_path, env=steps.environment(), check=True)
+
+    assert list((tmp_path / "__pycache__").glob("imported.*.pyc"))
+
+
+GROUPED = """
+import os, pathlib, pytest
+
+@pytest.mark.xdist_group("engine")
+@pytest.mark.parametrize("number", range(4))
+def test_one(number):
+    pathlib.Path(f"{os.environ['PYTEST_XDIST_WORKER']}.{number}").touch()
+"""
+
+
+def test_the_tests_of_a_group_are_given_to_one_process(tmp_path: Path) -> None:
+    """What keeps an engine that is started once a process from being started in each of them."""
+    (tmp_path / "test_grouped.py").write_text(GROUPED)
+    python, _, _, _, *options = run_tests.command("security", Choice(all=True))
+    plain = ["--rootdir", ".", "-c", "/dev/null", "-p", "no:cacheprovider"]
+
+    done = subprocess.run(
+        [python, "-m", "pytest", "test_grouped.py", *plain, *options],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout
+    ran = sorted(path.name.split(".") for path in tmp_path.glob("gw*"))
+    assert [number for _, number in ran] == ["0", "1", "2", "3"]
+    assert len({process for process, _ in ran}) == 1

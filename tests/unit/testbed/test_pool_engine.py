@@ -1,0 +1,61 @@
+"""What a test's pool leaves running when it is closed: nothing, not even what is not a worker yet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from osrdyne_protocol.broker.topology import Users
+from osrdyne_protocol.settings import PoolSettings
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
+
+NO_BROKER: Any = None
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> DaemonProcess:
+    pool = Pool(
+        NO_BROKER,
+        "/",
+        PoolSettings("core"),
+        Users("client", "worker-of-this-test", "daemon", "monitor", "operator"),
+        {},
+    )
+    return DaemonProcess(
+        pool, tmp_path, {}, module="tests.unit.testbed.test_pool_engine", arguments=[str(tmp_path / "forked")]
+    )
+
+
+def test_a_worker_that_was_being_started_when_the_daemon_was_killed_is_ended(daemon: DaemonProcess) -> None:
+    # Given a daemon that is killed between the fork of a worker and its program's begin
+    daemon.start(ready=False)
+    told = daemon.directory / "forked"
+    until(told.exists, what="a forked process")
+    forked = psutil.Process(int(told.read_text()))
+    # When the pool is closed
+    daemon.close()
+    # Then the worker does not come to life
+    assert not forked.is_running() or forked.status() == psutil.STATUS_ZOMBIE
+
+
+def stand_for_a_daemon(told: Path) -> None:
+    """Fork what takes its time to become a worker, and tell its number."""
+    forked = os.fork()
+    if not forked:
+        time.sleep(600)
+    written = told.with_suffix(".tmp")
+    written.write_text(str(forked))
+    written.rename(told)
+    signal.pause()
+
+
+if __name__ == "__main__":
+    stand_for_a_daemon(Path(sys.argv[-1]))
