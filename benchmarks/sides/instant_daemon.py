@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import builtins
 
-from osrdyne import cli, daemon
+from osrdyne import cli
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.drivers.noop import NoopDriver
+from osrdyne.drivers.subprocess.settings import SubprocessSettings
 
 
 class InstantDriver(NoopDriver):
@@ -34,5 +35,6 @@ class InstantDriver(NoopDriver):
 
 
 if __name__ == "__main__":
-    vars(daemon)["open_driver"] = lambda _settings: InstantDriver()
+    # The settings of the measurement name this driver.
+    setattr(SubprocessSettings, "open", lambda _settings, _pool: InstantDriver())  # noqa: B010
     cli.main()

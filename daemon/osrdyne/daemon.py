@@ -19,11 +19,11 @@ from typing import Any
 from osrdyne import leader
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.drivers.base import Driver
-from osrdyne.drivers.registry import open_driver
 from osrdyne.errors import DaemonError
 from osrdyne.runtime.back_off import back_off
 from osrdyne.session import Session
-from osrdyne.settings.daemon import DaemonSettings, address
+from osrdyne.settings.credentials import address
+from osrdyne.settings.daemon import DaemonSettings
 from osrdyne.state import PoolState
 from osrdyne.status import view as status_view
 from osrdyne.status.metrics import Metrics
@@ -77,7 +77,7 @@ class Daemon:
 
     def open(self) -> None:
         """Make the driver. Raises `DriverError` or `SettingsError` for a template or place that cannot be right."""
-        driver = open_driver(self.settings)
+        driver = self.settings.driver.open(self.settings.pool)
         self._opened = PoolState.of(self.settings.pool, asyncio.get_running_loop().time), driver
 
     async def act(self) -> None:

@@ -12,8 +12,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from osrdyne.drivers.kubernetes import manifests, template
+from osrdyne.drivers.kubernetes.settings import KubernetesSettings
 from osrdyne.settings.daemon import load
-from osrdyne.settings.drivers import KubernetesSettings
 from osrdyne.status.metrics import Metrics
 from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.settings import PoolSettings

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osrdyne.settings import credentials
 from osrdyne.settings import daemon as settings
 from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_protocol import keys
@@ -86,7 +87,7 @@ def test_a_setting_of_any_kind_is_taken_or_refused(
 def test_a_variable_of_any_text_is_taken_or_refused(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(to_toml(GOOD))
-    with mock.patch.dict(os.environ, {settings.ENVIRONMENT_PREFIX + name.upper(): text}):
+    with mock.patch.dict(os.environ, {credentials.ENVIRONMENT_PREFIX + name.upper(): text}):
         attempt(path)
 
 
@@ -126,9 +127,9 @@ def test_a_credential_file_of_anything_is_an_error_that_shows_nothing_of_it(tmp_
     path = tmp_path / "uri"
     path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"amqp_uri_file: is (not a file of UTF-8 text|empty)"):
-        settings.secret(None, path, "broker.amqp_uri")
+        credentials.secret(None, path, "broker.amqp_uri")
     with pytest.raises(SettingsError, match="amqp_uri_file"):
-        settings.secret(None, Path("a\0b"), "broker.amqp_uri")
+        credentials.secret(None, Path("a\0b"), "broker.amqp_uri")
 
 
 @FUZZ
@@ -167,7 +168,7 @@ def test_an_address_in_the_environment_wins_over_the_files_in_whichever_form(
 
     chosen = getattr(load(path), table)
 
-    found = settings.secret(getattr(chosen, name), getattr(chosen, f"{name}_file"), f"{table}.{name}")
+    found = credentials.secret(getattr(chosen, name), getattr(chosen, f"{name}_file"), f"{table}.{name}")
     assert found == "amqp://new"
 
 

@@ -20,7 +20,8 @@ from osrdyne.broker.management_api import ManagementApi
 from osrdyne.commands import lost_queues
 from osrdyne.commands.output import NO, CannotAsk, failing_clearly, print_json
 from osrdyne.commands.status_table import console
-from osrdyne.settings.daemon import BrokerSettings, DaemonSettings, load, secret
+from osrdyne.settings.credentials import secret
+from osrdyne.settings.daemon import BrokerSettings, DaemonSettings, load
 from osrdyne_amqp.address import virtual_host
 from osrdyne_protocol.broker.drift import concerning, drift, request_queues
 from osrdyne_protocol.broker.lint import Finding, lint

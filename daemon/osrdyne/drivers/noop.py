@@ -9,8 +9,19 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import AsyncIterator
+from typing import Literal
 
-from osrdyne.drivers.base import Change, Group
+from osrdyne.drivers.base import Change, Driver, DriverSettings, Group
+from osrdyne_protocol.settings import PoolSettings
+
+
+class NoopSettings(DriverSettings):
+    """Driver `noop`: somebody else starts and stops the workers."""
+
+    kind: Literal["noop"]
+
+    def open(self, pool: PoolSettings) -> Driver:
+        return NoopDriver()
 
 
 class NoopDriver:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,13 +21,12 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as UnreadableVariable
 
-from osrdyne.settings.drivers import AnyDriverSettings, StrictModel
-from osrdyne.settings.seconds import Seconds
+from osrdyne.drivers import registry
+from osrdyne.drivers.registry import AnyDriverSettings
+from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
+from osrdyne.settings.model import Seconds, StrictModel
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
-
-#: Environment variables that name a setting begin so; nested names are joined by two underscores.
-ENVIRONMENT_PREFIX = "OSRDYNE_DAEMON_"
 
 #: Addresses with credentials, by table. Each can be given itself, or as `{name}_file` that holds it.
 _ADDRESSES = (("broker", "amqp_uri"), ("broker", "management_uri"), ("driver", "worker_amqp_uri"))
@@ -186,36 +185,9 @@ def _problem(error: Mapping[str, Any]) -> str:
         return "is not a setting; see docs/settings.md for those there are"
     if error["type"] == "missing":
         return "is missing"
+    if error["type"] == "union_tag_invalid" and (why := registry.broken.get(error["ctx"]["tag"])):
+        return why
     return str(error["msg"]).removeprefix("Value error, ")
-
-
-def secret(value: SecretStr | None, file: Path | None, name: str) -> str:
-    """Return a credential from the setting itself or from the file it names. Raises `SettingsError`."""
-    if value is not None:
-        if not value.get_secret_value().strip():
-            raise SettingsError(name, "is empty")
-        return value.get_secret_value().strip()
-    if file is None:
-        variable = ENVIRONMENT_PREFIX + name.replace(".", "__").upper()
-        raise SettingsError(name, f"is missing; set {name}_file to a file with the address, or {variable}")
-    try:
-        text = file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise SettingsError(f"{name}_file", f"cannot be read: {error.strerror}: {file}") from None
-    except ValueError:
-        raise SettingsError(f"{name}_file", f"is not a file of UTF-8 text: {str(file)!r}") from None
-    if not text:
-        raise SettingsError(f"{name}_file", f"is empty: {file}")
-    return text
-
-
-def address(value: SecretStr | None, file: Path | None, name: str) -> Callable[[], str]:
-    """Return what reads a credential anew each time, so that a changed file needs no restart.
-
-    Raises `SettingsError` at once for one that cannot be read now.
-    """
-    secret(value, file, name)
-    return lambda: secret(value, file, name)
 
 
 def environment_names() -> list[str]:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 from osrdyne.errors import DaemonError
 from osrdyne.settings.daemon import DaemonSettings, load
-from osrdyne.settings.drivers import AnyDriverSettings, DockerSettings, KubernetesSettings
 from osrdyne_protocol.errors import OsrdyneError, ProtocolError
 
 log = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ class SettingsFile:
         # Before it is parsed: what is written meanwhile is a change.
         now = _contents([path])
         self.settings = load(path)
-        self._in_force = now | _contents(_templates(self.settings.driver))
+        self._in_force = now | _contents(self.settings.driver.files())
         #: Why what is on disk is not in force; None when it is.
         self.error: str | None = None
 
@@ -67,7 +66,7 @@ class SettingsFile:
     def _taken(self, now: Contents, make: Callable[[DaemonSettings], Made]) -> Made | None:
         """Put what is on disk in force; None where it means the same as before."""
         settings = load(self._path)
-        templates = _contents(_templates(settings.driver))
+        templates = _contents(settings.driver.files())
         same = settings == self.settings and all(self._in_force.get(file) == had for file, had in templates.items())
         made = None if same else make(settings)
         self.settings, self._in_force = settings, {self._path: now[self._path], **templates}
@@ -108,16 +107,7 @@ def _names(table: object) -> list[str]:
     return list(known)
 
 
-def _templates(driver: AnyDriverSettings) -> Iterator[Path]:
-    """Return the files that a driver reads once, when it is made."""
-    if isinstance(driver, DockerSettings):
-        yield driver.template_file
-    if isinstance(driver, KubernetesSettings):
-        for name in ("deployment.yaml", "hpa.yaml", "scaledobject.yaml"):
-            yield driver.template_directory / name
-
-
-def _contents(files: Iterator[Path] | list[Path] | Contents) -> Contents:
+def _contents(files: Iterable[Path]) -> Contents:
     return {file: _hash(file) for file in files}
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from osrdyne.drivers.noop import NoopSettings
+from osrdyne.settings import credentials
 from osrdyne.settings import daemon as settings
-from osrdyne.settings.daemon import DaemonSettings, load, secret
-from osrdyne.settings.drivers import NoopSettings
+from osrdyne.settings.credentials import secret
+from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_protocol.errors import SettingsError
 
 GOOD = """
@@ -116,7 +118,9 @@ def test_a_file_that_is_no_toml_or_no_text_is_an_error(tmp_path: Path) -> None:
 def test_the_environment_wins_over_the_file_one_setting_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(f"{settings.ENVIRONMENT_PREFIX}BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
+    monkeypatch.setenv(
+        f"{credentials.ENVIRONMENT_PREFIX}BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool"
+    )
     monkeypatch.setenv("OSRDYNE_DAEMON_INTERVALS__DEBOUNCE", "PT3S")
     found = loaded(tmp_path, GOOD + "[intervals]\nrecheck = 7\n")
     assert found.broker.amqp_uri is not None
@@ -126,7 +130,9 @@ def test_the_environment_wins_over_the_file_one_setting_at_a_time(
 
 
 def test_the_environment_alone_can_give_the_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"{settings.ENVIRONMENT_PREFIX}BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
+    monkeypatch.setenv(
+        f"{credentials.ENVIRONMENT_PREFIX}BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool"
+    )
     found = loaded(tmp_path, "".join(line for line in GOOD.splitlines(True) if "amqp_uri" not in line))
     assert secret(found.broker.amqp_uri, None, "broker.amqp_uri").endswith("@elsewhere:5672/pool")
 
@@ -161,7 +167,9 @@ def test_a_credential_that_is_missing_says_how_to_give_it(tmp_path: Path) -> Non
 def test_a_credential_in_the_environment_wins_over_a_file_that_the_settings_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(f"{settings.ENVIRONMENT_PREFIX}BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool")
+    monkeypatch.setenv(
+        f"{credentials.ENVIRONMENT_PREFIX}BROKER__AMQP_URI", "amqp://other:verysecret@elsewhere:5672/pool"
+    )
     uri = 'amqp_uri = "amqp://daemon:verysecret@localhost:5672/pool"'
     found = loaded(tmp_path, GOOD.replace(uri, 'amqp_uri_file = "/absent"')).broker
     assert "elsewhere" in secret(found.amqp_uri, found.amqp_uri_file, "broker.amqp_uri")

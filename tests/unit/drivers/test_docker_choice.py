@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from osrdyne.drivers.base import Driver
 from osrdyne.drivers.docker.driver import DockerDriver
-from osrdyne.drivers.registry import open_driver
 from osrdyne.settings import daemon as settings
+from osrdyne.settings.daemon import DaemonSettings
 from osrdyne_protocol.errors import SettingsError
 
 SETTINGS = """
@@ -25,6 +26,10 @@ host = "unix:///nowhere/docker.sock"
 """
 
 
+def opened(found: DaemonSettings) -> Driver:
+    return found.driver.open(found.pool)
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """What the settings name, all of it right."""
@@ -36,7 +41,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 async def test_it_opens_while_its_engine_is_away(directory: Path) -> None:
-    driver = open_driver(settings.load(directory / "settings.toml"))
+    driver = opened(settings.load(directory / "settings.toml"))
 
     assert isinstance(driver, DockerDriver)
     assert driver.owns_workers
@@ -55,4 +60,4 @@ def test_what_is_wrong_ends_the_start(file: str, content: str, problem: str, dir
     (directory / file).write_text(content)
 
     with pytest.raises(SettingsError, match=problem):
-        open_driver(settings.load(directory / "settings.toml"))
+        opened(settings.load(directory / "settings.toml"))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from osrdyne.drivers.base import Driver
 from osrdyne.drivers.kubernetes.driver import KubernetesDriver
-from osrdyne.drivers.registry import open_driver
-from osrdyne.settings.daemon import load
+from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_protocol.errors import SettingsError
 
 SETTINGS = """
@@ -33,8 +33,12 @@ def written(directory: Path, *, more: str = "", deployment: str | None = DEPLOYM
     return file
 
 
+def opened(found: DaemonSettings) -> Driver:
+    return found.driver.open(found.pool)
+
+
 async def test_the_settings_make_the_driver(tmp_path: Path) -> None:
-    driver = open_driver(load(written(tmp_path, more='container = "worker"\n')))
+    driver = opened(load(written(tmp_path, more='container = "worker"\n')))
     assert isinstance(driver, KubernetesDriver)
     assert driver.owns_workers
     assert driver.template
@@ -57,5 +61,5 @@ async def test_settings_that_cannot_be_right_end_the_start(
     tmp_path: Path, more: str, deployment: str | None, says: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:
-        open_driver(load(written(tmp_path, more=more, deployment=deployment)))
+        opened(load(written(tmp_path, more=more, deployment=deployment)))
     assert says in str(refused.value)

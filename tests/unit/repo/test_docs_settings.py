@@ -13,9 +13,13 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import steps
+from osrdyne.drivers.docker.settings import DockerSettings
+from osrdyne.drivers.kubernetes.settings import KubernetesSettings
+from osrdyne.drivers.noop import NoopSettings
+from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.drivers.subprocess.template import SubprocessTemplate
+from osrdyne.drivers.systemd.settings import SystemdSettings
 from osrdyne.settings import daemon as settings
-from osrdyne.settings import drivers as driver_settings
 from osrdyne_protocol.settings import PoolSettings
 
 PAGE = Path(steps.ROOT, "docs/settings.md").read_text()
@@ -24,12 +28,12 @@ PAGE = Path(steps.ROOT, "docs/settings.md").read_text()
 TABLES: dict[str, Any] = {
     "`[pool]`": PoolSettings,
     "`[broker]`": settings.BrokerSettings,
-    '`kind = "noop"`': driver_settings.NoopSettings,
-    '`kind = "subprocess"`': driver_settings.SubprocessSettings,
+    '`kind = "noop"`': NoopSettings,
+    '`kind = "subprocess"`': SubprocessSettings,
     "`[driver.template]`": SubprocessTemplate,
-    '`kind = "docker"`': driver_settings.DockerSettings,
-    '`kind = "systemd"`': driver_settings.SystemdSettings,
-    '`kind = "kubernetes"`': driver_settings.KubernetesSettings,
+    '`kind = "docker"`': DockerSettings,
+    '`kind = "systemd"`': SystemdSettings,
+    '`kind = "kubernetes"`': KubernetesSettings,
     "`[limits]`": settings.LimitSettings,
     "`[intervals]`": settings.IntervalSettings,
     "`[status]`": settings.StatusSettings,

@@ -21,9 +21,9 @@ from osrdyne.commands.poison import audit_file as audits
 from osrdyne.commands.poison import text
 from osrdyne.commands.poison.entry import Entry, Selection
 from osrdyne.commands.poison.inventory import Inventory, Outcome, opened
+from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.runtime import log_format
 from osrdyne.settings.daemon import DaemonSettings, load
-from osrdyne.settings.drivers import SubprocessSettings
 from osrdyne_amqp import Message
 from osrdyne_protocol import events
 from osrdyne_protocol.names import PoolNames

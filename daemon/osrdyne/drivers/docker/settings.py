@@ -1,0 +1,32 @@
+"""The settings of the driver `docker`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from osrdyne.drivers.base import Driver, DriverSettings
+from osrdyne.settings.credentials import address
+from osrdyne_protocol.settings import PoolSettings
+
+
+class DockerSettings(DriverSettings):
+    """Driver `docker`: one container a group, on one Docker engine."""
+
+    kind: Literal["docker"]
+    #: JSON or TOML file with the body of the engine's container create; see `template`.
+    template_file: Path
+    #: Address of the engine; None for that of the environment (DOCKER_HOST and the variables beside it).
+    host: str | None = None
+    #: File with the AMQP address that workers get. Their containers see the directory that it is in.
+    worker_amqp_uri_file: Path
+
+    def open(self, pool: PoolSettings) -> Driver:
+        from osrdyne.drivers.docker.driver import DockerDriver
+
+        address(None, self.worker_amqp_uri_file, "driver.worker_amqp_uri")
+        return DockerDriver(pool, self.template_file, self.worker_amqp_uri_file, host=self.host)
+
+    def files(self) -> Iterable[Path]:
+        return (self.template_file,)

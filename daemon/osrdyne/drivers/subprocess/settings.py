@@ -1,0 +1,37 @@
+"""The settings of the driver `subprocess`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import SecretStr
+
+from osrdyne.drivers.base import Driver, DriverSettings
+from osrdyne.drivers.subprocess.template import SubprocessTemplate
+from osrdyne.settings.credentials import address
+from osrdyne_protocol.settings import PoolSettings
+
+
+class SubprocessSettings(DriverSettings):
+    """Driver `subprocess`: one process a group, on this machine."""
+
+    kind: Literal["subprocess"]
+    #: AMQP address that workers get, or the file that holds it.
+    worker_amqp_uri: SecretStr | None = None
+    worker_amqp_uri_file: Path | None = None
+    #: Where the driver keeps what it started, and the workers' output.
+    state_directory: Path = Path("/var/lib/osrdyne")
+    #: How a worker is started; see `SubprocessTemplate`.
+    template: SubprocessTemplate
+
+    def open(self, pool: PoolSettings) -> Driver:
+        from osrdyne.drivers.subprocess.driver import SubprocessDriver
+
+        return SubprocessDriver(
+            pool,
+            self.template,
+            address(self.worker_amqp_uri, self.worker_amqp_uri_file, "driver.worker_amqp_uri"),
+            self.state_directory,
+            worker_amqp_uri_file=self.worker_amqp_uri_file,
+        )
