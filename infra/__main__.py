@@ -55,6 +55,7 @@ def pools(settings: StackSettings) -> None:
 
     pulumi.export("vhost", settings.vhost)
     pulumi.export("pools", {pool.name: asdict(pool) for pool in settings.pools})
+    pulumi.export("statistics_interval", settings.broker.statistics_interval)
     pulumi.export("addresses", {pool: pulumi.Output.secret(one.addresses) for pool, one in users.items()})
 
 

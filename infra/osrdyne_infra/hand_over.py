@@ -1,9 +1,10 @@
 """Writes what a stack gives out into files: `python -m osrdyne_infra.hand_over DIR`, the outputs on standard input.
 
-For each pool a folder DIR/POOL, readable by its owner only: a file with the address of each role (`client.uri`,
-`daemon.uri`, ...) and `settings.toml`, the daemon's settings without a driver; what is there from `[driver]` on stays.
-Each file is replaced as a whole: who reads it sees the old or the new one. Prints the names of the files, and never an
-address.
+For each pool a folder DIR/POOL, readable by its owner only. It gets the addresses of each role (`client.uri`,
+`daemon.uri`, `daemon-management.uri`, ...), named as the Ansible role `daemon` names them. It also gets
+`settings.toml`, the daemon's settings without a driver; what is in that file from `[driver]` on stays. Each file is
+replaced as a whole, so a reader sees the old or the new one. A file under the name of an earlier release is removed.
+Prints the names of the files, and never an address.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+#: Files that earlier releases wrote, by the names that replaced theirs.
+FORMER_NAMES = {"daemon-management": "daemon_management.uri"}
 
 
 def main() -> None:
@@ -30,22 +34,26 @@ def main() -> None:
     except (ValueError, KeyError, TypeError, AttributeError):
         sys.exit(
             "hand_over: standard input has no outputs of a stack; "
-            "give it those of `pulumi stack output --json --show-secrets`, once `pulumi up` has succeeded"
+            "give it those of `pulumi stack output --json --show-secrets`, once `pulumi up` of this release succeeded"
         )
     for path, text in texts.items():
         write(path, text + own_part(path))
         sys.stdout.write(f"{path}\n")
+    for path in former(texts):
+        path.unlink()
+        sys.stdout.write(f"{path} is removed: an earlier release wrote it, and the settings no longer name it\n")
 
 
 def files(outputs: Mapping[str, Any], directory: Path) -> dict[Path, str]:
     """Return the text of each file. Raises KeyError, TypeError or AttributeError for what are no outputs of a stack."""
     found: dict[Path, str] = {}
     for pool, settings in outputs["pools"].items():
-        folder = directory / pool
-        found |= {folder / f"{role}.uri": address for role, address in outputs["addresses"][pool].items()}
+        folder, addresses = directory / pool, outputs["addresses"][pool]
+        found |= {folder / f"{name}.uri": f"{address}\n" for name, address in addresses.items()}
         broker = {
             "amqp_uri_file": str(folder / "daemon.uri"),
-            "management_uri_file": str(folder / "daemon_management.uri"),
+            "management_uri_file": str(folder / "daemon-management.uri"),
+            "statistics_interval": outputs["statistics_interval"],
         }
         found[folder / "settings.toml"] = "\n".join(toml({"pool": settings, "broker": broker}))
     return found
@@ -59,6 +67,12 @@ def toml(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[str]:
             here = (*path, json.dumps(name))
             lines += [f"[{'.'.join(here)}]", *toml(value, here), ""]
     return lines
+
+
+def former(written: Iterable[Path]) -> list[Path]:
+    """Return the files of earlier releases that lie beside those that replaced them."""
+    beside = [path.with_name(FORMER_NAMES[path.stem]) for path in written if path.stem in FORMER_NAMES]
+    return [path for path in beside if path.exists()]
 
 
 def own_part(path: Path) -> str:

@@ -34,7 +34,7 @@ STATUS_PORT = 8042
 
 
 class PoolConfig(pulumi.ComponentResource):
-    """ConfigMaps and Secrets of one pool. `addresses` are those of `PoolUsers`, by role."""
+    """ConfigMaps and Secrets of one pool. `addresses` are those of `PoolUsers`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class PoolConfig(pulumi.ComponentResource):
         self.digest = hashlib.sha256(json.dumps(maps, sort_keys=True).encode()).hexdigest()[:32]
         #: Name of the Secret with the daemon's addresses.
         self.secret = f"{pool.name}-daemon"
-        daemon = {"daemon.uri": addresses["daemon"], "daemon_management.uri": addresses["daemon_management"]}
+        daemon = {f"{name}.uri": addresses[name] for name in ("daemon", "daemon-management")}
         self.made: list[pulumi.Resource] = [
             *(self._map(name, data) for name, data in maps.items()),
             self._secret(self.secret, daemon),
@@ -91,7 +91,7 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
         "pool": asdict(pool),
         "broker": {
             "amqp_uri_file": f"{CREDENTIALS}/daemon.uri",
-            "management_uri_file": f"{CREDENTIALS}/daemon_management.uri",
+            "management_uri_file": f"{CREDENTIALS}/daemon-management.uri",
             "statistics_interval": settings.broker.statistics_interval,
         },
         "driver": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Literal
 from urllib.parse import quote, urlsplit
 
 import pulumi
@@ -13,12 +14,14 @@ from osrdyne_infra.password import Password
 from osrdyne_infra.vhost import Vhost
 from osrdyne_protocol.broker.topology import Permission, Topology, User
 
+Kind = Literal["amqp", "management"]
+
 #: Where a pod finds the certificate of the CA that vouches for the broker.
 AUTHORITY = "/etc/osrdyne/broker/ca.pem"
 
 
 class PoolUsers(pulumi.ComponentResource):
-    """The users of one pool; `addresses` are secret, by role, with the daemon's management address beside.
+    """The users of one pool; `addresses` are secret, by the names of `kinds`.
 
     `figures` is the management address of the one who may see the broker's figures, with the vhost as its path, and
     secret too.
@@ -58,13 +61,26 @@ class PoolUsers(pulumi.ComponentResource):
     def _addresses(self, one: User, password: Password) -> None:
         broker, vhost = self._settings.broker, quote(self._settings.vhost, safe="")
         management = broker.inside_management or broker.management
-        self.addresses[one.role] = _address(broker.amqp, one, password, path=f"/{vhost}")
-        if "management" in one.tags:
-            file = AUTHORITY if broker.cacertfile and self._settings.cluster else broker.cacertfile
-            query = f"cacertfile={quote(file)}" if file else ""
-            self.addresses[f"{one.role}_management"] = _address(management, one, password, query=query)
+        file = AUTHORITY if broker.cacertfile and self._settings.cluster else broker.cacertfile
+        query = f"cacertfile={quote(file)}" if file else ""
+        for name, kind in kinds(one).items():
+            if kind == "amqp":
+                self.addresses[name] = _address(broker.amqp, one, password, path=f"/{vhost}")
+            else:
+                self.addresses[name] = _address(management, one, password, query=query)
         if "monitoring" in one.tags:
             self.figures = _address(management, one, password, path=f"/{vhost}")
+
+
+def kinds(one: User) -> dict[str, Kind]:
+    """Return the addresses that a user needs, by name: which interface of the broker each belongs to.
+
+    `hand_over` names the files after them, as the Ansible role `daemon` does.
+    """
+    found: dict[str, Kind] = {one.role: "amqp"}
+    if {"management", "monitoring"} & set(one.tags):
+        found[f"{one.role}-management"] = "management"
+    return found
 
 
 def _address(place: str, one: User, password: Password, path: str = "", query: str = "") -> pulumi.Output[str]:

@@ -117,7 +117,7 @@ def test_a_daemon_with_the_declared_users_and_settings_answers_a_request(stack: 
     daemon = DaemonProcess.of(pool, tmp_path / "daemon", worker=WORKER)
     outputs = stack.project.outputs()
     addresses, daemon.settings["pool"] = outputs["addresses"]["core"], outputs["pools"]["core"]
-    assert (tmp_path / "daemon/management.uri").read_text() == addresses["daemon_management"]
+    assert (tmp_path / "daemon/management.uri").read_text() == addresses["daemon-management"]
     try:
         daemon.start()
         client = ForeignClient(addresses["client"], PoolNames("core").request_exchange)

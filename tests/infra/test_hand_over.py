@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from osrdyne.settings.credentials import secret
 from osrdyne.settings.daemon import load
 from osrdyne_infra import hand_over
 from osrdyne_protocol.settings import Delays, PoolSettings
@@ -19,7 +20,8 @@ POOL = PoolSettings("core", "dev", orphan_ttl=90.0, overrides={"a=1,b=2": Delays
 ADDRESSES = {
     "client": "amqp://c:word@h:1/v",
     "daemon": "amqp://d:word@h:1/v",
-    "daemon_management": "http://d:word@h:2",
+    "daemon-management": "http://d:word@h:2",
+    "monitor-management": "http://m:word@h:2",
 }
 DRIVER = '[driver]\nkind = "noop"\n'
 
@@ -31,7 +33,8 @@ def run(monkeypatch: pytest.MonkeyPatch, directory: Path, given: str) -> None:
 
 
 def outputs(pool: PoolSettings = POOL) -> str:
-    return json.dumps({"vhost": "v", "pools": {"core": asdict(pool)}, "addresses": {"core": ADDRESSES}})
+    given = {"pools": {"core": asdict(pool)}, "addresses": {"core": ADDRESSES}, "statistics_interval": 4.5}
+    return json.dumps({"vhost": "v", **given})
 
 
 def test_the_files_are_the_owners_only_and_nothing_secret_is_printed(
@@ -41,7 +44,7 @@ def test_the_files_are_the_owners_only_and_nothing_secret_is_printed(
 
     files = {path.name: path.read_text() for path in (tmp_path / "out/core").iterdir()}
     assert {name for name in files if name.endswith(".uri")} == {f"{role}.uri" for role in ADDRESSES}
-    assert files["client.uri"] == ADDRESSES["client"]
+    assert files["client.uri"] == f"{ADDRESSES['client']}\n"
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out/core").iterdir()} == {0o600}
     assert (tmp_path / "out/core").stat().st_mode & 0o777 == 0o700
     assert "word" not in capsys.readouterr().out
@@ -53,7 +56,11 @@ def test_the_daemon_reads_the_pool_as_it_was_declared(monkeypatch: pytest.Monkey
     settings = tmp_path / "core/settings.toml"
     settings.write_text(settings.read_text() + DRIVER)
 
-    assert load(settings).pool == POOL
+    found = load(settings)
+    assert found.pool == POOL
+    broker = found.broker
+    assert secret(broker.management_uri, broker.management_uri_file, "") == ADDRESSES["daemon-management"]
+    assert found.broker.statistics_interval == 4.5
 
 
 def test_what_a_person_added_stays_and_the_rest_is_new(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -66,6 +73,21 @@ def test_what_a_person_added_stays_and_the_rest_is_new(monkeypatch: pytest.Monke
 
     assert settings.read_text().endswith(DRIVER)
     assert load(settings).pool == changed
+
+
+def test_a_file_of_an_earlier_release_is_removed_and_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, own = tmp_path / "core/daemon_management.uri", tmp_path / "core/admin.uri"
+    old.parent.mkdir()
+    for path in (old, own):
+        path.write_text("http://d:word@h:2")
+
+    run(monkeypatch, tmp_path, outputs())
+
+    assert not old.exists()
+    assert own.exists()
+    assert f"{old} is removed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("given", ["", "{}", '{"pools": {"core": {}}, "addresses": {"core": "[secret]"}}'])

@@ -219,7 +219,7 @@ def test_addresses_are_in_secrets_and_nowhere_else() -> None:
     users = Users.of("core", "Test 1")
     assert whole().texts("core-daemon") == {
         "daemon.uri": address("amqp", users.daemon, "broker/trains%2Fone"),
-        "daemon_management.uri": address("http", users.daemon, "broker:15672"),
+        "daemon-management.uri": address("http", users.daemon, "broker:15672"),
     }
     assert whole().texts("core-worker") == {"amqp-uri": address("amqp", users.worker, "broker/trains%2Fone")}
     assert whole().texts("core-scaler") == {"host": address("http", users.monitor, "broker:15672/trains%2Fone")}
@@ -252,7 +252,7 @@ def test_a_brokers_own_authority_is_where_daemons_and_keda_look_for_it(tmp_path:
     assert found.objects["ConfigMap", "core-broker-ca"]["data"] == {"ca.pem": "a certificate\n"}
     mounts = {one["name"]: one["mountPath"] for one in pod(found)["containers"][0]["volumeMounts"]}
     volume = next(one for one in pod(found)["volumes"] if one.get("configMap", {}).get("name") == "core-broker-ca")
-    uri = found.texts("core-daemon")["daemon_management.uri"]
+    uri = found.texts("core-daemon")["daemon-management.uri"]
     assert uri.endswith(f"?cacertfile={mounts[volume['name']]}/ca.pem")
     scaler = found.texts("core-scaler")
     assert (scaler["tls"], scaler["ca"]) == ("enable", "a certificate\n")
