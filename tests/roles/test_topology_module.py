@@ -22,7 +22,7 @@ from testbed.lost_queue import is_lost, lose, lose_stream, mend
 from testbed.management import Management
 from tests.conftest import Vhost
 
-MODULE = Path(__file__).parents[2] / "roles/topology/library/osrdyne_topology.py"
+MODULE = Path(__file__).parents[2] / "plugins/modules/osrdyne_topology.py"
 
 # In one process, so that only that starts brokers of both versions.
 pytestmark = [pytest.mark.xdist_group("topology"), pytest.mark.both_versions]

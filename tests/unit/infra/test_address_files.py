@@ -11,7 +11,7 @@ import steps
 from osrdyne_infra import hand_over
 from osrdyne_infra.pool_users import kinds
 from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.topology import topology
+from osrdyne_protocol.broker.topology import topology
 
 #: Interface of the broker that an address is for, by the name of its file.
 Files = dict[str, str]

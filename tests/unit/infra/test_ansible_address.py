@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
-FILTERS = Path(__file__).parents[3] / "roles/topology/filter_plugins/osrdyne.py"
+FILTERS = Path(__file__).parents[3] / "plugins/filter/osrdyne.py"
 
 
 def address(text: str, part: str) -> Any:

@@ -17,7 +17,7 @@ from osrdyne_protocol.broker import lost, quorum
 @pytest.fixture(scope="module")
 def module() -> Any:
     spec = importlib.util.spec_from_file_location(
-        "osrdyne_topology_module", Path(steps.ROOT, "roles/topology/library/osrdyne_topology.py")
+        "osrdyne_topology_module", Path(steps.ROOT, "plugins/modules/osrdyne_topology.py")
     )
     assert spec
     assert spec.loader

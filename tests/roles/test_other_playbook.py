@@ -1,0 +1,76 @@
+"""A playbook outside this project uses a role by itself, with no more in its `ansible.cfg` than the README says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+ROLES = sorted(path.name for path in (PROJECT / "roles").iterdir())
+PLAYBOOK = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.import_role: {name: rabbitmq, tasks_from: named}
+      vars:
+        rabbitmq_uri: amqp://ad%3Amin:word@127.0.0.1:1/trains
+        rabbitmq_why: it is named
+"""
+
+
+def run(directory: Path, configuration: str) -> str:
+    """What a playbook prints that names an administrator who cannot log in; a filter finds that out."""
+    (directory / "ansible.cfg").write_text(configuration)
+    (directory / "play.yml").write_text(PLAYBOOK)
+    done = subprocess.run(
+        [f"{Path(sys.executable).parent}/ansible-playbook", "play.yml", "-c", "local"],
+        cwd=directory,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": str(directory / "home"), "LC_ALL": "C.UTF-8"},
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode
+    return done.stdout
+
+
+def configuration(role: str) -> str:
+    page = (PROJECT / f"roles/{role}/README.md").read_text()
+    [block] = re.findall(r"^```ini\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return str(block).replace("OSRDYNE", str(PROJECT))
+
+
+def test_every_role_says_the_same_about_it() -> None:
+    assert len({configuration(role) for role in ROLES}) == 1
+
+
+@pytest.mark.fast
+def test_a_role_finds_its_filters_by_what_its_page_says(tmp_path: Path) -> None:
+    said = run(tmp_path, configuration("rabbitmq"))
+
+    assert "holds a colon" in said, said
+
+
+@pytest.mark.fast
+def test_the_modules_are_found_too(tmp_path: Path) -> None:
+    (tmp_path / "ansible.cfg").write_text(configuration("topology"))
+    done = subprocess.run(
+        [f"{Path(sys.executable).parent}/ansible-doc", "--json", "osrdyne_passwords", "osrdyne_topology"],
+        cwd=tmp_path,
+        env={**os.environ, "ANSIBLE_HOME": str(tmp_path / "home"), "LC_ALL": "C.UTF-8"},
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert json.loads(done.stdout).keys() == {"osrdyne_passwords", "osrdyne_topology"}
