@@ -1,0 +1,90 @@
+"""What the playbook says of a daemon that does not get ready: it looks at the process, and not only at its port."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import steps
+
+SCRIPT = Path(steps.ROOT, "roles/daemon/files/wait_ready.py")
+#: Answers everything with a status, at a port of the system's choice.
+SERVER = """
+import http.server, sys
+class Answering(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(int(sys.argv[1]))
+        self.end_headers()
+        self.wfile.write(b"waiting: the broker is away")
+    def log_message(self, *_):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Answering)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@contextmanager
+def server(status: int) -> Iterator[tuple[int, int]]:
+    """Process and port of a server."""
+    with subprocess.Popen([sys.executable, "-c", SERVER, str(status)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.pid, int(process.stdout.readline())
+        process.kill()
+
+
+def wait(directory: Path, port: int, process: int, patience: float = 60.0) -> str:
+    """What the script says of a process; "" where that is ready."""
+    file = directory / "daemon.pid"
+    file.write_text(f"{process}\n")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(port), "--pid-file", str(file), "--patience", str(patience)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert bool(done.returncode) == bool(done.stderr)
+    return done.stderr.strip()
+
+
+def ended() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    return process.pid
+
+
+def test_a_daemon_that_answers_at_its_port_is_ready(tmp_path: Path) -> None:
+    with server(200) as (process, port):
+        assert wait(tmp_path, port, process) == ""
+
+
+def test_the_answer_of_another_process_does_not_count_where_the_daemon_has_ended(tmp_path: Path) -> None:
+    with server(200) as (process, port):
+        said = wait(tmp_path, port, ended())
+
+    assert said.startswith(f"Port {port} belongs to process {process} (")
+    assert said.endswith("Stop that process, or choose another port")
+
+
+def test_the_answer_of_another_process_does_not_count_where_the_daemon_lives(tmp_path: Path) -> None:
+    with server(200) as (process, port):
+        assert f"belongs to process {process} (" in wait(tmp_path, port, os.getpid(), patience=0.1)
+
+
+def test_a_daemon_that_is_not_ready_says_why(tmp_path: Path) -> None:
+    with server(503) as (process, port):
+        said = wait(tmp_path, port, process, patience=0.1)
+
+    assert said == "The daemon runs and is not ready: waiting: the broker is away"
+
+
+def test_a_daemon_that_ended_is_not_waited_for(tmp_path: Path) -> None:
+    with server(200) as (_, port):
+        pass
+
+    assert wait(tmp_path, port, ended()) == f"The daemon has ended. Nothing listens at port {port}"
