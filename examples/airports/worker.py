@@ -25,7 +25,7 @@ if not __package__:  # started by its path: Python then looks for modules in thi
 
 from examples.airports import cache, fields, flights, questions
 from osrdyne_protocol.errors import MissingVariable
-from osrdyne_worker import service
+from osrdyne_worker import Request, WorkerError, environment, run
 
 
 def main() -> int:
@@ -33,8 +33,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO)
     started = time.perf_counter()
     try:
-        environment = service.environment()
-        airport = cache.load(environment.key)
+        given = environment()
+        airport = cache.load(given.key)
     except (MissingVariable, cache.NoDataSet, flights.DamagedData) as error:
         print(f"airports: {error}", file=sys.stderr, flush=True)
         return 1
@@ -42,17 +42,17 @@ def main() -> int:
     print(f"airports: {len(airport.flights)} flights to {airport.code!r} in {milliseconds:.1f} ms", flush=True)
     served = 0
 
-    def handle(request: service.Request) -> bytes:
+    def handle(request: Request) -> bytes:
         nonlocal served
         try:
             answer = questions.answer(airport, questions.parse(request.body))
         except fields.BadQuestion as error:
-            raise service.WorkerError(body=_json({"error": str(error)})) from error
+            raise WorkerError(body=_json({"error": str(error)})) from error
         served += 1
         # Who answered, and its how-manieth answer this is: so a caller can tell a cold start from a warm one.
-        return _json(answer | {"served_by": {"worker": environment.id, "answers": served}})
+        return _json(answer | {"served_by": {"worker": given.id, "answers": served}})
 
-    service.run(handle)
+    run(handle)
     return 0
 
 

@@ -12,8 +12,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from osrdyne_amqp import Connection, Properties
-from tests.conftest import Vhost
 from testbed.waiting import PATIENCE, until
+from tests.conftest import Vhost
 
 pytestmark = pytest.mark.both_versions
 QUORUM = {"x-queue-type": "quorum"}

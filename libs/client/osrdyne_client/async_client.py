@@ -12,7 +12,7 @@ from osrdyne_client.replies import Reply
 
 
 class AsyncClient(BaseClient):
-    """Calls the workers of a pool from one asyncio loop. Use it with `async with`; the options are `BaseClient`'s."""
+    """Calls the workers of a pool from one asyncio loop. Use it with `async with`."""
 
     async def open(self) -> None:
         """Connect. Raises what keeps the client from working: BrokerUnreachable, AccessRefused, Undeliverable, ..."""

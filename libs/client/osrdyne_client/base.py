@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal
 
 from osrdyne_amqp.address import Address
 from osrdyne_amqp.message import MAX_BODY
-from osrdyne_client.dispatcher import Dispatcher, Options
-
-
-class ClientOptions(TypedDict, total=False):
-    """The options of `BaseClient`, for those who pass them on."""
-
-    slots: int
-    timeout: float
-    confirm: bool
-    reply: Literal["queue", "direct"]
-    max_body: int
-    resend: bool
-    name: str | None
+from osrdyne_client.dispatcher import ClientOptions, Dispatcher
 
 
 class BaseClient:
@@ -52,7 +40,7 @@ class BaseClient:
         it twice; False fails it with `Unconfirmed` instead.
         `name`: what the broker shows for the connection.
         """
-        options = Options(
+        options = ClientOptions(
             slots=slots,
             timeout=timeout,
             confirm=confirm,
@@ -62,6 +50,10 @@ class BaseClient:
             name=name or f"osrdyne client of {pool}",
         )
         self._dispatcher = Dispatcher(uri, pool, options)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Set what a client has beside the dispatcher. It has no constructor: the options are listed once, above."""
 
     @property
     def is_connected(self) -> bool:

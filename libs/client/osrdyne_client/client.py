@@ -8,11 +8,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
-from osrdyne_amqp.address import Address
 from osrdyne_amqp.thread_bridge import Handover
-from osrdyne_client.base import BaseClient, ClientOptions
+from osrdyne_client.base import BaseClient
 from osrdyne_client.calls import Call
 from osrdyne_client.errors import ClientClosed
 from osrdyne_client.replies import Reply
@@ -21,14 +20,13 @@ Future = concurrent.futures.Future[Any]
 
 
 class Client(BaseClient):
-    """Calls the workers of a pool from any number of threads. Use it with `with`; the options are `BaseClient`'s.
+    """Calls the workers of a pool from any number of threads. Use it with `with`.
 
     Threads hand their requests over in a queue and wake the loop once for all that wait in it. Not usable in a
     process that was forked after `open`.
     """
 
-    def __init__(self, uri: Address, pool: str, **options: Unpack[ClientOptions]) -> None:
-        super().__init__(uri, pool, **options)
+    def _prepare(self) -> None:
         self._gone = threading.Event()
         self._gone.set()
         self._handover: Handover | None = None

@@ -44,8 +44,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a client works; `BaseClient` documents each."""
+class ClientOptions:
+    """How a client works. The constructor of the client has the default of each, and says what it means."""
 
     slots: int
     timeout: float
@@ -59,7 +59,7 @@ class Options:
 class Dispatcher:
     """Requests and their answers over one link at a time. All methods belong to the loop that ran `open`."""
 
-    def __init__(self, uri: Address, pool: str, options: Options) -> None:
+    def __init__(self, uri: Address, pool: str, options: ClientOptions) -> None:
         if options.reply not in ("queue", "direct"):
             raise ValueError(f"reply={options.reply!r}; give 'queue' or 'direct'")
         self._uri = uri

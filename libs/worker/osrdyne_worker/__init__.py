@@ -17,6 +17,18 @@ What starts and stops workers is the daemon.
 
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker.handling import Handler, Reject, Request, Requeue, WorkerError
+from osrdyne_worker.loop import WorkerOptions
 from osrdyne_worker.service import environment, run, serve
 
-__all__ = ["Handler", "Reject", "Request", "Requeue", "WorkerEnvironment", "WorkerError", "environment", "run", "serve"]
+__all__ = [
+    "Handler",
+    "Reject",
+    "Request",
+    "Requeue",
+    "WorkerEnvironment",
+    "WorkerError",
+    "WorkerOptions",
+    "environment",
+    "run",
+    "serve",
+]

@@ -9,6 +9,7 @@ finished work is taken for it and the handler does not run twice. No task is mad
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import copy
 import logging
 import math
@@ -21,6 +22,7 @@ from typing import Any
 from osrdyne_amqp import Properties
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, Nacked, NotFound
 from osrdyne_amqp.event_line import EventLine
+from osrdyne_amqp.message import MAX_BODY
 from osrdyne_protocol import events, expiry, statuses
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, status_for
 from osrdyne_protocol.names import PoolNames
@@ -52,12 +54,26 @@ REPLY_PAUSE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """How a worker works; `worker.run` documents each."""
+    """How a worker works: the keyword arguments of `worker.run` and `worker.serve`."""
 
-    prefetch: int
-    alive_interval: float
-    grace: float
-    max_body: int
+    #: Most requests that the broker hands to this worker at once; None for as many as there are threads. With more,
+    #: requests wait here for a thread, and a crash of this worker counts against all of them.
+    prefetch: int | None = None
+    #: Threads in which a plain function runs. With 0 it runs on the loop itself: only for handlers that take no time.
+    threads: int = 1
+    #: Where a plain function runs instead of these threads.
+    executor: concurrent.futures.Executor | None = None
+    #: Seconds between the events that say that a long request is still worked on.
+    alive_interval: float = 10.0
+    #: Seconds that work in hand may take after SIGTERM; what takes longer goes to another worker.
+    grace: float = 30.0
+    #: Most bytes of an answer; a larger one becomes an error reply.
+    max_body: int = MAX_BODY
+
+    @property
+    def at_once(self) -> int:
+        """How many requests the broker hands over before they are acknowledged."""
+        return max(1, self.threads) if self.prefetch is None else self.prefetch
 
 
 class Worker:
@@ -100,7 +116,7 @@ class Worker:
             opened = self._loop.time()
             self._line.open()
             try:
-                session = await Session.open(self._environment, self._options.prefetch)
+                session = await Session.open(self._environment, self._options.at_once)
                 known, opened, refused = True, self._loop.time(), math.inf
                 try:
                     await self._serve(session, stop)
@@ -327,7 +343,7 @@ class Worker:
     def _trim(self) -> None:
         """Keep finished work that could not be answered, but only as much as the broker gives us at once."""
         lost = [one for one in self._in_hand if one.outcome is not None and not one.delivery.session.is_open]
-        if len(lost) > self._options.prefetch or self._stopping:
+        if len(lost) > self._options.at_once or self._stopping:
             self._in_hand.discard(min(lost, key=lambda one: one.finished))
         self._settled.set()
 

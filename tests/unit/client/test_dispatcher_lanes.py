@@ -10,7 +10,7 @@ import pytest
 
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost
 from osrdyne_client.calls import Call, State
-from osrdyne_client.dispatcher import Dispatcher, Options
+from osrdyne_client.dispatcher import ClientOptions, Dispatcher
 from osrdyne_client.errors import CallTimeout
 
 pytestmark = pytest.mark.looptime
@@ -52,7 +52,7 @@ class Link:
 
 
 def core_of(link: Any, *, resend: bool = True) -> Dispatcher:
-    options = Options(slots=4, timeout=60.0, confirm=True, reply="queue", max_body=100, resend=resend, name="test")
+    options = ClientOptions(slots=4, timeout=60.0, confirm=True, reply="queue", max_body=9, resend=resend, name="test")
     core = Dispatcher("amqp://user:password@nowhere", "core", options)
     core._loop, core._closed, core._link, core._queue = asyncio.get_running_loop(), False, link, "reply-user-1"
     return core

@@ -10,8 +10,8 @@ import yaml  # type: ignore[import-untyped]
 import steps
 from osrdyne_infra import hand_over
 from osrdyne_infra.pool_users import kinds
-from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.broker.topology import topology
+from osrdyne_protocol.settings import PoolSettings
 
 #: Interface of the broker that an address is for, by the name of its file.
 Files = dict[str, str]

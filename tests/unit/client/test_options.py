@@ -1,0 +1,72 @@
+"""Each option of the client and of the worker library is listed once, and an unknown one is a TypeError."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steps
+from osrdyne_client import AsyncClient, Client
+from osrdyne_client.dispatcher import ClientOptions
+from osrdyne_worker import Request, WorkerEnvironment, WorkerOptions, run, serve
+
+#: A name that no option has. As a mapping, because a type checker refuses it in a call.
+UNKNOWN: dict[str, Any] = {"slotz": 3}
+
+
+def echo(request: Request) -> bytes:
+    return request.body
+
+
+def names(options: type) -> list[str]:
+    return [one.name for one in dataclasses.fields(options)]
+
+
+def test_both_faces_of_the_client_have_one_constructor_with_all_options() -> None:
+    assert "__init__" not in vars(Client)
+    assert "__init__" not in vars(AsyncClient)
+    parameters = inspect.signature(AsyncClient).parameters.values()
+    assert [one.name for one in parameters if one.kind is one.KEYWORD_ONLY] == names(ClientOptions)
+    # The defaults are there, and nowhere else
+    assert all(one.default is dataclasses.MISSING for one in dataclasses.fields(ClientOptions))
+
+
+def test_the_docs_have_each_option_of_the_client() -> None:
+    page = Path(steps.ROOT, "docs/client.md").read_text().split("## Options\n")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(names(ClientOptions))
+
+
+@pytest.mark.parametrize("face", [AsyncClient, Client])
+def test_an_unknown_option_of_the_client_is_a_type_error(face: type[AsyncClient] | type[Client]) -> None:
+    with pytest.raises(TypeError, match="slotz"):
+        face("amqp://user:secret@nowhere", "core", **UNKNOWN)
+
+
+def test_the_options_of_a_client_may_be_named_with_its_address_and_pool() -> None:
+    for face in (AsyncClient, Client):
+        assert (
+            face(uri="amqp://user:secret@nowhere", pool="core", slots=3, timeout=1.5, reply="direct").slots_taken == 0
+        )
+
+
+def test_a_worker_has_its_defaults_from_one_place() -> None:
+    options = WorkerOptions()
+    assert (options.at_once, options.alive_interval, options.grace) == (1, 10.0, 30.0)
+    assert (WorkerOptions(threads=0).at_once, WorkerOptions(threads=4).at_once) == (1, 4)
+    assert WorkerOptions(threads=4, prefetch=2).at_once == 2
+
+
+def test_an_unknown_option_of_a_worker_is_a_type_error_before_anything_is_done() -> None:
+    environment = WorkerEnvironment("id", "key", "core", "core-req-key", "core-activity-xchg", "amqp://nowhere")
+    with pytest.raises(TypeError, match="slotz"):
+        run(echo, **UNKNOWN)
+    with pytest.raises(TypeError, match="slotz"):
+        asyncio.run(serve(echo, environment, asyncio.Event(), **UNKNOWN))
+    with pytest.raises(TypeError, match="positional"):
+        run(echo, 4)  # type: ignore[call-arg]
