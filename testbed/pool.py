@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
+from osrdyne_protocol.broker import management_json
 from osrdyne_protocol.broker.topology import Topology, Users, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
@@ -28,27 +29,9 @@ STATISTICS_INTERVAL = 0.75
 
 def apply(broker: Broker, vhost: str, declared: Topology, passwords: Mapping[str, str]) -> None:
     """Put a topology on a vhost, as infrastructure code would."""
-    api = broker.management
-    for user in declared.users:
-        api.put("users", user.name, body={"password": passwords[user.name], "tags": ",".join(user.tags)})
-    for permission in declared.permissions:
-        body = {"configure": permission.configure, "write": permission.write, "read": permission.read}
-        api.put("permissions", vhost, permission.user, body=body)
-    for policy in declared.policies:
-        body_policy = {
-            "pattern": policy.pattern,
-            "apply-to": policy.apply_to,
-            "definition": dict(policy.definition),
-            "priority": policy.priority,
-        }
-        api.put("policies", vhost, policy.name, body=body_policy)
-    for exchange in declared.exchanges:
-        api.put("exchanges", vhost, exchange.name, body={"type": exchange.type, "durable": True})
-    for queue in declared.queues:
-        arguments = {"x-queue-type": queue.type, **queue.arguments}
-        api.put("queues", vhost, queue.name, body={"durable": True, "arguments": arguments})
-    for binding in declared.bindings:
-        api.call("POST", "bindings", vhost, "e", binding.exchange, "q", binding.queue, body={"routing_key": ""})
+    for one in management_json.requests(declared, vhost):
+        body = {**one.body, "password": passwords[one.path[1]]} if one.path[0] == "users" else one.body
+        broker.management.call(one.method, *one.path, body=body)
 
 
 @dataclass

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 from osrdyne_infra import lost_queues
 from osrdyne_infra.management import Management
-from osrdyne_protocol.broker import lost
-from osrdyne_protocol.broker.topology import ApplyTo, Binding, Exchange, Policy, Queue, QueueType, Topology
+from osrdyne_protocol.broker import lost, management_json
+from osrdyne_protocol.broker.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -31,30 +30,7 @@ def read(broker: Management, vhost: str, declared: Iterable[Topology]) -> Live:
     listed = {
         kind: broker.get(kind, vhost) for kind in ("exchanges", "queues", "bindings", "policies", "operator-policies")
     }
-    found = Topology(
-        exchanges=tuple(
-            Exchange(one["name"], one["type"], one["arguments"]) for one in listed["exchanges"] if one["name"]
-        ),
-        queues=tuple(_queue(one) for one in listed["queues"]),
-        bindings=tuple(_binding(one) for one in listed["bindings"] if one["source"]),
-        policies=tuple(_policy(one) for one in listed["policies"]),
-        operator_policies=tuple(_policy(one) for one in listed["operator-policies"]),
-    )
+    found = management_json.read(listed)
     there = {one.name for one in found.queues if one.type == "quorum"}
     asked = [name for one in declared for name in lost.static_quorum_queues(one) if name in there]
     return Live(found, broker.messages(vhost), lost_queues.find(broker, vhost, asked))
-
-
-def _queue(raw: Mapping[str, Any]) -> Queue:
-    arguments = {name: value for name, value in raw["arguments"].items() if name != "x-queue-type"}
-    return Queue(raw["name"], cast("QueueType", raw["type"]), arguments)
-
-
-def _binding(raw: Mapping[str, Any]) -> Binding:
-    to = "queue" if raw["destination_type"] == "queue" else "exchange"
-    return Binding(raw["source"], raw["destination"], raw["routing_key"], cast("Any", to))
-
-
-def _policy(raw: Mapping[str, Any]) -> Policy:
-    apply_to = cast("ApplyTo", raw["apply-to"])
-    return Policy(raw["name"], raw["pattern"], apply_to, raw["definition"], int(raw["priority"]))

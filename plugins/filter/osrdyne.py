@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
-from osrdyne_protocol.broker import lost
+from osrdyne_protocol.broker import lost, management_json
 from osrdyne_protocol.broker.lint import lint
 from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.errors import SettingsError
@@ -30,6 +30,12 @@ def osrdyne_topology(pool: Mapping[str, Any]) -> dict[str, Any]:
     if findings:
         raise AnsibleFilterError("the topology is not sound: " + "; ".join(str(finding) for finding in findings))
     return dataclasses.asdict(wanted)
+
+
+def osrdyne_requests(pool: Mapping[str, Any], vhost: str) -> list[dict[str, Any]]:
+    """The requests that declare the topology of a pool in a vhost, for the module osrdyne_topology."""
+    wanted = topology(PoolSettings.from_mapping(plain(pool)))
+    return [plain(dataclasses.asdict(one)) for one in management_json.requests(wanted, str(vhost))]
 
 
 def osrdyne_lost_queues(pool: Mapping[str, Any], vhost: str) -> dict[str, str]:
@@ -128,6 +134,7 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "osrdyne_topology": osrdyne_topology,
+            "osrdyne_requests": osrdyne_requests,
             "osrdyne_lost_queues": osrdyne_lost_queues,
             "osrdyne_credentials": osrdyne_credentials,
             "osrdyne_address": osrdyne_address,

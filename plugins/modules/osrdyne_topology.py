@@ -1,10 +1,10 @@
 #!/usr/bin/python
 """Ansible module: makes a broker's vhost have the topology of a pool, by the management API.
 
-Reads each object and writes only what differs. Policies come before the exchanges and queues that they are for, and
-the request exchange comes last, so that no request can arrive before its alternate route. What a broker cannot change
-in place (type or arguments of a queue or exchange) is an error that says what to do. Nothing is deleted but a quorum
-queue that the broker lost when it was killed, and that only where it is allowed: such a queue holds nothing.
+Takes the requests that declare each object, in their order, from the filter `osrdyne_requests`; it needs no package of
+ours on the machine. Reads each object and writes only what differs. What a broker cannot change in place (type or
+arguments of a queue or exchange) is an error that says what to do. Nothing is deleted but a quorum queue that the
+broker lost when it was killed, and that only where it is allowed: such a queue holds nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import ssl
 import time
 import urllib.error
@@ -32,8 +31,9 @@ options:
   admin: {description: Name of an administrator., type: str, required: true}
   admin_password: {description: The administrator's password., type: str, required: true}
   vhost: {description: The pool's vhost., type: str, required: true}
-  topology: {description: What the filter osrdyne_topology returns., type: dict, required: true}
+  requests: {description: What the filter osrdyne_requests returns., type: list, elements: dict, required: true}
   passwords: {description: Password of each user of the topology., type: dict, required: true}
+  password_hashes: {description: "What the filter osrdyne_password_hash makes of each.", type: dict, required: true}
   lost: {description: "What to say of each static queue that the broker lost, by its name.", type: dict, default: {}}
   mend_lost: {description: Declare quorum queues that the broker lost again., type: bool, default: false}
   timeout: {description: Seconds to wait for one answer., type: float, default: 30}
@@ -46,8 +46,9 @@ EXAMPLES = """
     admin: admin
     admin_password: "{{ password }}"
     vhost: core
-    topology: "{{ {'name': 'core'} | osrdyne_topology }}"
+    requests: "{{ {'name': 'core'} | osrdyne_requests('core') }}"
     passwords: "{{ passwords }}"
+    password_hashes: "{{ dict(passwords.keys() | zip(passwords.values() | map('osrdyne_password_hash'))) }}"
 """
 RETURN = """
 left_over: {description: Users of this pool without an instance., type: list, elements: str, returned: always}
@@ -57,7 +58,17 @@ changes: {description: What was made or altered, one line each., type: list, ele
 #: Hash functions of RabbitMQ's password_hash: base64 of four bytes of salt and hash(salt + password).
 HASHES = {"rabbit_password_hashing_sha256": hashlib.sha256, "rabbit_password_hashing_sha512": hashlib.sha512}
 
-
+#: What an object is called in a message, by the first part of its path.
+KINDS = {
+    "users": "user",
+    "permissions": "permission",
+    "policies": "policy",
+    "exchanges": "exchange",
+    "queues": "queue",
+    "bindings": "binding",
+}
+#: Kinds that a broker cannot change in place.
+UNCHANGEABLE = ("exchanges", "queues")
 #: Seconds between two looks that prove that a queue is lost; as in osrdyne_protocol.broker.lost.
 LOOK_AGAIN = 3.0
 
@@ -146,28 +157,19 @@ def context(tls: dict[str, str]) -> ssl.SSLContext:
 
 
 def apply(api: Api, given: dict[str, Any]) -> None:
-    """Everything, in the order in which nothing can be lost."""
-    vhost, topology, passwords = given["vhost"], given["topology"], given["passwords"]
-    refuse_instances(api, vhost, topology)
-    deal_with_lost(api, vhost, topology, given["lost"], mend=given["mend_lost"])
+    """Everything, in the order of the requests."""
+    vhost, requests = given["vhost"], given["requests"]
+    refuse_instances(api, vhost, requests)
+    deal_with_lost(api, vhost, requests, given["lost"], mend=given["mend_lost"])
     ensure_vhost(api, vhost)
-    for user in topology["users"]:
-        ensure_user(api, vhost, user, passwords[user["name"]])
-    for permission in topology["permissions"]:
-        ensure_permission(api, vhost, permission)
-    for policy in topology["policies"]:
-        ensure_policy(api, vhost, policy)
-    # Where orphans go must be there before requests can come.
-    last = [exchange for exchange in topology["exchanges"] if exchange["type"] == "direct"]
-    for exchange in topology["exchanges"]:
-        if exchange not in last:
-            ensure_exchange(api, vhost, exchange)
-    for queue in topology["queues"]:
-        ensure_queue(api, vhost, queue)
-    for binding in topology["bindings"]:
-        ensure_binding(api, vhost, binding)
-    for exchange in last:
-        ensure_exchange(api, vhost, exchange)
+    for request in requests:
+        kind, name = request["path"][0], request["path"][-1]
+        if kind == "users":
+            ensure_user(api, vhost, request, given["passwords"][name], given["password_hashes"][name])
+        elif kind == "bindings":
+            ensure_binding(api, request)
+        else:
+            ensure(api, vhost, request)
 
 
 def ensure_vhost(api: Api, vhost: str) -> None:
@@ -178,20 +180,39 @@ def ensure_vhost(api: Api, vhost: str) -> None:
         api.change(f"permission {api.user}", "PUT", "permissions", vhost, api.user, body=everything)
 
 
-def ensure_user(api: Api, vhost: str, user: dict[str, Any], password: str) -> None:
-    """The broker keeps a salted hash, which is enough to tell whether a password is the one that is wanted."""
-    found = api.get("users", user["name"])
-    tags = sorted(user["tags"])
-    if found is not None and not has_password(found, password):
-        refuse_foreign(api, vhost, user["name"])
-    if found is None or not has_password(found, password) or sorted(tags_of(found)) != tags:
-        salt = os.urandom(4)
-        body = {
-            "password_hash": base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode(),
-            "hashing_algorithm": "rabbit_password_hashing_sha256",
-            "tags": ",".join(tags),
-        }
-        api.change(f"user {user['name']}", "PUT", "users", user["name"], body=body)
+def ensure_user(api: Api, vhost: str, request: dict[str, Any], password: str, password_hash: str) -> None:
+    """The broker keeps a salted hash, which is enough to see whether a password is the one that is wanted."""
+    name = request["path"][-1]
+    found = api.get("users", name)
+    current = found is not None and has_password(found, password)
+    if found is not None and not current:
+        refuse_foreign(api, vhost, name)
+    if found is None or not current or sorted(tags_of(found)) != sorted(tags_of(request["body"])):
+        algorithm = "rabbit_password_hashing_sha256"
+        body = {**request["body"], "password_hash": password_hash, "hashing_algorithm": algorithm}
+        api.change(f"user {name}", "PUT", "users", name, body=body)
+
+
+def ensure(api: Api, vhost: str, request: dict[str, Any]) -> None:
+    path, body = request["path"], request["body"]
+    kind, name = path[0], path[-1]
+    found = api.get(*path)
+    different = [field for field, value in body.items() if found is None or found.get(field) != value]
+    if found is not None and different and kind in UNCHANGEABLE:
+        field = different[0]
+        raise Refused(
+            f"{KINDS[kind]} {name} in vhost {vhost} has {field} {found[field]!r}, not {body[field]!r}, which a broker "
+            f"cannot change; empty it, delete it by hand and run this again"
+        )
+    if different:
+        api.change(f"{KINDS[kind]} {name}", request["method"], *path, body=body)
+
+
+def ensure_binding(api: Api, request: dict[str, Any]) -> None:
+    path, body = request["path"], request["body"]
+    found = api.get(*path) or []
+    if not any({field: one[field] for field in body} == body for one in found):
+        api.change(f"binding {path[3]} to {path[5]}", request["method"], *path, body=body)
 
 
 def refuse_foreign(api: Api, vhost: str, name: str) -> None:
@@ -204,9 +225,9 @@ def refuse_foreign(api: Api, vhost: str, name: str) -> None:
         )
 
 
-def refuse_instances(api: Api, vhost: str, topology: dict[str, Any]) -> None:
+def refuse_instances(api: Api, vhost: str, requests: list[dict[str, Any]]) -> None:
     """Two instances in one vhost would serve the same queues, each with workers of its own."""
-    ours = {user["name"] for user in topology["users"]}
+    ours = set(declared(requests, "users"))
     roles = {name.partition(".")[0] for name in ours}
     present = {name for name in users_in(api, vhost) if "." in name and name.partition(".")[0] in roles}
     foreign = sorted(present - ours)
@@ -218,12 +239,14 @@ def refuse_instances(api: Api, vhost: str, topology: dict[str, Any]) -> None:
         )
 
 
-def deal_with_lost(api: Api, vhost: str, topology: dict[str, Any], problems: dict[str, str], *, mend: bool) -> None:
+def deal_with_lost(
+    api: Api, vhost: str, requests: list[dict[str, Any]], problems: dict[str, str], *, mend: bool
+) -> None:
     """Queues that the broker lost when it was killed are refused, before anything is changed, or deleted."""
     if api.get("vhosts", vhost) is None:
         return
-    streams = lost_streams(api, vhost, topology)
-    quorum = [queue["name"] for queue in topology["queues"] if queue["type"] == "quorum"]
+    streams = lost_streams(api, vhost, declared(requests, "queues", "stream"))
+    quorum = declared(requests, "queues", "quorum")
     found = [name for name in quorum if never_led(api, vhost, name)]
     if found:
         # So is a queue for a moment while it is declared.
@@ -249,17 +272,24 @@ def never_led(api: Api, vhost: str, queue: str) -> bool:
     return bool(members) and all((one["Raft State"], one["Term"], one["Last Log Index"]) == fresh for one in members)
 
 
-def lost_streams(api: Api, vhost: str, topology: dict[str, Any]) -> list[str]:
+def lost_streams(api: Api, vhost: str, streams: list[str]) -> list[str]:
     """Declared streams that the broker does not have, and whose bindings it has; see osrdyne_protocol.broker.lost."""
-    streams = {queue["name"] for queue in topology["queues"] if queue["type"] == "stream"}
     bound = {one["destination"] for one in api.get("bindings", vhost) or [] if one["source"]}
-    return sorted(name for name in streams & bound if api.get("queues", vhost, name) is None)
+    return sorted(name for name in streams if name in bound and api.get("queues", vhost, name) is None)
 
 
-def left_over(api: Api, vhost: str, topology: dict[str, Any]) -> list[str]:
+def left_over(api: Api, vhost: str, requests: list[dict[str, Any]]) -> list[str]:
     """Users whose names have no instance, as all had once; they are still let in, and nothing of ours uses them."""
-    named = {user["name"] for user in topology["users"] if "." in user["name"]}
+    named = [name for name in declared(requests, "users") if "." in name]
     return sorted({name.partition(".")[0] for name in named} & users_in(api, vhost))
+
+
+def declared(requests: list[dict[str, Any]], kind: str, queue_type: str = "") -> list[str]:
+    """Names of the declared objects of a kind; of queues, those of a type."""
+    of_kind = [one for one in requests if one["path"][0] == kind]
+    return [
+        one["path"][-1] for one in of_kind if not queue_type or one["body"]["arguments"]["x-queue-type"] == queue_type
+    ]
 
 
 def users_in(api: Api, vhost: str) -> set[str]:
@@ -277,58 +307,6 @@ def tags_of(user: dict[str, Any]) -> list[str]:
     return list(tags) if isinstance(tags, list) else [tag for tag in tags.split(",") if tag]
 
 
-def ensure_permission(api: Api, vhost: str, permission: dict[str, str]) -> None:
-    user = permission["user"]
-    wanted = {name: permission[name] for name in ("configure", "write", "read")}
-    found = api.get("permissions", vhost, user)
-    if found is None or {name: found[name] for name in wanted} != wanted:
-        api.change(f"permission {user}", "PUT", "permissions", vhost, user, body=wanted)
-
-
-def ensure_policy(api: Api, vhost: str, policy: dict[str, Any]) -> None:
-    wanted = {
-        "pattern": policy["pattern"],
-        "apply-to": policy["apply_to"],
-        "definition": policy["definition"],
-        "priority": policy["priority"],
-    }
-    found = api.get("policies", vhost, policy["name"])
-    if found is None or {name: found[name] for name in wanted} != wanted:
-        api.change(f"policy {policy['name']}", "PUT", "policies", vhost, policy["name"], body=wanted)
-
-
-def ensure_exchange(api: Api, vhost: str, exchange: dict[str, Any]) -> None:
-    wanted = {"type": exchange["type"], "durable": True, "auto_delete": False, "arguments": exchange["arguments"]}
-    ensure_unchangeable(api, "exchange", "exchanges", vhost, exchange["name"], wanted)
-
-
-def ensure_queue(api: Api, vhost: str, queue: dict[str, Any]) -> None:
-    arguments = {**queue["arguments"], "x-queue-type": queue["type"]}
-    wanted = {"durable": True, "auto_delete": False, "arguments": arguments}
-    ensure_unchangeable(api, "queue", "queues", vhost, queue["name"], wanted)
-
-
-def ensure_unchangeable(api: Api, kind: str, path: str, vhost: str, name: str, wanted: dict[str, Any]) -> None:
-    found = api.get(path, vhost, name)
-    if found is None:
-        api.change(f"{kind} {name}", "PUT", path, vhost, name, body=wanted)
-        return
-    for field, value in wanted.items():
-        if found[field] != value:
-            raise Refused(
-                f"{kind} {name} in vhost {vhost} has {field} {found[field]!r}, not {value!r}, which a broker cannot "
-                f"change; empty it, delete it by hand and run this again"
-            )
-
-
-def ensure_binding(api: Api, vhost: str, binding: dict[str, str]) -> None:
-    path = ("bindings", vhost, "e", binding["exchange"], "q", binding["queue"])
-    found = api.get(*path) or []
-    if not any(one["routing_key"] == binding["routing_key"] and not one["arguments"] for one in found):
-        body = {"routing_key": binding["routing_key"], "arguments": {}}
-        api.change(f"binding {binding['exchange']} to {binding['queue']}", "POST", *path, body=body)
-
-
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -337,8 +315,9 @@ def main() -> None:
             "admin": {"type": "str", "required": True},
             "admin_password": {"type": "str", "required": True, "no_log": True},
             "vhost": {"type": "str", "required": True},
-            "topology": {"type": "dict", "required": True},
+            "requests": {"type": "list", "elements": "dict", "required": True},
             "passwords": {"type": "dict", "required": True, "no_log": True},
+            "password_hashes": {"type": "dict", "required": True, "no_log": True},
             "lost": {"type": "dict", "default": {}},
             "mend_lost": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 30.0},
@@ -353,7 +332,7 @@ def main() -> None:
         module.fail_json(msg=str(refusal), changes=[])
     try:
         apply(api, given)
-        old = left_over(api, given["vhost"], given["topology"])
+        old = left_over(api, given["vhost"], given["requests"])
     except Unreachable as refusal:
         if not module.check_mode:
             module.fail_json(msg=str(refusal), changes=api.changes)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from osrdyne_protocol.broker.topology import Users
 
-from tests.conftest import Vhost
+from osrdyne_protocol.broker.topology import Users
 from testbed.waiting import until
+from tests.conftest import Vhost
 from tests.roles.local_setup import LocalSetup
 
 # Its runs of the playbook take a minute; what they say of each case is in test_wait_ready.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import secrets
 import subprocess
@@ -15,17 +16,30 @@ from typing import Any
 
 import pytest
 
-from osrdyne_protocol.broker import lost
+from osrdyne_protocol.broker import lost, management_json
 from osrdyne_protocol.broker.topology import Users, topology
 from osrdyne_protocol.settings import PoolSettings
 from testbed.lost_queue import is_lost, lose, lose_stream, mend
 from testbed.management import Management
 from tests.conftest import Vhost
 
-MODULE = Path(__file__).parents[2] / "plugins/modules/osrdyne_topology.py"
+PROJECT = Path(__file__).parents[2]
+MODULE = PROJECT / "plugins/modules/osrdyne_topology.py"
+
+FILTERS = PROJECT / "plugins/filter/osrdyne.py"
 
 # In one process, so that only that starts brokers of both versions.
 pytestmark = [pytest.mark.xdist_group("topology"), pytest.mark.both_versions]
+
+
+def password_hash(password: str) -> str:
+    """As the role has it made."""
+    spec = importlib.util.spec_from_file_location("osrdyne_filters", FILTERS)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return str(module.osrdyne_password_hash(password))
 
 
 @dataclass
@@ -49,15 +63,17 @@ class Applied:
 
     def run(self, *, check: bool = False) -> dict[str, Any]:
         """What the module returns."""
+        declared = topology(PoolSettings(self.pool, self.instance))
         arguments: dict[str, Any] = {
             "url": self.url or self.vhost.broker.management_url,
             "admin": self.vhost.broker.admin,
             "admin_password": self.admin_password or self.vhost.broker.admin_password,
             "vhost": self.vhost.name,
-            "topology": dataclasses.asdict(topology(PoolSettings(self.pool, self.instance))),
-            "lost": lost.problems(topology(PoolSettings(self.pool, self.instance)), self.vhost.name),
+            "requests": [dataclasses.asdict(one) for one in management_json.requests(declared, self.vhost.name)],
+            "lost": lost.problems(declared, self.vhost.name),
             "mend_lost": self.mend_lost,
             "passwords": self.passwords,
+            "password_hashes": {name: password_hash(word) for name, word in self.passwords.items()},
             "_ansible_check_mode": check,
         }
         done = subprocess.run(

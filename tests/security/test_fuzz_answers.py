@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne.broker import management_answers
+from osrdyne_protocol.broker import management_json
 from osrdyne_protocol.broker.drift import concerning, drift
 from osrdyne_protocol.broker.lint import lint
 from osrdyne_protocol.broker.topology import topology
@@ -32,7 +32,7 @@ LISTED: dict[str, dict[str, Any]] = {
         "routing_key": "",
     },
     "policies": POLICY,
-    "operator_policies": POLICY,
+    "operator-policies": POLICY,
     "users": {"name": "core-client", "tags": ["monitoring"]},
     "permissions": {"user": "core-client", "configure": "^$", "write": "^$", "read": "^$"},
 }
@@ -42,7 +42,7 @@ WRONG: list[object] = [None, True, 7, 1e400, "x", "", "[", "(?|a)", "(?R)", [], 
 def read(listed: dict[str, Any]) -> None:
     """What the daemon and `osrdyne lint` do with the listings; what they expect to be raised is not."""
     with contextlib.suppress(TypeError, KeyError, ValueError, AttributeError, OverflowError):
-        found = management_answers.topology(**listed)
+        found = management_json.read(listed)
         try:
             drift(EXPECTED, found, with_users=True)
             lint(concerning(EXPECTED, found))
@@ -63,7 +63,7 @@ def test_a_value_of_a_wrong_kind_never_reaches_a_comparison(listing: str, field:
 
 
 def test_right_listings_are_read() -> None:
-    found = management_answers.topology(**{name: [one] for name, one in LISTED.items()})
+    found = management_json.read({name: [one] for name, one in LISTED.items()})
 
     assert [one.name for one in found.queues] == ["core-req-42"]
     assert found.queues[0].arguments == {"x-osrdyne-key": "42"}

@@ -25,7 +25,7 @@ from osrdyne.reconcile.queue_rules import Totals
 from osrdyne_amqp import tls
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.errors import BrokerError
-from osrdyne_protocol.broker import quorum
+from osrdyne_protocol.broker import management_json, quorum
 from osrdyne_protocol.broker.topology import Topology
 from osrdyne_protocol.names import PoolNames
 
@@ -164,16 +164,15 @@ class ManagementApi:
                 f"no virtual host '{unquote(v)}' at {self._server.where} that user '{self._server.user}' can see; "
                 "check its name, and the user's permissions on it"
             ) from None
-        queues = await self._get(f"queues/{v}", {"columns": "name,type,arguments"})
-        bindings = await self._get(f"bindings/{v}")
-        policies = await self._get(f"policies/{v}")
-        operator_policies = await self._get(f"operator-policies/{v}")
-        users = await self._get("users") if with_users else []
-        permissions = await self._get(f"vhosts/{v}/permissions") if with_users else []
+        listings = {
+            "exchanges": exchanges,
+            "queues": await self._get(f"queues/{v}", {"columns": "name,type,arguments"}),
+            **{kind: await self._get(f"{kind}/{v}") for kind in ("bindings", "policies", "operator-policies")},
+            "users": await self._get("users") if with_users else [],
+            "permissions": await self._get(f"vhosts/{v}/permissions") if with_users else [],
+        }
         with self._reading("the objects of a virtual host"):
-            return management_answers.topology(
-                exchanges, queues, bindings, policies, operator_policies, users, permissions
-            )
+            return management_json.read(listings)
 
     async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         # Few at a time: an API that hangs must not take every thread that others of this process need.
@@ -312,7 +311,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _request_queue(raw: Mapping[str, Any]) -> RequestQueue:
-    return RequestQueue(management_answers.text(raw, "name"), management_answers.own_key(raw), _totals(raw, 0))
+    return RequestQueue(management_json.text(raw, "name"), management_answers.own_key(raw), _totals(raw, 0))
 
 
 def _totals(raw: Mapping[str, Any], bindings: int) -> Totals | None:

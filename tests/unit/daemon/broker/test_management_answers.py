@@ -1,4 +1,4 @@
-"""What is read from answers of the management API: which queue is ours, what has an alarm, who is bound to whom."""
+"""What is read from answers of the management API: which queue is ours, and what has an alarm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from osrdyne.broker import management_answers
-from osrdyne_protocol.broker.topology import Binding
 
 
 def queue(name: str = "core-req-42", kind: str = "quorum", key: object = "42") -> dict[str, Any]:
@@ -44,12 +43,3 @@ def test_a_queue_is_ours_when_it_is_what_its_name_says(raw: dict[str, Any], key:
 )
 def test_an_alarm_is_named_by_its_resources_and_other_answers_are_none(answer: str, said: str | None) -> None:
     assert management_answers.alarms(answer) == said
-
-
-def test_bindings_of_queues_and_of_exchanges_are_told_apart_and_those_of_the_default_exchange_left_out() -> None:
-    def binding(source: str, to: str) -> dict[str, Any]:
-        return {"source": source, "destination": "x", "destination_type": to, "routing_key": "k"}
-
-    bindings = [binding("", "queue"), binding("a", "queue"), binding("a", "exchange")]
-    found = management_answers.topology([], [], bindings, [], [], [], [])
-    assert found.bindings == (Binding("a", "x", "k"), Binding("a", "x", "k", "exchange"))
