@@ -1,7 +1,7 @@
-"""Checks of the values that a stack's configuration is made of. Pure.
+"""What the values of a stack's configuration may be, and how what pydantic finds wrong is worded. Pure.
 
-A check takes what somebody wrote and returns what the program uses, or raises `Wrong` with what is allowed. `record`
-makes one check of many: a table with known names becomes a dataclass, and what is wrong keeps its path.
+A check takes what a person wrote and returns what the program uses, or raises `Wrong` with what is allowed. A `Table`
+is a pydantic model whose fields have such checks, and `read` makes it of a value: what is wrong keeps its path.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
-from typing import Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 Check = Callable[[object], Any]
 
@@ -39,22 +40,45 @@ def table(value: object, known: tuple[str, ...]) -> dict[str, Any]:
     return value
 
 
-def record(kind: type[Any], checks: Mapping[str, Check]) -> Check:
-    """Return the check of a table that becomes a `kind`; fields without a default have to be given."""
-    required = [
-        one.name
-        for one in fields(kind)
-        if one.name in checks and one.default is MISSING and one.default_factory is MISSING
-    ]
+class Table(BaseModel):
+    """A table of settings. A field that is excluded is not for a person to set."""
 
-    def check(value: object) -> Any:
-        given = table(value, tuple(checks))
-        for name in required:
-            if name not in given:
-                raise Wrong("is missing", f".{name}")
-        return kind(**{name: at(f".{name}", checks[name], one) for name, one in given.items()})
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    return check
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: object) -> dict[str, Any]:
+        return table(value, tuple(name for name, field in cls.model_fields.items() if not field.exclude))
+
+
+Kind = TypeVar("Kind", bound=Table)
+
+
+def read(kind: type[Kind], value: object) -> Kind:
+    """Return a value as a table of a kind. Raises Wrong for the first of what is wrong."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        cause = first.get("ctx", {}).get("error")
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        raise Wrong(_problem(first), path + getattr(cause, "path", "")) from None
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    worded = {
+        "missing": "is missing",
+        "tuple_type": f"{error['input']!r} is no list",
+        "dict_type": f"{error['input']!r} is no table of names and values",
+    }
+    return worded.get(error["type"]) or str(error.get("ctx", {}).get("error") or error["msg"])
+
+
+def each(check: Check, values: object) -> tuple[Any, ...]:
+    """Return a list, all values of which pass a check."""
+    if not isinstance(values, list):
+        raise Wrong(f"{values!r} is no list")
+    return tuple(at(f"[{number}]", check, one) for number, one in enumerate(values))
 
 
 def at(path: str, check: Check, value: object) -> Any:
@@ -63,28 +87,6 @@ def at(path: str, check: Check, value: object) -> Any:
         return check(value)
     except ValueError as error:
         raise Wrong(str(error), path + getattr(error, "path", "")) from None
-
-
-def each(check: Check) -> Check:
-    """Return the check of a list, all values of which are alike."""
-
-    def check_list(value: object) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise Wrong(f"{value!r} is no list")
-        return tuple(at(f"[{number}]", check, one) for number, one in enumerate(value))
-
-    return check_list
-
-
-def named(check: Check) -> Check:
-    """Return the check of a table with any names, all values of which are alike."""
-
-    def check_table(value: object) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise Wrong(f"{value!r} is no table of names and values")
-        return {str(name): at(f".{name}", check, one) for name, one in value.items()}
-
-    return check_table
 
 
 def filled(value: object) -> str:
@@ -181,3 +183,15 @@ def address(*schemes: str) -> Check:
         return str(value).replace("/?", "?").rstrip("/")
 
     return check
+
+
+Filled = Annotated[str, BeforeValidator(filled)]
+Text = Annotated[str, BeforeValidator(text)]
+Flag = Annotated[bool, BeforeValidator(flag)]
+Count = Annotated[int, BeforeValidator(integer(1))]
+Quantity = Annotated[str, BeforeValidator(quantity)]
+Namespace = Annotated[str, BeforeValidator(namespace)]
+Image = Annotated[str, BeforeValidator(image)]
+Network = Annotated[str, BeforeValidator(network)]
+HttpAddress = Annotated[str, BeforeValidator(address("http", "https"))]
+AmqpAddress = Annotated[str, BeforeValidator(address("amqp", "amqps"))]

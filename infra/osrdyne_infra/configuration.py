@@ -11,11 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
-from osrdyne_infra import broker_settings, checks, cluster_settings
+from pydantic import BeforeValidator
+
+from osrdyne_infra import broker_settings, checks
 from osrdyne_infra.broker_settings import BrokerDeployment
-from osrdyne_infra.checks import Check, Wrong
+from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, Table, Wrong
 from osrdyne_infra.cluster_settings import Cluster, PoolCluster, Worker
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_protocol.broker.topology import Users
@@ -51,22 +54,21 @@ OF_BROKER = ("broker_deployment", "admin_password", "kubernetes", "kubeconfig")
 FOREIGN = ("pulumi",)
 
 
-@dataclass(frozen=True)
-class BrokerAddress:
+class BrokerAddress(Table):
     """Where the broker is, and who declares things there."""
 
     #: Management API, as this machine reaches it; no user, no path.
-    management: str
+    management: HttpAddress
     #: AMQP, as the pool's programs reach it; no user, no vhost. Options of TLS in its query.
-    amqp: str
+    amqp: AmqpAddress
     #: Name of a user with the tag `administrator`.
-    admin: str
+    admin: Filled
     #: Management API as the pool's programs reach it, where that is another address.
-    inside_management: str = ""
+    inside_management: HttpAddress = ""
     #: PEM file of the CA that vouches for the management API, where this machine does not know it.
-    cacertfile: str = ""
+    cacertfile: Filled = ""
     #: Seconds by which the broker's counts of messages may be late (RabbitMQ's default interval is 5 s).
-    statistics_interval: float = 7.5
+    statistics_interval: Annotated[float, BeforeValidator(parse_seconds)] = 7.5
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def parse(raw: Mapping[str, str], secret: Set[str]) -> StackSettings | BrokerSta
 
 
 def _pool_stack(values: Mapping[str, str]) -> StackSettings:
-    broker = _checked(values, "broker", _BROKER)
+    broker = _checked(values, "broker", partial(checks.read, BrokerAddress))
     instance = _text(values, "instance")
     pools = _pools(_structure(values, "pools"), instance)
     names = tuple(one.name for one in pools)
@@ -136,14 +138,14 @@ def _broker_stack(values: Mapping[str, str]) -> BrokerStack:
             raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES["broker_deployment"])
     password = _text(values, "admin_password")
     try:
-        broker_settings.password(password)
+        broker_settings.plain(password)
     except Wrong as error:
         raise ConfigurationError(f"{NAMESPACE}:admin_password", str(error), EXAMPLES["admin_password"]) from None
-    cluster: Cluster = _checked(values, "kubernetes", cluster_settings.cluster)
+    cluster: Cluster = _checked(values, "kubernetes", partial(checks.read, Cluster))
     return BrokerStack(
-        deployment=_checked(values, "broker_deployment", broker_settings.broker),
+        deployment=_checked(values, "broker_deployment", partial(checks.read, BrokerDeployment)),
         admin_password=password,
-        cluster=replace(cluster, kubeconfig=values.get("kubeconfig", "")),
+        cluster=cluster.model_copy(update={"kubeconfig": values.get("kubeconfig", "")}),
     )
 
 
@@ -154,13 +156,13 @@ def _cluster(values: Mapping[str, str], pools: tuple[str, ...]) -> PoolCluster |
                 problem = f"is for a stack with {NAMESPACE}:kubernetes, which is missing"
                 raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES["kubernetes"])
         return None
-    found: PoolCluster = _checked(values, "kubernetes", cluster_settings.pool_cluster)
+    found: PoolCluster = _checked(values, "kubernetes", partial(checks.read, PoolCluster))
     for pool in pools:
         made = found.pool_namespace(pool)
         if len(made) > 63:
             problem = f"makes the namespace {made}, which is longer than 63 characters; choose a shorter one"
             raise ConfigurationError(f"{NAMESPACE}:kubernetes.namespace", problem, EXAMPLES["kubernetes"])
-    return replace(found, kubeconfig=values.get("kubeconfig", ""))
+    return found.model_copy(update={"kubeconfig": values.get("kubeconfig", "")})
 
 
 def _workers(values: Mapping[str, str], pools: tuple[str, ...], cluster: PoolCluster | None) -> dict[str, Worker]:
@@ -172,7 +174,7 @@ def _workers(values: Mapping[str, str], pools: tuple[str, ...], cluster: PoolClu
         for pool in pools:
             if pool not in given:
                 raise Wrong("is missing; each pool needs its workers", f".{pool}")
-        return {pool: checks.at(f".{pool}", cluster_settings.worker, given[pool]) for pool in pools}
+        return {pool: checks.at(f".{pool}", partial(checks.read, Worker), given[pool]) for pool in pools}
 
     found: dict[str, Worker] = _checked(values, "workers", check)
     return found
@@ -228,19 +230,6 @@ def _checked(values: Mapping[str, str], name: str, check: Check, default: object
     except ValueError as error:
         path = f"{NAMESPACE}:{name}{getattr(error, 'path', '')}"
         raise ConfigurationError(path, str(error), EXAMPLES[name]) from None
-
-
-_BROKER: Check = checks.record(
-    BrokerAddress,
-    {
-        "management": checks.address("http", "https"),
-        "amqp": checks.address("amqp", "amqps"),
-        "admin": checks.filled,
-        "inside_management": checks.address("http", "https"),
-        "cacertfile": checks.filled,
-        "statistics_interval": parse_seconds,
-    },
-)
 
 
 def _pools(given: object, instance: str) -> tuple[PoolSettings, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +107,7 @@ def test_a_kubeconfig_is_taken_and_not_shown() -> None:
 def test_the_daemons_own_tables_are_those_that_it_reads() -> None:
     assert set(cluster_settings.LIMITS) == set(LimitSettings.model_fields)
     assert set(cluster_settings.INTERVALS) == set(IntervalSettings.model_fields)
-    assert {"limits", "intervals"} <= {one.name for one in fields(DaemonPods)}
+    assert {"limits", "intervals"} <= set(DaemonPods.model_fields)
 
 
 def test_a_stack_is_a_broker_or_pools() -> None:
@@ -193,6 +192,7 @@ WRONG_ON_A_CLUSTER: list[tuple[dict[str, Any], str, str]] = [
     ({"cluster": {"monitoring": True}}, "osrdyne:kubernetes.monitoring", "none, prometheus-operator"),
     ({"cluster": {"monitoring_labels": {"release": 1}}}, "osrdyne:kubernetes.monitoring_labels.release", "in quotes"),
     ({"cluster": {"network_policy": {}}}, "osrdyne:kubernetes.network_policy.broker", "is missing"),
+    ({"cluster": {"network_policy": None}}, "osrdyne:kubernetes.network_policy", "None is no table of broker"),
     (
         {"cluster": {"network_policy": {"broker": ["10.0.0.1/8"]}}},
         "osrdyne:kubernetes.network_policy.broker[0]",
