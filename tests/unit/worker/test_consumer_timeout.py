@@ -44,7 +44,7 @@ def test_each_hand_out_that_was_not_counted_is_made_up_for_but_for_one(
 
 @pytest.mark.parametrize("page", ["protocol.md", "worker.md"])
 def test_the_pages_have_the_rule_of_the_code(page: str) -> None:
-    text = " ".join((Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8").split())
+    text = " ".join((Path(__file__).parents[3] / "docs" / page).read_text(encoding="utf-8").split())
     rule = re.compile(
         r"When `x-acquired-count > (\d+) \* x-delivery-count \+ (\d+)`, "
         "the library rejects the request without calling the handler"
