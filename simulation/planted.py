@@ -19,7 +19,7 @@ from osrdyne.broker import publisher
 from osrdyne.failures import dead_letter_rules, error_replies
 from osrdyne.intake import activity_listener, bursts, orphan_forwarder, orphan_rules
 from osrdyne.reconcile import group_loop, group_rules, queue_loop, queue_rules
-from osrdyne.reconcile.queue_rules import Phase, Step
+from osrdyne.reconcile.queue_rules import Phase, QueueStep
 from osrdyne.target.tracker import Status
 from osrdyne_amqp import Channel, Properties
 from osrdyne_amqp.errors import Nacked, Returned
@@ -81,28 +81,28 @@ def _deleted_while_bound() -> list[Patch]:
 
     def forgetful(wanted: Any, queue: Any, **options: Any) -> Any:
         result = plan(wanted, queue, **options)
-        return queue_rules.Plan(Step.DELETE) if result.step is Step.UNBIND and wanted is None else result
+        return queue_rules.QueuePlan(QueueStep.DELETE) if result.step is QueueStep.UNBIND and wanted is None else result
 
     async def delete(self: Any, key: str, queue: Any, channel: Any) -> Any:
         await channel.delete_queue(self._names.request_queue(key))
-        return queue_rules.Queue(Phase.GONE)
+        return queue_rules.QueueState(Phase.GONE)
 
     def straight(wanted: Any, queue: Any, **options: Any) -> Any:
         unwanted = wanted is None or wanted.status is not Status.ACTIVE
         if unwanted and queue.phase is Phase.BOUND:
-            return queue_rules.Plan(Step.DELETE)
+            return queue_rules.QueuePlan(QueueStep.DELETE)
         return forgetful(wanted, queue, **options)
 
     return [(queue_rules, "plan", straight), (queue_loop.QueueLoop, "_delete", delete)]
 
 
 def _debounce_inverted() -> list[Patch]:
-    observe = bursts.Debounce.observe
+    observe = bursts.Bursts.observe
 
     def inverted(self: Any, key: str, now: float) -> float | None:
         return self._length if observe(self, key, now) is None else None
 
-    return [(bursts.Debounce, "observe", inverted)]
+    return [(bursts.Bursts, "observe", inverted)]
 
 
 def _one_orphan_after_the_other() -> list[Patch]:
@@ -172,14 +172,14 @@ def _no_copy_in_poison() -> list[Patch]:
 
 
 def _dead_letter_settled_before_its_reply() -> list[Patch]:
-    reply = error_replies.Answerer.reply
+    reply = error_replies.ErrorReplies.reply
     under_way: list[Any] = []
 
     async def later(self: Any, message: Any, **options: Any) -> bool:
         under_way.append(asyncio.ensure_future(reply(self, copy.copy(message), **options)))
         return True
 
-    return [(error_replies.Answerer, "reply", later)]
+    return [(error_replies.ErrorReplies, "reply", later)]
 
 
 def _group_stopped_at_once() -> list[Patch]:
@@ -208,7 +208,7 @@ def _keys_forgotten_at_restart() -> list[Patch]:
     async def forget(self: Any) -> None:
         self.state.queues.clear()
 
-    return [(session.Session, "_adopt", forget)]
+    return [(session.DaemonSession, "_adopt", forget)]
 
 
 def _lock_not_waited_for() -> list[Patch]:
@@ -224,7 +224,7 @@ def _driver_error_ends_all() -> list[Patch]:
         self._busy.discard(key)
         self._dirty.add(key)
 
-    return [(group_loop.WorkerLoop, "_guarded", unguarded)]
+    return [(group_loop.GroupLoop, "_guarded", unguarded)]
 
 
 def _group_not_wanted_without_queue() -> list[Patch]:

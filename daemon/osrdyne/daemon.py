@@ -21,7 +21,7 @@ from osrdyne.broker.management_api import ManagementApi
 from osrdyne.drivers.base import Driver
 from osrdyne.errors import DaemonError
 from osrdyne.runtime.back_off import back_off
-from osrdyne.session import Session
+from osrdyne.session import DaemonSession
 from osrdyne.settings.credentials import address
 from osrdyne.settings.daemon import DaemonSettings
 from osrdyne.state import PoolState
@@ -113,7 +113,7 @@ class Daemon:
         try:
             self._become("standby", None)
             lock_lost = await leader.acquire(connection, self._names)
-            session = Session(
+            session = DaemonSession(
                 self.settings, self._names, state, driver, self._metrics, self._management, self._id, events
             )
             self._become("preparing", None)

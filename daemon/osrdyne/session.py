@@ -12,21 +12,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from osrdyne.broker.channel_pool import ChannelPool
-from osrdyne.broker.lifecycle_events import Journal, wall_ms
+from osrdyne.broker.lifecycle_events import LifecycleEvents, wall_ms
 from osrdyne.broker.management_api import ManagementApi
-from osrdyne.broker.memory_limit import Deliveries
+from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import Publisher
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.broker.topology_watcher import TopologyWatcher
 from osrdyne.drivers.base import Driver
 from osrdyne.errors import DaemonError
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
-from osrdyne.failures.error_replies import Answerer
+from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake.activity_listener import ActivityListener
-from osrdyne.intake.hold_limits import Limits
+from osrdyne.intake.hold_limits import HoldLimits
 from osrdyne.intake.orphan_forwarder import ForwardLimits, OrphanForwarder
 from osrdyne.intake.queue_watcher import QueueWatcher
-from osrdyne.reconcile.group_loop import WorkerLoop, WorkerTiming
+from osrdyne.reconcile.group_loop import GroupLoop, GroupTiming
 from osrdyne.reconcile.queue_loop import QueueLoop, QueueTiming, adopt
 from osrdyne.settings.daemon import DaemonSettings
 from osrdyne.state import PoolState
@@ -49,7 +49,7 @@ class SessionEnded(DaemonError):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class DaemonSession:
     """What a session stands on."""
 
     settings: DaemonSettings
@@ -73,25 +73,25 @@ class Session:
         orphan_channel = await connection.channel(prefetch=limits.orphan_prefetch)
         letter_channel = await connection.channel(prefetch=limits.dead_letter_prefetch)
         # Twice what is held at most, and as much again for what only passes through.
-        orphans = Deliveries(orphan_channel, limit=3 * limits.held_bytes)
-        letters = Deliveries(letter_channel, limit=3 * limits.held_bytes)
+        orphans = MemoryLimit(orphan_channel, limit=3 * limits.held_bytes)
+        letters = MemoryLimit(letter_channel, limit=3 * limits.held_bytes)
         activity = await connection.channel(prefetch=1000)
-        journal = Journal(self.events, self.daemon_id)
+        lifecycle = LifecycleEvents(self.events, self.daemon_id)
         publisher = Publisher(connection, timeout=settings.broker.timeout)
-        answerer = Answerer(names, publisher, self.metrics)
+        error_replies = ErrorReplies(names, publisher, self.metrics)
         async with asyncio.TaskGroup() as tasks:
-            self._start_loops(connection, journal, queues, tasks)
+            self._start_loops(connection, lifecycle, queues, tasks)
             forwarder = OrphanForwarder(
                 names,
                 self.state,
                 orphans,
                 publisher,
-                answerer,
-                journal,
+                error_replies,
+                lifecycle,
                 self.metrics,
                 ForwardLimits(
                     limits.orphan_prefetch,
-                    Limits(limits.held_orphans_per_key, limits.orphan_prefetch // 2, limits.held_bytes),
+                    HoldLimits(limits.held_orphans_per_key, limits.orphan_prefetch // 2, limits.held_bytes),
                     milliseconds(settings.pool.orphan_ttl),
                 ),
                 tasks,
@@ -101,8 +101,8 @@ class Session:
                 self.state,
                 letters,
                 publisher,
-                answerer,
-                journal,
+                error_replies,
+                lifecycle,
                 self.metrics,
                 tasks,
                 prefetch=limits.dead_letter_prefetch,
@@ -123,7 +123,7 @@ class Session:
             acting()
 
     def _start_loops(
-        self, connection: Connection, journal: Journal, queues: StaticQueues, tasks: asyncio.TaskGroup
+        self, connection: Connection, lifecycle: LifecycleEvents, queues: StaticQueues, tasks: asyncio.TaskGroup
     ) -> None:
         settings, state = self.settings, self.state
         intervals, limits = settings.intervals, settings.limits
@@ -132,7 +132,7 @@ class Session:
             state,
             ChannelPool(connection, limits.queue_actions),
             self.management,
-            journal,
+            lifecycle,
             self.metrics,
             QueueTiming(settings.broker.statistics_interval, intervals.recheck),
         )
@@ -152,13 +152,13 @@ class Session:
         tasks.create_task(watcher.run(), name="queue-watcher")
         tasks.create_task(topology.run(), name="topology-watcher")
         if self.driver.owns_workers:
-            timing = WorkerTiming(
+            timing = GroupTiming(
                 starts_in_flight=limits.starts_in_flight,
                 start_hold=limits.start_hold,
                 patience=settings.pool.consumer_timeout + limits.start_grace,
                 listing_interval=intervals.engine_listing,
             )
-            tasks.create_task(WorkerLoop(state, self.driver, journal, timing).run(), name="worker-loop")
+            tasks.create_task(GroupLoop(state, self.driver, lifecycle, timing).run(), name="worker-loop")
 
     async def _check_topology(self) -> None:
         """Refuse to begin while a static object is missing: nothing could be consumed, answered or kept."""

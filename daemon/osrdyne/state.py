@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from osrdyne.drivers.base import Group
-from osrdyne.intake.delivery_history import Handouts
+from osrdyne.intake.delivery_history import DeliveryHistory
 from osrdyne.reconcile.group_rules import Attempt
-from osrdyne.reconcile.queue_rules import Phase, Queue, Totals
+from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.runtime.changes import Changes, Keyed
 from osrdyne.target.tracker import TargetTracker
 from osrdyne_protocol.broker.lost import Evidence
@@ -20,7 +20,7 @@ from osrdyne_protocol.settings import PoolSettings
 
 
 @dataclass(slots=True)
-class Activity:
+class KeyActivity:
     """What workers of one key last told. Times are monotonic seconds."""
 
     last_event: float
@@ -37,7 +37,7 @@ class PoolState:
     #: Keys whose wanted status or generation changed.
     target_changes: Changes = field(default_factory=Changes)
     #: What was applied to queues, by the queue loop.
-    queues: Keyed[Queue] = field(default_factory=Keyed)
+    queues: Keyed[QueueState] = field(default_factory=Keyed)
     queue_changes: Changes = field(default_factory=Changes)
     #: Keys that left `queues`, because they have no queue and need none, by the queue loop.
     forgotten: Changes = field(default_factory=Changes)
@@ -49,18 +49,18 @@ class PoolState:
     group_changes: Changes = field(default_factory=Changes)
     attempts: dict[str, Attempt] = field(default_factory=dict)
     #: What workers told, by the activity listener.
-    activity: dict[str, Activity] = field(default_factory=dict)
+    activity: dict[str, KeyActivity] = field(default_factory=dict)
     activity_changes: Changes = field(default_factory=Changes)
     #: Which workers were given which request, by the activity listener.
-    handouts: Handouts = field(default_factory=Handouts)
+    delivery_history: DeliveryHistory = field(default_factory=DeliveryHistory)
     #: Totals of request queues, seconds late, and since when each had ready messages, by the queue watcher.
-    totals: dict[str, Totals] = field(default_factory=dict)
+    totals: dict[str, QueueTotals] = field(default_factory=dict)
     ready_since: dict[str, float] = field(default_factory=dict)
     totals_changes: Changes = field(default_factory=Changes)
     #: When `totals` and `depths` were asked for, in monotonic seconds, by the queue watcher.
     counted_at: float | None = None
     #: What was known of queues when the connection before this one ended, by the queue watcher.
-    former_totals: dict[str, Totals] = field(default_factory=dict)
+    former_totals: dict[str, QueueTotals] = field(default_factory=dict)
     #: Keys whose queue has not confirmed a forward in time: marked by the orphan forwarder. The queue watcher takes the
     #: marks and looks at the queues.
     unconfirmed: set[str] = field(default_factory=set)
@@ -90,10 +90,10 @@ class PoolState:
             self.target_changes.add(key)
         return generation
 
-    def require_by_start(self, key: str, *, extra_lifetime: float) -> bool:
-        """Renew a key because a worker of it started; see `TargetTracker.require_by_start`."""
+    def renew_on_worker_start(self, key: str, *, extra_lifetime: float) -> bool:
+        """Renew a key because a worker of it started; see `TargetTracker.renew_on_worker_start`."""
         before = self.tracker.generation
-        counts = self.tracker.require_by_start(key, self.clock(), extra_lifetime=extra_lifetime)
+        counts = self.tracker.renew_on_worker_start(key, self.clock(), extra_lifetime=extra_lifetime)
         if self.tracker.generation != before:
             self.target_changes.add(key)
         return counts

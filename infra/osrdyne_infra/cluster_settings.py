@@ -116,13 +116,13 @@ class DaemonPods(Table):
 
 
 class NetworkAccess(Table):
-    """Whom the pods may speak with; nobody else."""
+    """The only peers that the pods may speak with."""
 
     #: Where the broker is: ranges of addresses, or the name of a namespace.
     broker: Annotated[tuple[str, ...] | str, BeforeValidator(_places)]
     #: Where the cluster's API server is; anywhere by default.
     api_server: tuple[Network, ...] = ("0.0.0.0/0",)
-    #: Who reads the daemons' metrics; nobody by default.
+    #: Namespace that reads the metrics of the daemons; none by default.
     monitoring_namespace: Namespace = ""
     #: What else workers may reach, at any port.
     workers: tuple[Network, ...] = ()
@@ -152,7 +152,7 @@ _FOR: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Worker(Table):
+class WorkerSettings(Table):
     """What a worker of one pool is started from."""
 
     image: Image

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator
 from osrdyne_infra import broker_settings, checks
 from osrdyne_infra.broker_settings import BrokerDeployment
 from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, Table, Wrong
-from osrdyne_infra.cluster_settings import Cluster, PoolCluster, Worker
+from osrdyne_infra.cluster_settings import Cluster, PoolCluster, WorkerSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.durations import parse_seconds
@@ -91,7 +91,7 @@ class StackSettings:
     adopt: bool = False
     #: Where daemons and workers run, and what each pool's workers are; None where somebody else starts them.
     cluster: PoolCluster | None = None
-    workers: Mapping[str, Worker] = field(default_factory=dict)
+    workers: Mapping[str, WorkerSettings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -165,18 +165,20 @@ def _cluster(values: Mapping[str, str], pools: tuple[str, ...]) -> PoolCluster |
     return found.model_copy(update={"kubeconfig": values.get("kubeconfig", "")})
 
 
-def _workers(values: Mapping[str, str], pools: tuple[str, ...], cluster: PoolCluster | None) -> dict[str, Worker]:
+def _workers(
+    values: Mapping[str, str], pools: tuple[str, ...], cluster: PoolCluster | None
+) -> dict[str, WorkerSettings]:
     if cluster is None:
         return {}
 
-    def check(value: object) -> dict[str, Worker]:
+    def check(value: object) -> dict[str, WorkerSettings]:
         given = checks.table(value, pools)
         for pool in pools:
             if pool not in given:
                 raise Wrong("is missing; each pool needs its workers", f".{pool}")
-        return {pool: checks.at(f".{pool}", partial(checks.read, Worker), given[pool]) for pool in pools}
+        return {pool: checks.at(f".{pool}", partial(checks.read, WorkerSettings), given[pool]) for pool in pools}
 
-    found: dict[str, Worker] = _checked(values, "workers", check)
+    found: dict[str, WorkerSettings] = _checked(values, "workers", check)
     return found
 
 

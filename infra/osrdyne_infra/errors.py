@@ -15,9 +15,9 @@ class ConfigurationError(InfraError):
         self.path = path
 
 
-class BrokerError(InfraError):
+class BrokerUnusable(InfraError):
     """The broker does not answer, or not to this user."""
 
 
-class Refused(InfraError):
+class DeploymentRefused(InfraError):
     """What is on the broker would be lost, taken over or not work."""

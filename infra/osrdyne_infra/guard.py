@@ -17,7 +17,7 @@ import pulumi
 from pulumi import dynamic
 
 from osrdyne_infra.configuration import StackSettings
-from osrdyne_infra.errors import InfraError, Refused
+from osrdyne_infra.errors import DeploymentRefused, InfraError
 from osrdyne_infra.management import Management
 from osrdyne_infra.preflight import messages
 from osrdyne_protocol.names import PoolNames
@@ -130,7 +130,7 @@ def _refuse_losses(props: dict[str, Any]) -> None:
         held = _held(broker.messages(vhost), props["pool"], props["lose"])
         if held:
             counts = ", ".join(f"{name} holds {messages(count)}" for name, count in sorted(held.items()))
-            raise Refused(
+            raise DeploymentRefused(
                 f"queues of vhost {vhost} are not deleted, because messages would be lost: {counts}. Empty these "
                 f"queues, or name their pools in osrdyne:lose_messages_of, run `pulumi up`, and try again"
             )

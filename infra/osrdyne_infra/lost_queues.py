@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from osrdyne_infra.errors import BrokerError
+from osrdyne_infra.errors import BrokerUnusable
 from osrdyne_infra.management import Management
 from osrdyne_protocol.broker import lost, quorum
 from osrdyne_protocol.broker.lost import Evidence
@@ -25,6 +25,6 @@ def _look(broker: Management, vhost: str, queues: Collection[str]) -> dict[str, 
     for name in queues:
         try:
             looks[name] = quorum.never_led(broker.members(vhost, name))
-        except BrokerError:
+        except BrokerUnusable:
             continue  # as while the broker starts the queue: that proves nothing
     return looks

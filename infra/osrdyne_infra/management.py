@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from osrdyne_infra.errors import BrokerError
+from osrdyne_infra.errors import BrokerUnusable
 from osrdyne_protocol.broker import quorum
 
 #: Seconds to wait for one answer.
@@ -39,13 +39,13 @@ class Management:
         tags = self.get("whoami").get("tags", [])
         tags = tags if isinstance(tags, list) else str(tags).split(",")
         if "administrator" not in tags:
-            raise BrokerError(
+            raise BrokerUnusable(
                 f"user {self.user} of the broker at {self.url} is no administrator; name one in osrdyne:broker.admin, "
                 f"or run `rabbitmqctl set_user_tags {self.user} administrator`"
             )
         version = str(self.get("overview").get("rabbitmq_version", ""))
         if not _is_new_enough(version):
-            raise BrokerError(f"the broker at {self.url} is RabbitMQ {version}; 4.0 or later is needed")
+            raise BrokerUnusable(f"the broker at {self.url} is RabbitMQ {version}; 4.0 or later is needed")
 
     def vhost_exists(self, vhost: str) -> bool:
         return self._call("vhosts", vhost) is not None
@@ -64,7 +64,7 @@ class Management:
         try:
             return quorum.read(answer)
         except (AttributeError, KeyError, TypeError):
-            raise BrokerError(f"{self.url} answers what are no members of queue {queue}") from None
+            raise BrokerUnusable(f"{self.url} answers what are no members of queue {queue}") from None
 
     def delete_queue(self, vhost: str, queue: str) -> None:
         """Delete a queue with all that it holds; nothing where it is gone."""
@@ -81,7 +81,7 @@ class Management:
         """Return what is at a path. Raises BrokerError where nothing is."""
         found = self._call(*path)
         if found is None:
-            raise BrokerError(f"{self.url} has no {'/'.join(path)}: is that RabbitMQ's management API?")
+            raise BrokerUnusable(f"{self.url} has no {'/'.join(path)}: is that RabbitMQ's management API?")
         return found
 
     def _call(self, *path: str, query: str = "", method: str = "GET", body: object = None) -> Any:
@@ -98,9 +98,9 @@ class Management:
             with error:
                 if error.code == 404 and method in ("GET", "DELETE"):
                     return None
-                raise BrokerError(self._refusal(error.code)) from None
+                raise BrokerUnusable(self._refusal(error.code)) from None
         except (OSError, ValueError) as error:
-            raise BrokerError(self._silence(getattr(error, "reason", None) or error)) from None
+            raise BrokerUnusable(self._silence(getattr(error, "reason", None) or error)) from None
 
     def _silence(self, reason: object) -> str:
         if isinstance(reason, ssl.SSLCertVerificationError):

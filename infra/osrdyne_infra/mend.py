@@ -14,7 +14,7 @@ import pulumi
 from pulumi import dynamic
 
 from osrdyne_infra.configuration import StackSettings
-from osrdyne_infra.errors import BrokerError
+from osrdyne_infra.errors import BrokerUnusable
 from osrdyne_infra.guard import Provider, access, kept, management, plainly
 from osrdyne_infra.lost_queues import find
 from osrdyne_infra.management import Management
@@ -47,8 +47,8 @@ def _make_anew(broker: Management, vhost: str, name: str, declared: Mapping[str,
         broker.declare_queue(vhost, name, declared["arguments"])
         for exchange, routing_key in declared["bindings"]:
             broker.bind(vhost, exchange, name, routing_key)
-    except BrokerError as error:
-        raise BrokerError(
+    except BrokerUnusable as error:
+        raise BrokerUnusable(
             f"queue {name} of vhost {vhost} was deleted, because the broker had lost it, and could not be declared "
             f"again: {error}. Run `pulumi up --refresh`, which declares what is missing"
         ) from None

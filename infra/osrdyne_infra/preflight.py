@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from osrdyne_infra.configuration import StackSettings
-from osrdyne_infra.errors import Refused
+from osrdyne_infra.errors import DeploymentRefused
 from osrdyne_infra.live import Live
 from osrdyne_protocol.broker import lost
 from osrdyne_protocol.broker.drift import concerning, drift, request_queues
@@ -32,7 +32,9 @@ def check(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -
         *_lost(settings, declared, live),
     ]
     if problems:
-        raise Refused("\n".join(["the stack is not applied:", *(f"- {one}" for one in dict.fromkeys(problems))]))
+        raise DeploymentRefused(
+            "\n".join(["the stack is not applied:", *(f"- {one}" for one in dict.fromkeys(problems))])
+        )
 
 
 def replaced(declared: Topology, live: Live) -> set[str]:

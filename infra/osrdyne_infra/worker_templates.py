@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from osrdyne_infra.cluster_settings import Worker
+from osrdyne_infra.cluster_settings import WorkerSettings
 
 Manifest = dict[str, Any]
 
@@ -33,7 +33,7 @@ def broker_access(pool: str) -> str:
     return f"{pool}-broker"
 
 
-def templates(pool: str, worker: Worker) -> dict[str, str]:
+def templates(pool: str, worker: WorkerSettings) -> dict[str, str]:
     """Return the text of each file, by its name."""
     found = {"deployment.yaml": _deployment(pool, worker)}
     if worker.autoscaling == "hpa":
@@ -53,7 +53,7 @@ def merged(ours: Any, theirs: Any) -> Any:
     return copy.deepcopy(theirs)
 
 
-def _deployment(pool: str, worker: Worker) -> Manifest:
+def _deployment(pool: str, worker: WorkerSettings) -> Manifest:
     pod = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -72,7 +72,7 @@ def _deployment(pool: str, worker: Worker) -> Manifest:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}
 
 
-def _container(worker: Worker) -> Manifest:
+def _container(worker: WorkerSettings) -> Manifest:
     given: Manifest = {
         "name": "worker",
         "image": worker.image,
@@ -92,7 +92,7 @@ def _container(worker: Worker) -> Manifest:
     }
 
 
-def _hpa(worker: Worker) -> Manifest:
+def _hpa(worker: WorkerSettings) -> Manifest:
     target = {"type": "Utilization", "averageUtilization": worker.cpu_percent}
     spec = {
         "minReplicas": 1,
@@ -106,7 +106,7 @@ def _hpa(worker: Worker) -> Manifest:
     }
 
 
-def _scaled_object(pool: str, worker: Worker) -> Manifest:
+def _scaled_object(pool: str, worker: WorkerSettings) -> Manifest:
     trigger = {
         "type": "rabbitmq",
         "metadata": {

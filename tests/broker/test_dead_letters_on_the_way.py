@@ -11,7 +11,7 @@ import pytest
 
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
-from osrdyne.reconcile.queue_rules import Totals
+from osrdyne.reconcile.queue_rules import QueueTotals
 from osrdyne_amqp import Connection, Properties
 from osrdyne_protocol.broker.topology import request_queue_arguments
 from testbed.pool import Pool
@@ -35,7 +35,7 @@ async def test_a_dead_letter_that_has_not_arrived_is_told_apart_from_an_empty_qu
     user = pool.users.daemon
     address = pool.broker.management_url.replace("://", f"://{quote(user)}:{quote(pool.passwords[user])}@")
     api = ManagementApi(address, pool.vhost)
-    seen: Totals | None = None
+    seen: QueueTotals | None = None
     async with asyncio.timeout(PATIENCE):
         while seen is None or not seen.dead_lettering:
             await asyncio.sleep(0.1)
@@ -45,5 +45,5 @@ async def test_a_dead_letter_that_has_not_arrived_is_told_apart_from_an_empty_qu
 
     # Then neither a look nor the usual totals show it
     assert (await channel.declare_queue(queue, passive=True)).ready == 0
-    assert seen == Totals(ready=0, unacknowledged=0, consumers=0, bindings=0, dead_lettering=1)
+    assert seen == QueueTotals(ready=0, unacknowledged=0, consumers=0, bindings=0, dead_lettering=1)
     await connection.close()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from osrdyne.commands.replay.simulated_pool import Call, Circumstances, Event, Replay
+from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay
 from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol import headers
 from osrdyne_protocol.settings import Delays
@@ -48,12 +48,12 @@ class Witness:
         self._queue = self._channel.queue_declare("", exclusive=True).method.queue
         self._channel.queue_bind(self._queue, pool.names.activity_exchange)
         self._client = client
-        self.calls: list[Call] = []
+        self.calls: list[PastCall] = []
         self.told: list[tuple[str, str, int]] = []
 
     def call(self, key: str) -> None:
         """Call a key and wait for the answer."""
-        self.calls.append(Call(time.time_ns() // 1_000_000, key, 1))
+        self.calls.append(PastCall(time.time_ns() // 1_000_000, key, 1))
         assert self._client.ask(key, b"hello").status == "ok"
 
     def wait_for(self, key: str, event: str, number: int = 1) -> None:
@@ -108,10 +108,10 @@ def stories(told: list[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
     return result
 
 
-def replayed(calls: list[Call], starts: list[int], end: str, *, warm: bool = False) -> list[tuple[str, str]]:
+def replayed(calls: list[PastCall], starts: list[int], end: str, *, warm: bool = False) -> list[tuple[str, str]]:
     """What the replay tells of the key of the last call, up to an event."""
     takes = iter(starts)
-    told: Iterator[Event] = Replay(
+    told: Iterator[PastEvent] = Replay(
         Circumstances(
             delays=lambda key: Delays(UNBIND * 1000, STOP * 1000),
             warm=Schedule({"warm": Delays(UNBIND, STOP, (ALWAYS,))} if warm else {}),
@@ -150,7 +150,7 @@ def test_a_daemon_and_the_replay_tell_the_same_of_the_same_calls(witness: Witnes
         assert real == stories(replayed(mine, witness.starts(key), "queue-deleted"))
     real = stories([one[:2] for one in witness.told if one[0] == "warm"])
     called = next(call for call in witness.calls if call.key == "warm")
-    before = Call(called.time_ms - 10_000, "other")
+    before = PastCall(called.time_ms - 10_000, "other")
     assert real == stories(replayed([before, called], [1, 1], "finished", warm=True))
     # And the third group ran before it was called
     assert "orphan-seen" not in real["warm", "forwarder"]

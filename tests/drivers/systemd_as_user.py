@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from osrdyne.drivers.systemd.driver import Place, SystemdDriver
+from osrdyne.drivers.systemd.driver import SystemdDriver, UnitPlace
 from osrdyne.errors import DriverError
 from osrdyne_protocol.settings import PoolSettings
 from testbed.waiting import PATIENCE
@@ -23,7 +23,7 @@ from tests.hard_keys import KEYS
 URI = "amqp://worker:pass-word-of-the-workers@broker.invalid/vhost"
 
 
-def driver(place: Place) -> SystemdDriver:
+def driver(place: UnitPlace) -> SystemdDriver:
     return SystemdDriver(PoolSettings("echo"), place, lambda: URI)
 
 
@@ -38,7 +38,7 @@ async def until_all(one: SystemdDriver, state: str | None) -> None:
             await asyncio.sleep(0.05)
 
 
-async def life(place: Place) -> dict[str, Any]:
+async def life(place: UnitPlace) -> dict[str, Any]:
     """Returns what was told of a worker that crashed, the template's hash, and the files that were left."""
     first = driver(place)
     for key in KEYS:
@@ -63,7 +63,7 @@ async def life(place: Place) -> dict[str, Any]:
     return {"error": error, "template": second.template, "left": [path.name for path in _files(place)]}
 
 
-async def refusal(place: Place) -> dict[str, Any]:
+async def refusal(place: UnitPlace) -> dict[str, Any]:
     """Returns why a start was refused."""
     one = driver(place)
     try:
@@ -75,7 +75,7 @@ async def refusal(place: Place) -> dict[str, Any]:
     return {}
 
 
-def _files(place: Place) -> list[Path]:
+def _files(place: UnitPlace) -> list[Path]:
     with contextlib.suppress(FileNotFoundError):
         return list(place.environment_directory.iterdir())
     return []
@@ -83,5 +83,5 @@ def _files(place: Place) -> list[Path]:
 
 if __name__ == "__main__":
     what, manager, unit, directory = sys.argv[1:]
-    where = Place(unit, Path(directory), "user" if manager == "user" else "system")
+    where = UnitPlace(unit, Path(directory), "user" if manager == "user" else "system")
     print(json.dumps(asyncio.run(life(where) if what == "life" else refusal(where))))

@@ -10,7 +10,7 @@ import pytest
 
 from osrdyne.drivers.base import GroupState
 from osrdyne.drivers.docker import facts
-from osrdyne.drivers.docker.engine import Refused
+from osrdyne.drivers.docker.engine import EngineRefused
 from osrdyne.drivers.docker.template import KEY
 from osrdyne_protocol import names
 from testbed.waiting import until_async
@@ -135,7 +135,7 @@ async def test_a_worker_that_the_engine_has_just_started_again_is_stopped_too(
     driver = dockerd.driver()
     await dockerd.ready(driver, "a")
     # The engine refused so to one in seventy stops that came around a restart
-    refusals = [Refused("the Docker engine refuses it (404): sandbox 81581c7c not found")]
+    refusals = [EngineRefused("the Docker engine refuses it (404): sandbox 81581c7c not found")]
     rename = driver._engine.rename
 
     async def refuse_once(container_id: str, name: str) -> None:
@@ -157,11 +157,11 @@ async def test_a_worker_that_cannot_be_marked_as_stopping_is_not_asked_to_stop(
     [container] = await dockerd.containers("a")
 
     async def refuse(*_: str) -> None:
-        raise Refused("the Docker engine refuses it (500): no")
+        raise EngineRefused("the Docker engine refuses it (500): no")
 
     with monkeypatch.context() as patched:
         patched.setattr(driver._engine, "rename", refuse)
-        with pytest.raises(Refused, match="500"):
+        with pytest.raises(EngineRefused, match="500"):
             await driver.stop("a")
     assert await signals(dockerd, container["Id"]) == []
     assert (await listed(driver))["a"].state is GroupState.RUNNING

@@ -14,7 +14,7 @@ import aiohttp.web
 import pytest
 
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
-from osrdyne.drivers.kubernetes.refusals import Refused
+from osrdyne.drivers.kubernetes.refusals import ApiRefused
 from testbed.kubernetes.certificates import Authority, Certificate, kubeconfig
 
 
@@ -67,7 +67,7 @@ async def test_a_certificate_that_ran_out_is_read_anew(tmp_path: Path) -> None:
             # When the first is trusted no more, and the second takes its place in the file
             server.trusted = {"second"}
             write(file, address, authority, second)
-            with pytest.raises(Refused, match="the API server does not know us"):
+            with pytest.raises(ApiRefused, match="the API server does not know us"):
                 await api.list(DEPLOYMENTS, "")
             # Then the next request is made with it
             assert await api.list(DEPLOYMENTS, "") == ([], "1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from osrdyne.drivers.subprocess.driver import SubprocessTemplate
-from osrdyne.drivers.subprocess.records import Record, Records
+from osrdyne.drivers.subprocess.records import ProcessRecord, Records
 from testbed.waiting import until_async
 from tests.drivers.subjects.base import is_empty
 from tests.drivers.subjects.subprocess import SubprocessSubject
@@ -19,7 +19,7 @@ async def test_a_thousand_groups_are_started_adopted_and_stopped_and_listed_all_
     listings = 0
     read_all = Records.read_all
 
-    def counted(self: Records) -> dict[str, Record]:
+    def counted(self: Records) -> dict[str, ProcessRecord]:
         nonlocal listings
         listings += 1
         return read_all(self)

@@ -13,7 +13,7 @@ import pytest
 
 from osrdyne_infra import lost_queues, mend, preflight
 from osrdyne_infra.configuration import StackSettings
-from osrdyne_infra.errors import BrokerError, Refused
+from osrdyne_infra.errors import BrokerUnusable, DeploymentRefused
 from osrdyne_infra.live import Live
 from osrdyne_infra.management import Management
 from osrdyne_protocol.broker.quorum import Member
@@ -41,7 +41,7 @@ class StandIn:
     def members(self, vhost: str, queue: str) -> tuple[Member, ...]:
         self.asked.append(queue)
         if queue in self.silent:
-            raise BrokerError("cannot say")
+            raise BrokerUnusable("cannot say")
         return (Member("rabbit@a", "follower", 0, 0) if queue in self.lost else Member("rabbit@a", "leader", 1, 3),)
 
     def delete_queue(self, vhost: str, queue: str) -> None:
@@ -50,7 +50,7 @@ class StandIn:
 
     def declare_queue(self, vhost: str, queue: str, arguments: dict[str, Any]) -> None:
         if self.refusing:
-            raise BrokerError("answers 500")
+            raise BrokerUnusable("answers 500")
         self.done.append(("declare", queue, json.dumps(arguments, sort_keys=True)))
 
     def bind(self, vhost: str, exchange: str, queue: str, routing_key: str) -> None:
@@ -116,7 +116,7 @@ def check(chosen: StackSettings, live: Live) -> None:
 def test_a_stack_with_a_lost_queue_is_refused_with_both_ways_out_unless_it_may_mend_it() -> None:
     live = Live(CORE, lost=frozenset({"core-orphan"}))
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(DeploymentRefused) as refused:
         check(settings(), live)
 
     assert "queue core-orphan: the broker lost it when it was killed" in str(refused.value)
@@ -132,7 +132,9 @@ def test_a_lost_stream_is_refused_with_the_command_that_brings_it_back() -> None
     gone = dataclasses.replace(CORE, queues=others)
 
     for chosen in (settings(), settings(mend_lost_queues=True)):
-        with pytest.raises(Refused, match="queue core-events: the broker has its bindings and does not list it"):
+        with pytest.raises(
+            DeploymentRefused, match="queue core-events: the broker has its bindings and does not list it"
+        ):
             check(chosen, Live(gone))
     # A vhost where the pool is new has no binding either
     check(settings(), Live(Topology((), (), (), ())))
@@ -186,7 +188,7 @@ def test_where_nothing_is_lost_the_broker_is_not_asked(provider: Callable[[Stand
 def test_a_queue_that_could_not_be_declared_again_is_named_with_what_to_do(provider: Callable[[StandIn], Any]) -> None:
     broker = StandIn(lost={"core-dl"}, refusing=True)
 
-    with pytest.raises(BrokerError, match=r"queue core-dl of vhost dev was deleted.*Run `pulumi up --refresh`"):
+    with pytest.raises(BrokerUnusable, match=r"queue core-dl of vhost dev was deleted.*Run `pulumi up --refresh`"):
         provider(broker).update("dev", inputs(), inputs("core-dl"))
 
 

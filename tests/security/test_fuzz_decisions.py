@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from osrdyne.failures import dead_letter_rules
 from osrdyne.intake import orphan_rules
 from osrdyne.intake.activity_listener import ActivityListener
-from osrdyne.reconcile.queue_rules import Phase, Queue
+from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
@@ -99,7 +99,7 @@ def test_a_time_to_live_of_thousands_of_digits_is_none(digits: str) -> None:
 @given(st.lists(MESSAGES | REPORTS, max_size=10))
 def test_activity_of_strangers_makes_no_keys_and_raises_nothing(messages: list[Message]) -> None:
     state = PoolState.of(PoolSettings.from_mapping({"name": "core"}), lambda: 0.0)
-    state.queues.set("42", Queue(Phase.UNKNOWN))
+    state.queues.set("42", QueueState(Phase.UNKNOWN))
     listener = ActivityListener(state, Metrics(), debounce=1.0)
 
     for message in messages:

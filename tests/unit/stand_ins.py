@@ -1,4 +1,4 @@
-"""Small stand-ins for broker, management API, journal and engine: for tests of the loops under virtual time.
+"""Small stand-ins for broker, management API, lifecycle and engine: for tests of the loops under virtual time.
 
 They answer what a broker would for the few calls the loops make, and nothing more; real brokers are in
 tests/broker. Each call may be made to fail, to hang, or to run something first, by `on`.
@@ -14,7 +14,7 @@ from typing import Any
 
 from osrdyne.broker.management_api import RequestQueue
 from osrdyne.drivers.base import Change, Group, GroupState
-from osrdyne.reconcile.queue_rules import Totals
+from osrdyne.reconcile.queue_rules import QueueTotals
 from osrdyne.state import PoolState
 from osrdyne_amqp import QueueInfo
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
@@ -161,21 +161,23 @@ class StandInManagement:
     dead_lettering: int = 0
     alarmed: str | None = None
     static: dict[str, int] = field(default_factory=dict)
-    history: dict[str, list[tuple[float, Totals]]] = field(default_factory=dict)
+    history: dict[str, list[tuple[float, QueueTotals]]] = field(default_factory=dict)
 
     def watch(self, key: str, queue: BrokerQueue) -> None:
         """Remember what a queue holds from now on."""
-        totals = Totals(queue.ready, queue.unacknowledged, queue.consumers, self.bindings)
+        totals = QueueTotals(queue.ready, queue.unacknowledged, queue.consumers, self.bindings)
         self.history.setdefault(key, []).append((asyncio.get_running_loop().time(), totals))
 
-    async def totals(self, queue: str) -> Totals | None:
+    async def totals(self, queue: str) -> QueueTotals | None:
         key = await self.broker.called("sample", queue)
         if key not in self.broker.queues:
             return None
         shown_at = asyncio.get_running_loop().time() - self.lag
         past = [totals for when, totals in self.history.get(key, []) if when <= shown_at]
         found = self.broker.queues[key]
-        now = Totals(found.ready, found.unacknowledged, found.consumers, self.bindings, self.ours, self.dead_lettering)
+        now = QueueTotals(
+            found.ready, found.unacknowledged, found.consumers, self.bindings, self.ours, self.dead_lettering
+        )
         return past[-1] if past else now
 
     async def alarm(self) -> str | None:
@@ -190,7 +192,7 @@ class StandInManagement:
             RequestQueue(
                 names.request_queue(key),
                 key,
-                None if one.lost else Totals(one.ready, one.unacknowledged, one.consumers, 0),
+                None if one.lost else QueueTotals(one.ready, one.unacknowledged, one.consumers, 0),
             )
             for key, one in self.broker.queues.items()
         ]
@@ -203,7 +205,7 @@ class StandInManagement:
         return (Member("rabbit@one", "follower", 0, 0) if lost else Member("rabbit@one", "leader", 1, 7),)
 
 
-class StandInJournal:
+class StandInLifecycle:
     """Keeps what was recorded: (event, key)."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from osrdyne_protocol import events
 _REQUEST_ID_LENGTH = 255
 
 
-class Journal:
+class LifecycleEvents:
     """Publishes lifecycle events of one daemon."""
 
     def __init__(self, line: EventLine, daemon_id: str) -> None:

@@ -21,7 +21,7 @@ import pyrabbit2.http
 
 from osrdyne.broker import management_answers
 from osrdyne.errors import ManagementError
-from osrdyne.reconcile.queue_rules import Totals
+from osrdyne.reconcile.queue_rules import QueueTotals
 from osrdyne_amqp import tls
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.errors import BrokerError
@@ -46,7 +46,7 @@ class RequestQueue:
     name: str
     #: None for a queue that only has a name of ours: of another type, or without the key that belongs to the name.
     key: str | None
-    totals: Totals | None
+    totals: QueueTotals | None
 
 
 #: Answers 503 with the alarms, if there are any.
@@ -77,7 +77,7 @@ class ManagementApi:
         except BrokerError as error:
             raise ManagementError(f"management_uri: {error}") from None
 
-    async def totals(self, queue: str) -> Totals | None:
+    async def totals(self, queue: str) -> QueueTotals | None:
         """Return what is in a queue, and how often it is bound; None when the queue does not exist.
 
         Raises `ManagementError` also when the broker has no statistics of the queue yet.
@@ -314,11 +314,11 @@ def _request_queue(raw: Mapping[str, Any]) -> RequestQueue:
     return RequestQueue(management_json.text(raw, "name"), management_answers.own_key(raw), _totals(raw, 0))
 
 
-def _totals(raw: Mapping[str, Any], bindings: int) -> Totals | None:
+def _totals(raw: Mapping[str, Any], bindings: int) -> QueueTotals | None:
     ready, unacknowledged = raw.get("messages_ready"), raw.get("messages_unacknowledged")
     if not isinstance(ready, int) or not isinstance(unacknowledged, int):
         return None
     ours = management_answers.own_key(raw) is not None
     # Dead letters on their way are in the sum only (docs/rabbitmq-facts.md#counts-that-come-late).
     dead_lettering = max(0, int(raw.get("messages") or 0) - ready - unacknowledged)
-    return Totals(ready, unacknowledged, int(raw.get("consumers") or 0), bindings, ours, dead_lettering)
+    return QueueTotals(ready, unacknowledged, int(raw.get("consumers") or 0), bindings, ours, dead_lettering)

@@ -22,7 +22,7 @@ from osrdyne_amqp import Channel, Message
 _PACE = 0.5
 
 
-class Deliveries:
+class MemoryLimit:
     """Takes messages from a channel, and their acknowledgements to it.
 
     The bodies of messages that are handed on and not yet acknowledged come to `limit` bytes at most, and one message

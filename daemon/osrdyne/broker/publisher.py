@@ -23,14 +23,14 @@ from osrdyne_amqp.lanes import Lanes
 T = TypeVar("T")
 
 
-class Refused(DaemonError):
+class MessageRefused(DaemonError):
     """The broker, or AMQP itself, cannot take this message."""
 
 
 class Publisher:
     """Publishes with confirm on the daemon's one connection.
 
-    Methods raise `Refused` for a message that can never be taken, `Nacked` and `Returned` as the broker says,
+    Methods raise `MessageRefused` for a message that can never be taken, `Nacked` and `Returned` as the broker says,
     `BrokerTimeout` when it says nothing, and other `BrokerError` when the connection is gone or the pool is not
     set up (no such exchange, no permission): that is no message's fault.
     """
@@ -80,7 +80,7 @@ class Publisher:
         try:
             return await self._confirmed(lanes.publish(destination, publish))
         except Unencodable as error:
-            raise Refused(str(error)) from error
+            raise MessageRefused(str(error)) from error
         except (Nacked, Returned, BrokerTimeout):
             raise
         except BrokerError:
@@ -95,7 +95,7 @@ class Publisher:
             except BrokerError as error:
                 if not self._connection.is_open:
                     raise
-                raise Refused(str(error)) from error
+                raise MessageRefused(str(error)) from error
             finally:
                 if alone.is_open:
                     await alone.close()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from osrdyne.broker.lifecycle_events import Journal, wall_ms
-from osrdyne.broker.memory_limit import Deliveries
-from osrdyne.broker.publisher import Publisher, Refused
-from osrdyne.broker.requeue import Tail
+from osrdyne.broker.lifecycle_events import LifecycleEvents, wall_ms
+from osrdyne.broker.memory_limit import MemoryLimit
+from osrdyne.broker.publisher import MessageRefused, Publisher
+from osrdyne.broker.requeue import Requeue
 from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.dead_letter_rules import Verdict
-from osrdyne.failures.error_replies import Answerer
+from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message
@@ -34,10 +34,10 @@ class DeadLetterResponder:
         self,
         names: PoolNames,
         state: PoolState,
-        deliveries: Deliveries,
+        deliveries: MemoryLimit,
         publisher: Publisher,
-        answerer: Answerer,
-        journal: Journal,
+        error_replies: ErrorReplies,
+        lifecycle: LifecycleEvents,
         metrics: Metrics,
         tasks: asyncio.TaskGroup,
         *,
@@ -48,11 +48,11 @@ class DeadLetterResponder:
         self._state = state
         self._message_ttl = message_ttl
         self._deliveries = deliveries
-        self._answerer = answerer
-        self._journal = journal
+        self._error_replies = error_replies
+        self._lifecycle = lifecycle
         self._metrics = metrics
         self._tasks = tasks
-        self._tail = Tail(publisher, share=prefetch // 4)
+        self._requeue = Requeue(publisher, share=prefetch // 4)
 
     def on_message(self, message: Message) -> None:
         """Take one dead letter."""
@@ -60,7 +60,7 @@ class DeadLetterResponder:
 
     async def _handle(self, message: Message) -> None:
         try:
-            await self._bring_on(message)
+            await self._process(message)
         except BrokerError:
             raise
         except Exception:
@@ -70,12 +70,12 @@ class DeadLetterResponder:
             if await self._keep(message, verdict, statuses.INVALID_REQUEST):
                 self._deliveries.ack(message.delivery_tag)
 
-    async def _bring_on(self, message: Message) -> None:
+    async def _process(self, message: Message) -> None:
         verdict = dead_letter_rules.decide(message, self._names)
         keep_as = verdict.keep_as
         answered = dead_letter_rules.was_answered(message)
         if verdict.status is not None:
-            answered = await self._answerer.reply(
+            answered = await self._error_replies.reply(
                 message, status=verdict.status, reason=verdict.reason, expired_at=self._stage(message, verdict)
             )
             keep_as = keep_as if answered else verdict.status
@@ -88,7 +88,7 @@ class DeadLetterResponder:
             self._deliveries.ack(message.delivery_tag)
         self._metrics.dead_letters.labels(verdict.status or "unanswerable").inc()
         if verdict.key is not None:
-            self._journal.record(
+            self._lifecycle.record(
                 events.DEAD_LETTERED,
                 verdict.key,
                 request_id=message.properties.correlation_id,
@@ -96,13 +96,13 @@ class DeadLetterResponder:
             )
 
     async def _keep(self, message: Message, verdict: Verdict, keep_as: str) -> bool:
-        return await self._answerer.keep(
+        return await self._error_replies.keep(
             message,
             reason=keep_as,
             detail=verdict.reason,
             key=verdict.key,
             queue=verdict.queue,
-            attempts=self._state.handouts.of(verdict.key, message.properties.correlation_id),
+            attempts=self._state.delivery_history.of(verdict.key, message.properties.correlation_id),
         )
 
     def _stage(self, message: Message, verdict: Verdict) -> str | None:
@@ -122,8 +122,8 @@ class DeadLetterResponder:
     async def _put_back(self, message: Message, *, answered: bool) -> None:
         try:
             properties = dead_letter_rules.put_back(message, answered=answered)
-            await self._tail.put(message, self._names.dead_letter_exchange, properties)
-        except Refused as error:
+            await self._requeue.put(message, self._names.dead_letter_exchange, properties)
+        except MessageRefused as error:
             # Neither the inventory nor its own queue takes it: it stays where it is until the next session.
             log.error(
                 "dead letter cannot be kept",

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from osrdyne.intake.delivery_history import Handout
+from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne.intake.orphan_rules import names_pool_queue
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
@@ -119,7 +119,7 @@ def kept(
     detail: str,
     key: str | None,
     queue: str,
-    attempts: Sequence[Handout] = (),
+    attempts: Sequence[PastDelivery] = (),
     now_ms: int,
 ) -> Properties:
     """Return the properties of the copy in the poison inventory: it never expires and goes nowhere else."""

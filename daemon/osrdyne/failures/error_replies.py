@@ -12,9 +12,9 @@ import secrets
 from collections.abc import Sequence
 
 from osrdyne.broker.lifecycle_events import wall_ms
-from osrdyne.broker.publisher import Publisher, Refused
+from osrdyne.broker.publisher import MessageRefused, Publisher
 from osrdyne.failures import dead_letter_rules
-from osrdyne.intake.delivery_history import Handout
+from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne.intake.orphan_rules import names_pool_queue
 from osrdyne.runtime.back_off import back_off
 from osrdyne.status.metrics import Metrics
@@ -36,7 +36,7 @@ _LONGEST_PAUSE = 4.0
 _MOST_TRYING_AGAIN = 64
 
 
-class Answerer:
+class ErrorReplies:
     """Sends error replies and keeps copies. Every method waits for the broker's confirm."""
 
     def __init__(self, names: PoolNames, publisher: Publisher, metrics: Metrics) -> None:
@@ -73,7 +73,7 @@ class Answerer:
         properties = Properties(correlation_id=message.properties.correlation_id, headers=given, delivery_mode=2)
         try:
             delivered = await self._deliver(reply_to, properties)
-        except (Refused, Nacked, BrokerTimeout) as error:
+        except (MessageRefused, Nacked, BrokerTimeout) as error:
             log.warning("error reply refused", extra={"status": status, "reason": str(error)})
             return False
         self._metrics.replies.labels(status, "delivered" if delivered else "caller_gone").inc()
@@ -104,7 +104,7 @@ class Answerer:
         detail: str,
         key: str | None,
         queue: str,
-        attempts: Sequence[Handout] = (),
+        attempts: Sequence[PastDelivery] = (),
     ) -> bool:
         """Put a copy into the poison inventory; returns False when it is full or missing.
 
@@ -122,7 +122,7 @@ class Answerer:
         )
         try:
             await self._copy(message, properties)
-        except (Nacked, Returned, Refused, BrokerTimeout) as error:
+        except (Nacked, Returned, MessageRefused, BrokerTimeout) as error:
             self._metrics.poison.labels("refused").inc()
             log.warning("poison inventory refused a copy", extra={"key": key, "reason": str(error)})
             return False
@@ -132,7 +132,7 @@ class Answerer:
     async def _copy(self, message: Message, properties: Properties) -> None:
         try:
             await self._keep_as(message, properties)
-        except Refused:
+        except MessageRefused:
             # What was there already leaves no room for what we add: the body and our own headers are kept.
             ours = {name: value for name, value in (properties.headers or {}).items() if name in headers.POISON}
             ours[headers.X_POISON_DETAIL] = f"{ours.get(headers.X_POISON_DETAIL)}; its own headers did not fit"

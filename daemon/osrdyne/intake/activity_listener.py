@@ -13,9 +13,9 @@ from contextlib import closing
 
 from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.intake import activity_rules
-from osrdyne.intake.bursts import Debounce
-from osrdyne.intake.delivery_history import Handout
-from osrdyne.state import Activity, PoolState
+from osrdyne.intake.bursts import Bursts
+from osrdyne.intake.delivery_history import PastDelivery
+from osrdyne.state import KeyActivity, PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message
 from osrdyne_protocol import events, headers, keys
@@ -31,7 +31,7 @@ class ActivityListener:
     def __init__(self, state: PoolState, metrics: Metrics, *, debounce: float) -> None:
         self._state = state
         self._metrics = metrics
-        self._debounce = Debounce(debounce)
+        self._debounce = Bursts(debounce)
 
     async def run(self) -> None:
         """Forget what was reported of keys that have no queue any more, until cancelled."""
@@ -62,7 +62,7 @@ class ActivityListener:
     def _note(self, key: str, event: str) -> None:
         state, now = self._state, self._state.clock()
         first_sign = key not in state.activity
-        activity = state.activity.setdefault(key, Activity(last_event=now))
+        activity = state.activity.setdefault(key, KeyActivity(last_event=now))
         activity.last_event = now
         if event == events.STARTED:
             activity.last_started = now
@@ -78,7 +78,7 @@ class ActivityListener:
         if extra_lifetime is None:
             return False
         if event == events.STARTED:
-            return state.require_by_start(key, extra_lifetime=extra_lifetime)
+            return state.renew_on_worker_start(key, extra_lifetime=extra_lifetime)
         state.require(key, extra_lifetime=extra_lifetime)
         return True
 
@@ -92,7 +92,7 @@ class ActivityListener:
             return
         if event == events.REQUEST_RECEIVED and worker_id is not None:
             time_ms = headers.integer(given, headers.X_EVENT_TIME)
-            handout = Handout(worker_id, wall_ms() if time_ms is None else time_ms)
-            self._state.handouts.add(key, request_id, handout)
+            handout = PastDelivery(worker_id, wall_ms() if time_ms is None else time_ms)
+            self._state.delivery_history.add(key, request_id, handout)
         elif event == events.FINISHED and headers.text(given.get(headers.X_OUTCOME)) != events.REQUEUED:
-            self._state.handouts.forget(key, request_id)
+            self._state.delivery_history.forget(key, request_id)

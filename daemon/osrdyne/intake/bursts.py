@@ -6,7 +6,7 @@ from __future__ import annotations
 _TIDY_AT = 4096
 
 
-class Debounce:
+class Bursts:
     """Lets one event of each key through in every burst of `length` seconds."""
 
     def __init__(self, length: float) -> None:

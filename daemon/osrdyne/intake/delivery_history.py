@@ -17,21 +17,21 @@ LONGEST_ID = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Handout:
+class PastDelivery:
     """A request was given to this worker at this time, in milliseconds since the Unix epoch."""
 
     worker_id: str
     time_ms: int
 
 
-class Handouts:
+class DeliveryHistory:
     """Hand-outs of the requests that were given out last and have not been answered, by key and request id."""
 
     def __init__(self, most_requests: int = MOST_REQUESTS) -> None:
         self._most = most_requests
-        self._requests: OrderedDict[tuple[str, str], tuple[Handout, ...]] = OrderedDict()
+        self._requests: OrderedDict[tuple[str, str], tuple[PastDelivery, ...]] = OrderedDict()
 
-    def add(self, key: str, request_id: str, handout: Handout) -> None:
+    def add(self, key: str, request_id: str, handout: PastDelivery) -> None:
         """Remember one; of a request that was given out very often, the first and the last ones."""
         if len(request_id) > LONGEST_ID or len(handout.worker_id) > LONGEST_ID:
             return
@@ -43,7 +43,7 @@ class Handouts:
         if len(self._requests) > self._most:
             self._requests.popitem(last=False)
 
-    def of(self, key: str | None, request_id: object) -> tuple[Handout, ...]:
+    def of(self, key: str | None, request_id: object) -> tuple[PastDelivery, ...]:
         """Return what is known of a request, oldest first."""
         return self._requests.get((key, request_id), ()) if isinstance(key, str) and isinstance(request_id, str) else ()
 

@@ -16,18 +16,18 @@ _RESERVED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds on held messages. Bytes can come to twice `total_bytes`; see `Holding.admit`."""
+class HoldLimits:
+    """Bounds on held messages. Bytes can come to twice `total_bytes`; see `HeldMessages.admit`."""
 
     per_key: int
     total: int
     total_bytes: int
 
 
-class Holding:
+class HeldMessages:
     """Counts what is held. `admit` and `release` come in pairs."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HoldLimits) -> None:
         self._limits = limits
         #: Messages and bytes of each key that holds some.
         self._keys: dict[str, tuple[int, int]] = {}

@@ -13,13 +13,13 @@ import logging
 import secrets
 from dataclasses import dataclass
 
-from osrdyne.broker.lifecycle_events import Journal, wall_ms
-from osrdyne.broker.memory_limit import Deliveries
-from osrdyne.broker.publisher import Publisher, Refused
-from osrdyne.broker.requeue import Tail
-from osrdyne.failures.error_replies import Answerer
+from osrdyne.broker.lifecycle_events import LifecycleEvents, wall_ms
+from osrdyne.broker.memory_limit import MemoryLimit
+from osrdyne.broker.publisher import MessageRefused, Publisher
+from osrdyne.broker.requeue import Requeue
+from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake import orphan_rules
-from osrdyne.intake.hold_limits import Holding, Limits
+from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
 from osrdyne.intake.orphan_rules import Answer, Forward
 from osrdyne.reconcile.queue_rules import Phase
 from osrdyne.runtime.back_off import back_off
@@ -44,7 +44,7 @@ class ForwardLimits:
     """How many orphans may be held, and for how long they live."""
 
     prefetch: int
-    held: Limits
+    held: HoldLimits
     orphan_ttl_ms: int
 
 
@@ -55,10 +55,10 @@ class OrphanForwarder:
         self,
         names: PoolNames,
         state: PoolState,
-        deliveries: Deliveries,
+        deliveries: MemoryLimit,
         publisher: Publisher,
-        answerer: Answerer,
-        journal: Journal,
+        error_replies: ErrorReplies,
+        lifecycle: LifecycleEvents,
         metrics: Metrics,
         limits: ForwardLimits,
         tasks: asyncio.TaskGroup,
@@ -67,13 +67,13 @@ class OrphanForwarder:
         self._state = state
         self._deliveries = deliveries
         self._publisher = publisher
-        self._answerer = answerer
-        self._journal = journal
+        self._error_replies = error_replies
+        self._lifecycle = lifecycle
         self._metrics = metrics
         self._limits = limits
         self._tasks = tasks
-        self._holding = Holding(limits.held)
-        self._tail = Tail(publisher, share=limits.prefetch // 4)
+        self._holding = HeldMessages(limits.held)
+        self._requeue = Requeue(publisher, share=limits.prefetch // 4)
 
     def on_message(self, message: Message) -> None:
         """Take one orphan."""
@@ -81,7 +81,7 @@ class OrphanForwarder:
 
     async def _handle(self, message: Message) -> None:
         try:
-            await self._bring_on(message)
+            await self._process(message)
         except BrokerError:
             raise
         except Exception:
@@ -89,7 +89,7 @@ class OrphanForwarder:
             log.exception("orphan could not be handled")
             await self._answer(message, Answer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
 
-    async def _bring_on(self, message: Message) -> None:
+    async def _process(self, message: Message) -> None:
         decision = orphan_rules.decide(message, self._names, orphan_ttl_ms=self._limits.orphan_ttl_ms, now_ms=wall_ms())
         if isinstance(decision, Answer):
             await self._answer(message, decision)
@@ -106,7 +106,7 @@ class OrphanForwarder:
     async def _hold(self, message: Message, forward: Forward) -> None:
         began = self._state.clock()
         request_id = message.properties.correlation_id
-        self._journal.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
+        self._lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
         remaining = (forward.deadline_ms - wall_ms()) / 1000
         outcome: Answer | None
         try:
@@ -127,7 +127,7 @@ class OrphanForwarder:
         self._deliveries.ack(message.delivery_tag)
         self._metrics.orphans.labels("forwarded").inc()
         self._metrics.forward_seconds.observe(self._state.clock() - began)
-        self._journal.record(events.FORWARDED, forward.key, request_id=request_id)
+        self._lifecycle.record(events.FORWARDED, forward.key, request_id=request_id)
 
     async def _bound(self, key: str) -> None:
         """Wait until the queue was declared and bound after now: an orphan proves that it was not."""
@@ -157,7 +157,7 @@ class OrphanForwarder:
                     publish_id=secrets.token_hex(8),
                 )
                 return None
-            except Refused as error:
+            except MessageRefused as error:
                 return Answer(statuses.INVALID_REQUEST, str(error))
             except Nacked:
                 answer = Answer(statuses.MAXLEN, "the request queue is full")
@@ -178,16 +178,20 @@ class OrphanForwarder:
 
     async def _answer(self, message: Message, answer: Answer) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
-        if not await self._answerer.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
+        if not await self._error_replies.settle(
+            message, status=answer.status, reason=answer.reason, expired_at=expired_at
+        ):
             await self._put_back(message)
             return
         self._answered(message, answer.status)
 
     async def _put_back(self, message: Message) -> None:
         try:
-            await self._tail.put(message, self._names.orphan_exchange, orphan_rules.put_back(message, now_ms=wall_ms()))
-        except Refused as error:
-            if not await self._answerer.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
+            await self._requeue.put(
+                message, self._names.orphan_exchange, orphan_rules.put_back(message, now_ms=wall_ms())
+            )
+        except MessageRefused as error:
+            if not await self._error_replies.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
                 log.error("orphan can be neither put back nor kept", extra={"reason": str(error)})
                 return
             self._answered(message, statuses.INVALID_REQUEST)
@@ -202,4 +206,4 @@ class OrphanForwarder:
         # A key that is none has no place in the events.
         with contextlib.suppress(InvalidKey):
             key, request_id = keys.decode(message.routing_key), message.properties.correlation_id
-            self._journal.record(events.DEAD_LETTERED, key, request_id=request_id, outcome=status)
+            self._lifecycle.record(events.DEAD_LETTERED, key, request_id=request_id, outcome=status)

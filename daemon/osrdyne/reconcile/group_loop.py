@@ -11,13 +11,13 @@ import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 
-from osrdyne.broker.lifecycle_events import Journal
+from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.drivers.base import Change, Driver, Group, GroupState
 from osrdyne.errors import DriverError
 from osrdyne.reconcile import group_rules
-from osrdyne.reconcile.group_rules import Action, Attempt
+from osrdyne.reconcile.group_rules import Attempt, GroupAction
+from osrdyne.reconcile.keyed_loop import KeyedLoop
 from osrdyne.runtime.back_off import back_off
-from osrdyne.runtime.changes import ChangeReader, Timers
 from osrdyne.state import PoolState
 from osrdyne_protocol import events
 
@@ -30,7 +30,7 @@ _GOOD = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerTiming:
+class GroupTiming:
     """Limits that the loop keeps to, in seconds but for the first."""
 
     #: Starts in flight at once: accepted by the engine, and not yet a sign of life.
@@ -45,54 +45,35 @@ class WorkerTiming:
     driver_timeout: float = 60.0
 
 
-class WorkerLoop:
+class GroupLoop:
     """Runs until cancelled. No group's failure reaches another, or ends the loop."""
 
-    def __init__(self, state: PoolState, driver: Driver, journal: Journal, timing: WorkerTiming) -> None:
+    def __init__(self, state: PoolState, driver: Driver, lifecycle: LifecycleEvents, timing: GroupTiming) -> None:
         self._state = state
         self._driver = driver
-        self._journal = journal
+        self._lifecycle = lifecycle
         self._timing = timing
-        self._busy: set[str] = set()
         #: Starts in flight, and when each was begun.
         self._starting: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
         self._accepted: dict[str, float] = {}
-        self._timers = Timers()
         #: Keys whose group changed while an action on it was under way: what the action saw may be out of date.
         self._changed_meanwhile: set[str] = set()
         self._listing = asyncio.Event()
-        self._readers = [
-            state.target_changes.reader(),
-            state.queue_changes.reader(),
-            state.activity_changes.reader(),
-            state.totals_changes.reader(),
-        ]
-        self._dirty = ChangeReader([])
+        self._loop = KeyedLoop(
+            state.clock, [state.target_changes, state.queue_changes, state.activity_changes, state.totals_changes]
+        )
 
     async def run(self) -> None:
-        try:
-            self._adopt(await self._list(), began=self._state.clock())
-            for key in (*self._state.tracker.wanted, *self._state.groups):
-                self._dirty.add(key)
-            async with asyncio.TaskGroup() as tasks:
-                for reader in self._readers:
-                    tasks.create_task(reader.relay(self._dirty), name="worker-loop-facts")
-                tasks.create_task(self._list_again(), name="worker-loop-listing")
-                tasks.create_task(self._watch(), name="worker-loop-changes")
-                while True:
-                    changed = await self._dirty.take(self._timers.wait(self._state.clock()))
-                    now = self._state.clock()
-                    for key in {**dict.fromkeys(changed), **dict.fromkeys(self._timers.due(now))}:
-                        self._consider(key, tasks)
-                    self._start_waiting(tasks)
-        finally:
-            for reader in self._readers:
-                reader.close()
+        self._adopt(await self._list(), began=self._state.clock())
+        await self._loop.run(
+            self._look_at,
+            keys=(*self._state.tracker.wanted, *self._state.groups),
+            beside=(self._list_again(), self._watch()),
+            afterwards=self._start_waiting,
+        )
 
-    def _consider(self, key: str, tasks: asyncio.TaskGroup) -> None:
-        if key in self._busy:
-            return  # looked at again when its action ends
+    def _look_at(self, key: str) -> None:
         state, now = self._state, self._state.clock()
         group, attempt = state.groups.get(key), state.attempts.get(key, Attempt())
         self._note_life(key, attempt, group, now)
@@ -107,18 +88,18 @@ class WorkerLoop:
             now=now,
         )
         self._waiting.pop(key, None)
-        if plan.action is Action.START:
+        if plan.action is GroupAction.START:
             self._waiting[key] = None
-        elif plan.action is Action.STOP:
-            self._do(key, self._stop(key, plan.reason), tasks)
+        elif plan.action is GroupAction.STOP:
+            self._begin(key, self._stop(key, plan.reason))
         elif plan.at is not None:
-            self._timers.at(key, plan.at)
+            self._loop.look_at(key, plan.at)
         elif group is None and key not in state.tracker.wanted:
             state.attempts.pop(key, None)
             self._accepted.pop(key, None)
         elif (at := group_rules.makes_up_at(attempt)) is not None:
             if now < at:
-                self._timers.at(key, at)
+                self._loop.look_at(key, at)
             else:
                 self._listing.set()  # whether it runs, and does not wait for its next start, is the engine's to say
 
@@ -144,7 +125,7 @@ class WorkerLoop:
             now=now,
         )
 
-    def _start_waiting(self, tasks: asyncio.TaskGroup) -> None:
+    def _start_waiting(self) -> None:
         # Keys that never failed go first, so that those that keep failing cannot hold them up.
         attempts = self._state.attempts
         fresh_first = sorted(self._waiting, key=lambda key: key in attempts and attempts[key].failures > 0)
@@ -156,12 +137,11 @@ class WorkerLoop:
                 return
             del self._waiting[key]
             self._starting[key] = now
-            self._timers.at(key, now + self._timing.start_hold)
-            self._do(key, self._start(key), tasks)
+            self._loop.look_at(key, now + self._timing.start_hold)
+            self._begin(key, self._start(key))
 
-    def _do(self, key: str, action: Coroutine[None, None, None], tasks: asyncio.TaskGroup) -> None:
-        self._busy.add(key)
-        tasks.create_task(self._guarded(key, action), name="worker-action")
+    def _begin(self, key: str, action: Coroutine[None, None, None]) -> None:
+        self._loop.begin(key, self._guarded(key, action), "group-action")
 
     async def _guarded(self, key: str, action: Coroutine[None, None, None]) -> None:
         try:
@@ -174,8 +154,6 @@ class WorkerLoop:
             log.exception("the driver failed unexpectedly", extra={"key": key})
             self._failed(key, f"{type(error).__name__}: {error}")
         finally:
-            self._busy.discard(key)
-            self._dirty.add(key)
             if key in self._changed_meanwhile:
                 self._changed_meanwhile.discard(key)
                 self._listing.set()
@@ -189,7 +167,7 @@ class WorkerLoop:
         self._accepted[key] = self._state.clock()
         self._state.group_changes.add(key)
         log.info("group started", extra={"key": key})
-        self._journal.record(events.GROUP_STARTED, key)
+        self._lifecycle.record(events.GROUP_STARTED, key)
 
     async def _stop(self, key: str, reason: str) -> None:
         log.info("stopping group", extra={"key": key, "reason": reason})
@@ -197,7 +175,7 @@ class WorkerLoop:
         group = self._state.groups.get(key)
         if group is not None:
             self._state.groups[key] = replace(group, state=GroupState.STOPPING)
-        self._journal.record(events.GROUP_STOPPED, key, outcome=reason)
+        self._lifecycle.record(events.GROUP_STOPPED, key, outcome=reason)
 
     def _failed(self, key: str, error: str) -> None:
         now = self._state.clock()
@@ -208,7 +186,7 @@ class WorkerLoop:
             "group failed; it is tried again",
             extra={"key": key, "reason": error, "retry_in": round(attempt.not_before - now, 1)},
         )
-        self._dirty.add(key)
+        self._loop.look_at(key)
 
     async def _watch(self) -> None:
         failures = 0
@@ -230,9 +208,9 @@ class WorkerLoop:
         asked_for = group is not None and group.state is GroupState.STOPPING
         if change.error is not None and change.key in self._state.tracker.wanted and not asked_for:
             self._failed(change.key, change.error)
-        if change.key in self._busy:
+        if self._loop.is_busy(change.key):
             self._changed_meanwhile.add(change.key)
-        self._dirty.add(change.key)
+        self._loop.look_at(change.key)
         self._listing.set()
 
     async def _list_again(self) -> None:
@@ -268,7 +246,7 @@ class WorkerLoop:
                 continue
             if key in found:
                 state.groups[key] = found[key]
-            elif key in self._busy:
+            elif self._loop.is_busy(key):
                 self._changed_meanwhile.add(key)
                 continue
             elif self._accepted.get(key, -1.0) >= began:
@@ -276,4 +254,4 @@ class WorkerLoop:
             else:
                 del state.groups[key]
             state.group_changes.add(key)
-            self._dirty.add(key)
+            self._loop.look_at(key)

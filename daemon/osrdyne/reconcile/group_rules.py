@@ -34,7 +34,7 @@ class Attempt:
     failed_at: float | None = None
 
 
-class Action(Enum):
+class GroupAction(Enum):
     """What to do about a group."""
 
     START = "start"
@@ -42,15 +42,15 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GroupPlan:
     """An action to take now and why, or the time at which to ask again; both None when nothing is due."""
 
-    action: Action | None = None
+    action: GroupAction | None = None
     reason: str = ""
     at: float | None = None
 
 
-NOTHING = Plan()
+NOTHING = GroupPlan()
 
 
 def plan(
@@ -62,27 +62,27 @@ def plan(
     template: str,
     stuck: str | None,
     now: float,
-) -> Plan:
+) -> GroupPlan:
     """Decide about one group. `stuck` says why a running group must be restarted, None when it need not be."""
     if not wanted:
         may_stop = phase in (Phase.DRAINED, Phase.FOREIGN, Phase.GONE)
         if group is None or group.state is GroupState.STOPPING or not may_stop:
             return NOTHING
-        return _after_back_off(Action.STOP, "idle", attempt, now)
+        return _after_back_off(GroupAction.STOP, "idle", attempt, now)
     if group is None:
         has_queue = phase in (Phase.BOUND, Phase.UNBOUND)
-        return _after_back_off(Action.START, "wanted", attempt, now) if has_queue else NOTHING
+        return _after_back_off(GroupAction.START, "wanted", attempt, now) if has_queue else NOTHING
     if group.state is GroupState.STOPPING:
         return NOTHING
     if group.template != template:
-        return _after_back_off(Action.STOP, "template changed", attempt, now)
+        return _after_back_off(GroupAction.STOP, "template changed", attempt, now)
     if stuck is not None:
-        return _after_back_off(Action.STOP, stuck, attempt, now)
+        return _after_back_off(GroupAction.STOP, stuck, attempt, now)
     return NOTHING
 
 
-def _after_back_off(action: Action, reason: str, attempt: Attempt, now: float) -> Plan:
-    return Plan(action, reason) if now >= attempt.not_before else Plan(at=attempt.not_before)
+def _after_back_off(action: GroupAction, reason: str, attempt: Attempt, now: float) -> GroupPlan:
+    return GroupPlan(action, reason) if now >= attempt.not_before else GroupPlan(at=attempt.not_before)
 
 
 def after_start(attempt: Attempt, *, now: float) -> Attempt:

@@ -7,19 +7,18 @@ It never decides what should be: finding messages in an unwanted queue is a fact
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from osrdyne.broker.channel_pool import ChannelPool
-from osrdyne.broker.lifecycle_events import Journal
+from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
 from osrdyne.reconcile import queue_rules
-from osrdyne.reconcile.queue_rules import Phase, Queue, Step
-from osrdyne.runtime.changes import ChangeReader, Timers
+from osrdyne.reconcile.keyed_loop import KeyedLoop
+from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueStep
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Channel
@@ -50,7 +49,7 @@ def adopt(state: PoolState, keys: Iterable[str]) -> None:
     for key in keys:
         # Also what is wanted already: while there was no connection, no activity could renew it.
         state.require(key)
-        state.queues.set(key, Queue(Phase.UNKNOWN))
+        state.queues.set(key, QueueState(Phase.UNKNOWN))
 
 
 class QueueLoop:
@@ -62,7 +61,7 @@ class QueueLoop:
         state: PoolState,
         channels: ChannelPool,
         management: ManagementApi,
-        journal: Journal,
+        lifecycle: LifecycleEvents,
         metrics: Metrics,
         timing: QueueTiming,
     ) -> None:
@@ -70,37 +69,16 @@ class QueueLoop:
         self._state = state
         self._channels = channels
         self._management = management
-        self._journal = journal
+        self._lifecycle = lifecycle
         self._metrics = metrics
         self._timing = timing
-        self._busy: set[str] = set()
-        self._timers = Timers()
-        self._reader: ChangeReader = state.target_changes.reader()
+        self._loop = KeyedLoop(state.clock, [state.target_changes, state.group_changes, state.lost_changes])
 
     async def run(self) -> None:
-        others = [self._state.group_changes.reader(), self._state.lost_changes.reader()]
-        for key in (*self._state.tracker.wanted, *self._state.queues.items()):
-            self._reader.add(key)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for reader in others:
-                    tasks.create_task(reader.relay(self._reader), name="queue-loop-relay")
-                while True:
-                    changed = await self._reader.take(self._timers.wait(self._state.clock()))
-                    for key in {
-                        **dict.fromkeys(changed),
-                        **dict.fromkeys(self._timers.due(self._state.clock())),
-                    }:
-                        self._consider(key, tasks)
-        finally:
-            for reader in others:
-                reader.close()
-            self._reader.close()
+        await self._loop.run(self._look_at, keys=(*self._state.tracker.wanted, *self._state.queues.by_key))
 
-    def _consider(self, key: str, tasks: asyncio.TaskGroup) -> None:
-        if key in self._busy:
-            return  # looked at again when its action ends
-        queue = self._state.queues.get(key) or Queue(Phase.GONE)
+    def _look_at(self, key: str) -> None:
+        queue = self._state.queues.get(key) or QueueState(Phase.GONE)
         plan = queue_rules.plan(
             self._state.tracker.wanted.get(key),
             queue,
@@ -110,17 +88,16 @@ class QueueLoop:
             lost=key in self._state.lost.lost,
         )
         if plan.step is not None:
-            self._busy.add(key)
-            tasks.create_task(self._act(key, queue, plan.step), name=f"queue-{plan.step.name.lower()}")
+            self._loop.begin(key, self._act(key, queue, plan.step), f"queue-{plan.step.name.lower()}")
         elif plan.at is not None:
-            self._timers.at(key, plan.at)
+            self._loop.look_at(key, plan.at)
         elif queue.phase in (Phase.GONE, Phase.FOREIGN) and key not in self._state.tracker.wanted:
             self._state.queues.remove(key)
             self._state.forgotten.add(key)
             self._state.unrouted.discard(key)
             self._state.remade.pop(key, None)
 
-    async def _act(self, key: str, queue: Queue, step: Step) -> None:
+    async def _act(self, key: str, queue: QueueState, step: QueueStep) -> None:
         try:
             result = await self._take(key, queue, step)
         except (PreconditionFailed, Locked) as error:
@@ -135,24 +112,21 @@ class QueueLoop:
             # A mistake of ours about one key must not end the session of all.
             log.exception("queue action failed unexpectedly; it is tried again", extra={"key": key})
             result = queue_rules.after_failure(queue, step, f"{type(error).__name__}: {error}", now=self._state.clock())
-        finally:
-            self._busy.discard(key)
         if result is None:
             log.info("messages found in an unwanted queue; the key is active again", extra={"key": key})
             self._state.require(key, found_unbound=True)
             result = replace(queue, phase=Phase.UNKNOWN, looked_at=None, sampled_at=None)
         self._state.queues.set(key, result)
         self._state.queue_changes.add(key)
-        self._reader.add(key)
 
-    def _left_alone(self, key: str, queue: Queue, said: str) -> Queue:
+    def _left_alone(self, key: str, queue: QueueState, said: str) -> QueueState:
         name = self._names.request_queue(key)
         if queue.phase is not Phase.FOREIGN:
             log.warning("queue under a name of ours is somebody else's; left alone", extra={"key": key, "reason": said})
         return queue_rules.foreign(queue, name, said, now=self._state.clock())
 
-    async def _take(self, key: str, queue: Queue, step: Step) -> Queue | None:
-        if step is Step.SAMPLE:
+    async def _take(self, key: str, queue: QueueState, step: QueueStep) -> QueueState | None:
+        if step is QueueStep.SAMPLE:
             return await self._sample(key, queue)
         if queue.failures:
             # Keys that keep failing may hang: they share half of the channels, so that the others get through.
@@ -161,20 +135,23 @@ class QueueLoop:
         return await self._on_channel(key, queue, step)
 
     async def _on_channel(
-        self, key: str, queue: Queue, step: Literal[Step.ASSERT, Step.UNBIND, Step.LOOK, Step.DELETE, Step.DISCARD]
-    ) -> Queue | None:
+        self,
+        key: str,
+        queue: QueueState,
+        step: Literal[QueueStep.ASSERT, QueueStep.UNBIND, QueueStep.LOOK, QueueStep.DELETE, QueueStep.DISCARD],
+    ) -> QueueState | None:
         channel = await self._channels.take()
         try:
             match step:
-                case Step.ASSERT:
+                case QueueStep.ASSERT:
                     return await self._assert(key, queue, channel)
-                case Step.UNBIND:
+                case QueueStep.UNBIND:
                     return await self._unbind(key, channel)
-                case Step.LOOK:
+                case QueueStep.LOOK:
                     return await self._look(key, queue, channel)
-                case Step.DELETE:
+                case QueueStep.DELETE:
                     return await self._delete(key, queue, channel)
-                case Step.DISCARD:
+                case QueueStep.DISCARD:
                     return await self._discard(key, queue, channel)
         except BrokerTimeout:
             # The next call on this channel would wait behind the one without an answer.
@@ -183,7 +160,7 @@ class QueueLoop:
         finally:
             self._channels.give(channel)
 
-    async def _assert(self, key: str, queue: Queue, channel: Channel) -> Queue:
+    async def _assert(self, key: str, queue: QueueState, channel: Channel) -> QueueState:
         # Read before the first broker operation: an orphan that arrives meanwhile needs a later assertion.
         generation = self._state.tracker.generation
         name = self._names.request_queue(key)
@@ -195,23 +172,23 @@ class QueueLoop:
             await channel.unbind_queue(name, self._names.request_exchange, key)
         await channel.bind_queue(name, self._names.request_exchange, key)
         if queue.phase is not Phase.BOUND:
-            self._journal.record(events.QUEUE_READY, key)
-        return Queue(Phase.BOUND, asserted=generation)
+            self._lifecycle.record(events.QUEUE_READY, key)
+        return QueueState(Phase.BOUND, asserted=generation)
 
-    async def _unbind(self, key: str, channel: Channel) -> Queue:
+    async def _unbind(self, key: str, channel: Channel) -> QueueState:
         name = self._names.request_queue(key)
         try:
             await channel.unbind_queue(name, self._names.request_exchange, key)
         except NotFound:
-            return Queue(Phase.GONE)
-        self._journal.record(events.UNBOUND, key)
-        return Queue(Phase.UNBOUND)
+            return QueueState(Phase.GONE)
+        self._lifecycle.record(events.UNBOUND, key)
+        return QueueState(Phase.UNBOUND)
 
-    async def _look(self, key: str, queue: Queue, channel: Channel) -> Queue | None:
+    async def _look(self, key: str, queue: QueueState, channel: Channel) -> QueueState | None:
         try:
             seen = await channel.declare_queue(self._names.request_queue(key), passive=True)
         except NotFound:
-            return Queue(Phase.GONE)
+            return QueueState(Phase.GONE)
         return queue_rules.after_look(
             queue,
             ready=seen.ready,
@@ -220,10 +197,10 @@ class QueueLoop:
             now=self._state.clock(),
         )
 
-    async def _sample(self, key: str, queue: Queue) -> Queue | None:
+    async def _sample(self, key: str, queue: QueueState) -> QueueState | None:
         totals = await self._management.totals(self._names.request_queue(key))
         if totals is None:
-            return Queue(Phase.GONE)
+            return QueueState(Phase.GONE)
         if not totals.ours:
             return self._left_alone(key, queue, "as the management API lists it")
         now = self._state.clock()
@@ -232,7 +209,7 @@ class QueueLoop:
         found = kept or queue_rules.after_sample(queue, totals, now=now)
         return found and (queue_rules.dead_lettering(found, totals, recheck=recheck, now=now) or found)
 
-    async def _delete(self, key: str, queue: Queue, channel: Channel) -> Queue | None:
+    async def _delete(self, key: str, queue: QueueState, channel: Channel) -> QueueState | None:
         sampled = await self._sample(key, queue)
         if sampled is None or sampled.phase is not Phase.DRAINED or sampled.sampled_at is None:
             return sampled
@@ -240,13 +217,13 @@ class QueueLoop:
         if looked is None or looked.phase is Phase.GONE or looked.looked_at is None:
             return looked
         if key in self._state.tracker.wanted or key in self._state.groups:
-            return Queue(Phase.UNKNOWN)
+            return QueueState(Phase.UNKNOWN)
         await channel.delete_queue(self._names.request_queue(key))
         log.info("queue deleted", extra={"key": key})
-        self._journal.record(events.QUEUE_DELETED, key)
-        return Queue(Phase.GONE)
+        self._lifecycle.record(events.QUEUE_DELETED, key)
+        return QueueState(Phase.GONE)
 
-    async def _discard(self, key: str, queue: Queue, channel: Channel) -> Queue:
+    async def _discard(self, key: str, queue: QueueState, channel: Channel) -> QueueState:
         """Delete a queue that the broker has lost, if it still is: what answers again is left alone."""
         name, exchange = self._names.request_queue(key), self._names.request_exchange
         # What comes after this needs evidence of its own.
@@ -256,7 +233,7 @@ class QueueLoop:
         members = await self._management.members(name)
         seen = await channel.declare_queue(name, passive=True)
         if members is None or not (quorum.never_led(members) and seen.ready == seen.consumers == 0):
-            return queue_rules.after_failure(queue, Step.DISCARD, _ANSWERS_AGAIN, now=self._state.clock())
+            return queue_rules.after_failure(queue, QueueStep.DISCARD, _ANSWERS_AGAIN, now=self._state.clock())
         await channel.delete_queue(name)
         before = self._state.former_totals.get(key)
         held = before.ready + before.unacknowledged if before is not None else None
@@ -266,9 +243,9 @@ class QueueLoop:
         )
         self._metrics.queues_lost.inc()
         self._metrics.messages_lost.inc(held or 0)
-        self._journal.record(events.QUEUE_LOST, key)
+        self._lifecycle.record(events.QUEUE_LOST, key)
         self._state.remade[key] = self._state.clock()
         if key in self._state.groups:
             # Callers may have waited for it, and call again now: its group is not stopped in that moment.
             self._state.require(key, found_unbound=True)
-        return Queue(Phase.GONE)
+        return QueueState(Phase.GONE)

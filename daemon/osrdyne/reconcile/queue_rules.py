@@ -36,7 +36,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueState:
     """What is known of one key's queue. Times are monotonic seconds."""
 
     phase: Phase
@@ -55,7 +55,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class QueueTotals:
     """What the management API says of a queue; seconds late."""
 
     ready: int
@@ -69,7 +69,7 @@ class Totals:
     dead_lettering: int = 0
 
 
-class Step(Enum):
+class QueueStep(Enum):
     """The next thing to do about a queue."""
 
     ASSERT = "declare and bind"
@@ -81,51 +81,51 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QueuePlan:
     """A step to take now, or the time at which to ask again; both None when nothing is due."""
 
-    step: Step | None = None
+    step: QueueStep | None = None
     at: float | None = None
 
 
-NOTHING = Plan()
+NOTHING = QueuePlan()
 
 
 def plan(
-    wanted: Wanted | None, queue: Queue, *, group_gone: bool, interval: float, now: float, lost: bool = False
-) -> Plan:
+    wanted: Wanted | None, queue: QueueState, *, group_gone: bool, interval: float, now: float, lost: bool = False
+) -> QueuePlan:
     """Decide the next step for one queue.
 
     `group_gone` says that the driver shows no group of this key. `interval` is the broker's statistics
     interval in seconds: how late a sample may be. `lost` says that the broker is proved to have lost the queue.
     """
     if lost and queue.phase not in (Phase.GONE, Phase.FOREIGN):
-        return _when(Step.DISCARD, queue.not_before, now)
+        return _when(QueueStep.DISCARD, queue.not_before, now)
     if wanted is not None and wanted.status is Status.ACTIVE:
         up_to_date = queue.phase is Phase.BOUND and queue.asserted >= wanted.generation
-        return NOTHING if up_to_date else _when(Step.ASSERT, queue.not_before, now)
+        return NOTHING if up_to_date else _when(QueueStep.ASSERT, queue.not_before, now)
     if queue.phase in (Phase.GONE, Phase.FOREIGN):
         return NOTHING
     due = max(queue.not_before, queue.recheck_at)
     if now < due:
-        return Plan(at=due)
+        return QueuePlan(at=due)
     if queue.phase in (Phase.UNKNOWN, Phase.BOUND):
-        return Plan(Step.UNBIND)
+        return QueuePlan(QueueStep.UNBIND)
     if wanted is not None:
         return NOTHING
     if queue.looked_at is None:
-        return Plan(Step.LOOK) if queue.phase is Phase.UNBOUND or group_gone else NOTHING
+        return QueuePlan(QueueStep.LOOK) if queue.phase is Phase.UNBOUND or group_gone else NOTHING
     if queue.sampled_at is None:
-        return _when(Step.SAMPLE, queue.looked_at + interval, now)
+        return _when(QueueStep.SAMPLE, queue.looked_at + interval, now)
     # DRAINED with one quiet sample: the second sample is taken within DELETE, right before the last look.
-    return _when(Step.DELETE, queue.sampled_at + interval, now)
+    return _when(QueueStep.DELETE, queue.sampled_at + interval, now)
 
 
-def _when(step: Step, due: float, now: float) -> Plan:
-    return Plan(step) if now >= due else Plan(at=due)
+def _when(step: QueueStep, due: float, now: float) -> QueuePlan:
+    return QueuePlan(step) if now >= due else QueuePlan(at=due)
 
 
-def after_look(queue: Queue, *, ready: int, consumers: int, recheck: float, now: float) -> Queue | None:
+def after_look(queue: QueueState, *, ready: int, consumers: int, recheck: float, now: float) -> QueueState | None:
     """Return what is known after a look; None when messages were found and the key must be Active again.
 
     Consumers of a drained queue that are not ours (somebody runs workers by hand) keep the queue: it is
@@ -138,7 +138,7 @@ def after_look(queue: Queue, *, ready: int, consumers: int, recheck: float, now:
     return replace(queue, looked_at=now, sampled_at=None)
 
 
-def after_sample(queue: Queue, totals: Totals, *, now: float) -> Queue | None:
+def after_sample(queue: QueueState, totals: QueueTotals, *, now: float) -> QueueState | None:
     """Return what is known after a quiet sample; None when it showed messages.
 
     The first quiet sample of an unbound queue lets its group be stopped, after which all evidence is
@@ -151,7 +151,7 @@ def after_sample(queue: Queue, totals: Totals, *, now: float) -> Queue | None:
     return replace(queue, sampled_at=now)
 
 
-def bound_by_others(queue: Queue, totals: Totals, *, recheck: float, now: float) -> Queue | None:
+def bound_by_others(queue: QueueState, totals: QueueTotals, *, recheck: float, now: float) -> QueueState | None:
     """Return what is known when a queue on its way out was bound again by somebody else, else None."""
     if totals.bindings == 0:
         return None
@@ -165,7 +165,7 @@ def bound_by_others(queue: Queue, totals: Totals, *, recheck: float, now: float)
     )
 
 
-def dead_lettering(queue: Queue, totals: Totals, *, recheck: float, now: float) -> Queue | None:
+def dead_lettering(queue: QueueState, totals: QueueTotals, *, recheck: float, now: float) -> QueueState | None:
     """Return what is known of a queue whose dead letters have not arrived yet, else None.
 
     They need no worker, and the broker tries again every few minutes, so the queue only has to stay.
@@ -181,12 +181,12 @@ def dead_lettering(queue: Queue, totals: Totals, *, recheck: float, now: float) 
     )
 
 
-def after_failure(queue: Queue, step: Step, error: str, *, now: float) -> Queue:
+def after_failure(queue: QueueState, step: QueueStep, error: str, *, now: float) -> QueueState:
     """Return what is known after a failed action: what it changed is unknown, and the next waits longer."""
     failures = queue.failures + 1
     # Who only looks changes nothing: its evidence is gathered anew, and the queue need not be unbound again.
-    kept = step in (Step.LOOK, Step.SAMPLE) or queue.phase is Phase.DRAINED
-    return Queue(
+    kept = step in (QueueStep.LOOK, QueueStep.SAMPLE) or queue.phase is Phase.DRAINED
+    return QueueState(
         phase=queue.phase if kept else Phase.UNKNOWN,
         asserted=-1,
         failures=failures,
@@ -195,13 +195,13 @@ def after_failure(queue: Queue, step: Step, error: str, *, now: float) -> Queue:
     )
 
 
-def foreign(queue: Queue, name: str, said: str, *, now: float) -> Queue:
+def foreign(queue: QueueState, name: str, said: str, *, now: float) -> QueueState:
     """Return what is known once a queue under our name turned out to be somebody else's.
 
     While its key is wanted, ours is asked for again, later each time: whoever made it may have removed it.
     """
     failures = queue.failures + 1
-    return Queue(
+    return QueueState(
         Phase.FOREIGN,
         failures=failures,
         not_before=now + back_off(failures),

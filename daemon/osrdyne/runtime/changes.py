@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -26,8 +26,9 @@ class Keyed(Generic[T]):
     def get(self, key: str) -> T | None:
         return self._values.get(key)
 
-    def items(self) -> dict[str, T]:
-        """Return the values as they are now; not to be changed."""
+    @property
+    def by_key(self) -> Mapping[str, T]:
+        """The values as they are now."""
         return self._values
 
     def set(self, key: str, value: T) -> None:
@@ -141,7 +142,7 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def wait(self, now: float) -> float | None:
+    def seconds_until_next(self, now: float) -> float | None:
         """Return the seconds to wait for the earliest timer, None when there is none."""
         return wait_for(self.next(), now)
 

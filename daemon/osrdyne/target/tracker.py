@@ -61,7 +61,7 @@ class TargetTracker:
         activity that much later. `found_unbound` says that a message proved the key to be unbound, whatever
         was believed: its queue must then be asserted again, under a new generation.
         """
-        self.asked(key)
+        self.note_demand(key)
         return self._activate(key, now + extra_lifetime + self._delays(key).unbind_delay, found_unbound=found_unbound)
 
     def keep(self, key: str, until: float) -> int:
@@ -86,7 +86,7 @@ class TargetTracker:
         self._put(key, Wanted(Status.ACTIVE, self._generation, until))
         return self._generation
 
-    def asked(self, key: str) -> None:
+    def note_demand(self, key: str) -> None:
         """Note that somebody asks for a key or works for it: the next start of a worker counts again."""
         self._renewed_by_start.discard(key)
 
@@ -97,7 +97,7 @@ class TargetTracker:
         """
         return key in self._wanted and key not in self._renewed_by_start
 
-    def require_by_start(self, key: str, now: float, *, extra_lifetime: float = 0.0) -> bool:
+    def renew_on_worker_start(self, key: str, now: float, *, extra_lifetime: float = 0.0) -> bool:
         """Renew a key because a worker of it started, and return True; return False where that does not count."""
         if not self.start_counts(key):
             return False

@@ -18,7 +18,7 @@ from osrdyne_amqp.arguments import check_binding, check_name, checked_arguments
 from osrdyne_amqp.content import Content
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, ConsumerFailed
 from osrdyne_amqp.message import Message, Properties, QueueInfo
-from osrdyne_amqp.pending_calls import Calls
+from osrdyne_amqp.pending_calls import PendingCalls
 from osrdyne_amqp.publishing import Publishing
 from osrdyne_amqp.wire import Wire
 
@@ -37,7 +37,7 @@ class Channel(Publishing):
         super().__init__(wire, pika_channel.channel_number, confirm=confirm)
         self._pika = pika_channel
         self._closed: asyncio.Future[BrokerError] = wire.loop.create_future()
-        self._calls = Calls(wire, timeout)
+        self._calls = PendingCalls(wire, timeout)
         self._content = Content(self._fail)
         self._consumers: dict[bytes, _Consumer] = {}
         self._no_ack: set[bytes] = set()

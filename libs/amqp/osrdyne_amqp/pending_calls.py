@@ -13,7 +13,7 @@ from osrdyne_amqp.wire import Wire
 Start = Callable[[Callable[[Any], None]], None]
 
 
-class Calls:
+class PendingCalls:
     """The calls of one channel that wait for their answer. Pika sends one after the other."""
 
     def __init__(self, wire: Wire, timeout: float) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Handover:
+class ThreadBridge:
     """A queue of actions that run in a loop's thread, in order. `put` is for any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

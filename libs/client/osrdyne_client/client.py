@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from osrdyne_amqp.thread_bridge import Handover
+from osrdyne_amqp.thread_bridge import ThreadBridge
 from osrdyne_client.base import BaseClient
 from osrdyne_client.calls import Call
 from osrdyne_client.errors import ClientClosed
@@ -29,7 +29,7 @@ class Client(BaseClient):
     def _prepare(self) -> None:
         self._gone = threading.Event()
         self._gone.set()
-        self._handover: Handover | None = None
+        self._handover: ThreadBridge | None = None
         self._thread: threading.Thread | None = None
         self._stop: asyncio.Event
 
@@ -145,7 +145,7 @@ class Client(BaseClient):
                 opened.set_exception(ClientClosed())
 
     async def _serve(self, opened: Future) -> None:
-        self._handover = Handover(asyncio.get_running_loop())
+        self._handover = ThreadBridge(asyncio.get_running_loop())
         self._stop = asyncio.Event()
         try:
             await self._dispatcher.open()

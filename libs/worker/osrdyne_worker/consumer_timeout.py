@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from osrdyne_amqp.errors import BrokerError, PreconditionFailed
-from osrdyne_worker.in_flight import Work
+from osrdyne_worker.in_flight import InFlight
 from osrdyne_worker.runners import Runner
-from osrdyne_worker.session import Session
+from osrdyne_worker.session import WorkerSession
 
 #: Longest time before the timeout at which a worker gives a request back, in seconds.
 _LONGEST_LEAD = 5.0
@@ -29,7 +29,7 @@ def is_timeout(error: BrokerError) -> bool:
     return isinstance(error, PreconditionFailed) and "acknowledgement" in str(error) and "timed out" in str(error)
 
 
-def held_too_long(in_hand: Iterable[Work], session: Session, now: float) -> list[Work]:
+def held_too_long(in_hand: Iterable[InFlight], session: WorkerSession, now: float) -> list[InFlight]:
     """Return the work of a session that its broker has taken back, oldest first; `now` on the loop's clock. Pure."""
     running = sorted(
         (work for work in in_hand if work.outcome is None and work.delivery.session is session),
@@ -46,7 +46,7 @@ def patience(consumer_timeout_ms: int | None) -> float | None:
     return seconds - min(_LONGEST_LEAD, seconds * (1 - _SHARE))
 
 
-async def end(works: Iterable[Work], runner: Runner) -> list[Work]:
+async def end(works: Iterable[InFlight], runner: Runner) -> list[InFlight]:
     """End the handlers of begun work that is given up; returns the work whose handlers cannot be ended."""
     given_up = list(works)
     for work in given_up:
@@ -56,7 +56,7 @@ async def end(works: Iterable[Work], runner: Runner) -> list[Work]:
     return [work for work, has_ended in zip(given_up, ended, strict=True) if not has_ended]
 
 
-class Alarm:
+class HangAlarm:
     """Tells when the oldest work has run for as long as a worker lets it; one timer serves all."""
 
     def __init__(self, consumer_timeout_ms: int | None) -> None:
@@ -66,12 +66,12 @@ class Alarm:
         #: Something has run too long. Cleared by who deals with it.
         self.ringing = asyncio.Event()
 
-    def watch(self, in_hand: Collection[Work]) -> None:
+    def watch(self, in_hand: Collection[InFlight]) -> None:
         """Watch the work in hand. Call it when a request is begun; while the timer runs this returns at once."""
         if self._timer is None and self._patience is not None:
             self._timer = self._loop.call_later(self._patience, self._look, in_hand)
 
-    def late(self, in_hand: Iterable[Work], session: Session) -> list[Work]:
+    def late(self, in_hand: Iterable[InFlight], session: WorkerSession) -> list[InFlight]:
         """Return the work of a session that has run too long, oldest first."""
         now = self._loop.time()
         works = held_too_long(in_hand, session, now)
@@ -82,7 +82,7 @@ class Alarm:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self, in_hand: Collection[Work]) -> None:
+    def _look(self, in_hand: Collection[InFlight]) -> None:
         self._timer = None
         running = [work.started for work in in_hand if work.outcome is None]
         if not running or self._patience is None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol import events
-from osrdyne_worker.in_flight import Work
+from osrdyne_worker.in_flight import InFlight
 
 #: Events that may wait for others.
 GATHERED = frozenset({events.REQUEST_RECEIVED, events.FINISHED})
@@ -25,7 +25,7 @@ GATHER_TIME = 0.05
 MOST_WAITING = 64
 
 
-class Activity:
+class ActivityEvents:
     """Sends the events of one worker of one key; unconfirmed, and never a reason to fail."""
 
     def __init__(self, line: EventLine, key: str, worker_id: str, alive_interval: float) -> None:
@@ -78,7 +78,7 @@ class Activity:
         self._gathering = None if quiet else self._loop.call_later(GATHER_TIME, self._flush_and_gather)
         self.flush()
 
-    def finished(self, work: Work) -> None:
+    def finished(self, work: InFlight) -> None:
         """Tell what became of a request, and how long its handler took."""
         assert work.outcome is not None
         self.tell(
@@ -88,7 +88,7 @@ class Activity:
             duration_ms=round((work.finished - work.started) * 1000),
         )
 
-    def watch(self, in_hand: Iterable[Work]) -> None:
+    def watch(self, in_hand: Iterable[InFlight]) -> None:
         """Tell of each request in hand that it is worked on, every interval; one timer serves them all.
 
         Call it when a request is begun. Short requests cost nothing: while the timer runs this returns at once.
@@ -102,7 +102,7 @@ class Activity:
             if timer is not None:
                 timer.cancel()
 
-    def _tell_alive(self, in_hand: Iterable[Work]) -> None:
+    def _tell_alive(self, in_hand: Iterable[InFlight]) -> None:
         self._timer = None
         now = self._loop.time()
         running = [work for work in in_hand if work.outcome is None]

@@ -80,7 +80,7 @@ def deadline_of(headers: Mapping[str, Any]) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def owes(message_headers: Mapping[str, Any]) -> bool:
+def hang_was_not_counted(message_headers: Mapping[str, Any]) -> bool:
     """Say whether a redelivered request must be given back once more, in a way that its broker counts.
 
     RabbitMQ 4.3 does not count it as a failed delivery when a worker holds a request until the consumer timeout
@@ -152,7 +152,7 @@ def _failure(request: Request, error: BaseException) -> Outcome:
     return Outcome(statuses.ERROR, text.encode("utf-8", "replace"), reason="the handler raised an exception")
 
 
-def fit(outcome: Outcome, limit: int) -> Outcome:
+def error_if_too_large(outcome: Outcome, limit: int) -> Outcome:
     """Return the outcome, or an error in its place when its body is larger than may be sent."""
     if len(outcome.body) <= limit:
         return outcome

@@ -10,7 +10,7 @@ from osrdyne_worker.session import Delivery
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class InFlight:
     """One request in hand."""
 
     request: Request

@@ -29,11 +29,11 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker import consumer_timeout
 from osrdyne_worker.errors import HandlerHung
-from osrdyne_worker.events import Activity
-from osrdyne_worker.handling import Outcome, Request, deadline_of, fit, is_refused, owes
-from osrdyne_worker.in_flight import Work
+from osrdyne_worker.events import ActivityEvents
+from osrdyne_worker.handling import Outcome, Request, deadline_of, error_if_too_large, hang_was_not_counted, is_refused
+from osrdyne_worker.in_flight import InFlight
 from osrdyne_worker.runners import Runner
-from osrdyne_worker.session import Delivery, Session, connect
+from osrdyne_worker.session import Delivery, WorkerSession, connect
 
 logger = logging.getLogger(__name__)
 
@@ -85,10 +85,10 @@ class Worker:
         self._options = options
         self._pool = PoolNames(environment.pool)
         self._loop = asyncio.get_running_loop()
-        self._in_hand: set[Work] = set()
+        self._in_hand: set[InFlight] = set()
         self._line = EventLine(environment.activity_exchange, partial(connect, environment, "events"))
-        self._activity = Activity(self._line, environment.key, environment.id, options.alive_interval)
-        self._alarm = consumer_timeout.Alarm(environment.consumer_timeout_ms)
+        self._activity = ActivityEvents(self._line, environment.key, environment.id, options.alive_interval)
+        self._alarm = consumer_timeout.HangAlarm(environment.consumer_timeout_ms)
         self._stopping = False
         #: `started` was sent and consuming has not begun: waiting for the queue is no activity.
         self._announced = False
@@ -116,7 +116,7 @@ class Worker:
             opened = self._loop.time()
             self._line.open()
             try:
-                session = await Session.open(self._environment, self._options.at_once)
+                session = await WorkerSession.open(self._environment, self._options.at_once)
                 known, opened, refused = True, self._loop.time(), math.inf
                 try:
                     await self._serve(session, stop)
@@ -136,7 +136,7 @@ class Worker:
                 await _first(stop.wait(), asyncio.sleep(pause * random.uniform(0.5, 1.0)))
                 pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _serve(self, session: Session, stop: asyncio.Event) -> None:
+    async def _serve(self, session: WorkerSession, stop: asyncio.Event) -> None:
         """Serve over one session until it is lost (raises why) or `stop` is set."""
         if not self._announced:
             self._activity.tell(events.STARTED)
@@ -169,7 +169,7 @@ class Worker:
                 raise reason
         await self._drain(session)
 
-    async def _give_up(self, session: Session, works: list[Work], *, taken_back: bool) -> None:
+    async def _give_up(self, session: WorkerSession, works: list[InFlight], *, taken_back: bool) -> None:
         """Let go of requests that were held too long: the broker has taken them back, or is given them.
 
         Raises HandlerHung when a handler cannot be ended.
@@ -198,7 +198,7 @@ class Worker:
             names = ", ".join(str(work.request.correlation_id) for work in stuck)
             raise HandlerHung(f"the handler of request {names} hangs: held longer than the pool's consumer timeout")
 
-    async def _drain(self, session: Session) -> None:
+    async def _drain(self, session: WorkerSession) -> None:
         """Graceful stop: no new request, those not begun go back, those begun are finished within the grace."""
         self._stopping = True
         self._activity.tell(events.STOPPING)
@@ -214,7 +214,7 @@ class Worker:
                 extra={"key": self._environment.key, "requests": len(self._in_hand)},
             )
 
-    async def _all_settled(self, session: Session) -> None:
+    async def _all_settled(self, session: WorkerSession) -> None:
         while any(work.delivery.session is session for work in self._in_hand):
             self._settled.clear()
             await self._settled.wait()
@@ -234,7 +234,7 @@ class Worker:
             session.give_back(message.delivery_tag)
             return
         properties = message.properties
-        if message.redelivered and owes(properties.headers or {}):
+        if message.redelivered and hang_was_not_counted(properties.headers or {}):
             session.reject(message.delivery_tag, requeue=True)
             return
         correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
@@ -253,7 +253,7 @@ class Worker:
             self._environment.key, message.body, headers, correlation_id, message.redelivered, deadline_of(headers)
         )
         now = self._loop.time()
-        work = Work(request, delivery, now, now)
+        work = InFlight(request, delivery, now, now)
         self._in_hand.add(work)
         self._activity.watch(self._in_hand)
         self._alarm.watch(self._in_hand)
@@ -269,14 +269,14 @@ class Worker:
                 return True
         return False
 
-    def _on_outcome(self, work: Work, outcome: Outcome) -> None:
+    def _on_outcome(self, work: InFlight, outcome: Outcome) -> None:
         if work.given_up:
             return
-        work.outcome = fit(outcome, self._options.max_body)
+        work.outcome = error_if_too_large(outcome, self._options.max_body)
         work.finished = self._loop.time()
         self._conclude(work)
 
-    def _conclude(self, work: Work) -> None:
+    def _conclude(self, work: InFlight) -> None:
         """Settle finished work over its session; keep it when that is lost, in case the request comes again."""
         session, message, outcome = work.delivery.session, work.delivery.message, work.outcome
         assert outcome is not None
@@ -291,7 +291,7 @@ class Worker:
         else:
             self._reply(work, session, outcome)
 
-    def _reply(self, work: Work, session: Session, outcome: Outcome) -> None:
+    def _reply(self, work: InFlight, session: WorkerSession, outcome: Outcome) -> None:
         request = work.delivery.message.properties
         headers: dict[str, Any] = {X_STATUS: status_for(work.request.headers, outcome.status)}
         if outcome.reason is not None:
@@ -306,7 +306,7 @@ class Worker:
         confirm = session.reply(request.reply_to, outcome.body, properties, shorter)
         confirm.add_done_callback(partial(self._on_replied, work, session))
 
-    def _on_replied(self, work: Work, session: Session, confirm: asyncio.Future[bool]) -> None:
+    def _on_replied(self, work: InFlight, session: WorkerSession, confirm: asyncio.Future[bool]) -> None:
         error = confirm.exception()
         if error is None:
             session.ack(work.delivery.message.delivery_tag)
@@ -318,7 +318,7 @@ class Worker:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _reply_again(self, work: Work, session: Session, error: BaseException) -> None:
+    async def _reply_again(self, work: InFlight, session: WorkerSession, error: BaseException) -> None:
         """The broker refused a reply: try again, then say so to the client, at last give the request up."""
         request_id = work.request.correlation_id
         logger.warning("a reply was refused", extra={"request_id": request_id, "reason": str(error)})
@@ -347,7 +347,7 @@ class Worker:
             self._in_hand.discard(min(lost, key=lambda one: one.finished))
         self._settled.set()
 
-    def _done(self, work: Work) -> None:
+    def _done(self, work: InFlight) -> None:
         self._in_hand.discard(work)
         self._settled.set()
         if work.outcome is not None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from osrdyne_amqp.thread_bridge import Handover
+from osrdyne_amqp.thread_bridge import ThreadBridge
 from osrdyne_protocol.statuses import ERROR
 from osrdyne_worker.handling import Handler, Outcome, Request, invoke, invoke_async
 
@@ -116,7 +116,7 @@ class InThreads:
 
     def __init__(self, handler: Callable[[Request], bytes | None], threads: int) -> None:
         self._handler = handler
-        self._handover = Handover(asyncio.get_running_loop())
+        self._handover = ThreadBridge(asyncio.get_running_loop())
         self._jobs: queue.SimpleQueue[tuple[Request, Done, list[bool]] | None] = queue.SimpleQueue()
         self._threads = threads
         self._numbers = itertools.count()
@@ -160,7 +160,7 @@ class InExecutor:
     def __init__(self, handler: Callable[[Request], bytes | None], executor: concurrent.futures.Executor) -> None:
         self._handler = handler
         self._executor = executor
-        self._handover = Handover(asyncio.get_running_loop())
+        self._handover = ThreadBridge(asyncio.get_running_loop())
 
     def start(self, request: Request, done: Done) -> Withdraw:
         try:

@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 class Delivery:
     """A message and the session that has to settle it."""
 
-    session: Session
+    session: WorkerSession
     message: Message
 
 
-class Session:
+class WorkerSession:
     """An open connection of a worker; made by `open`. It ends once: `lost` says why."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Session:
         self.cancelled = asyncio.Event()
 
     @classmethod
-    async def open(cls, environment: WorkerEnvironment, prefetch: int) -> Session:
+    async def open(cls, environment: WorkerEnvironment, prefetch: int) -> WorkerSession:
         """Connect and open the channels. Raises what `Connection.open` raises."""
         connection = await connect(environment)
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from osrdyne.drivers.base import Driver
-from osrdyne.drivers.systemd.driver import Place, SystemdDriver
+from osrdyne.drivers.systemd.driver import SystemdDriver, UnitPlace
 from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
 from testbed.docker import DockerFailed
@@ -48,9 +48,9 @@ class SystemdSubject(Owning):
         return f"osrdyne-{self.pool}@.service"
 
     @property
-    def place(self) -> Place:
+    def place(self) -> UnitPlace:
         machine = self.machine
-        return Place(self.unit, self.files, bus_address=machine.bus, journalctl=machine.journalctl)
+        return UnitPlace(self.unit, self.files, bus_address=machine.bus, journalctl=machine.journalctl)
 
     @property
     def files(self) -> Path:
@@ -62,7 +62,7 @@ class SystemdSubject(Owning):
         return self.driver_of(self.place, pool=pool, instance=instance)
 
     def driver_of(
-        self, place: Place, *, pool: str | None = None, instance: str = "one", uri: str = WORKER_URI
+        self, place: UnitPlace, *, pool: str | None = None, instance: str = "one", uri: str = WORKER_URI
     ) -> SystemdDriver:
         driver = SystemdDriver(PoolSettings(pool or self.pool, instance), place, lambda: uri)
         self._drivers.append(driver)

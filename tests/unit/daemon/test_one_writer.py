@@ -32,7 +32,7 @@ CHANGING = {
         "setdefault",
         "update",
     ),
-    *("forget", "advance", "asked", "keep", "require", "require_by_start"),
+    *("forget", "advance", "note_demand", "keep", "require", "renew_on_worker_start"),
 }
 #: Functions that change a value which they are given.
 HELPERS = {"extra_lifetime": "target"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from osrdyne.commands.replay.simulated_pool import Call, Circumstances, Event, Replay
+from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay
 from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol.settings import Delays
 
@@ -35,9 +35,9 @@ def circumstances(**changes: object) -> Circumstances:
     return Circumstances(**values)  # type: ignore[arg-type]
 
 
-def replay(*calls: tuple[int, str] | tuple[int, str, int], **changes: object) -> list[Event]:
+def replay(*calls: tuple[int, str] | tuple[int, str, int], **changes: object) -> list[PastEvent]:
     one = Replay(circumstances(**changes))
-    told = list(one.run(Call(*call) for call in calls))
+    told = list(one.run(PastCall(*call) for call in calls))
     # Nothing is kept of keys that are gone, and the tally is that of what was told.
     assert one._keys == {}
     assert one.tally.events == len(told)
@@ -45,11 +45,11 @@ def replay(*calls: tuple[int, str] | tuple[int, str, int], **changes: object) ->
     return told
 
 
-def story(told: Iterable[Event]) -> list[tuple[int, str]]:
+def story(told: Iterable[PastEvent]) -> list[tuple[int, str]]:
     return [(event.time_ms, event.event) for event in told]
 
 
-def count(told: Iterable[Event], event: str) -> int:
+def count(told: Iterable[PastEvent], event: str) -> int:
     return sum(one.event == event for one in told)
 
 
@@ -79,7 +79,7 @@ def test_every_event_says_what_its_headers_would() -> None:
     told = {event.event: event for event in replay((0, "42"))}
 
     worker = told["started"].worker_id
-    assert told["orphan-seen"] == Event("42", "orphan-seen", "id-1", 0, "daemon", "1")
+    assert told["orphan-seen"] == PastEvent("42", "orphan-seen", "id-1", 0, "daemon", "1")
     assert told["finished"][3:] == (2056, worker, "1", "ok", 50)
     assert told["request-received"][3:] == (2006, worker, "1", None, None)
     assert told["group-stopped"][4:] == ("daemon", None, "idle", None)
@@ -239,7 +239,7 @@ def test_every_call_is_answered_once_in_order_by_a_group_that_is_there(
         live_once_at_a_time(mine)
 
 
-def live_once_at_a_time(told: list[Event]) -> None:
+def live_once_at_a_time(told: list[PastEvent]) -> None:
     """Check that groups, workers and queues of one key come and go in turn, and nothing is told by one that is gone."""
     group = queue = worker = in_hand = None
     for one in told:

@@ -12,7 +12,7 @@ import pytest
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
 from osrdyne.drivers.kubernetes.facts import DeploymentFacts, deployment
 from osrdyne.drivers.kubernetes.mirror import Mirror
-from osrdyne.drivers.kubernetes.refusals import Refused
+from osrdyne.drivers.kubernetes.refusals import ApiRefused
 from osrdyne.errors import DriverError
 from tests.unit.drivers.test_kubernetes_facts import Manifest, metadata
 
@@ -103,7 +103,7 @@ async def test_a_watch_that_ends_goes_on_where_it_ended(seen: Seen) -> None:
     assert (seen.cluster.listed, seen.cluster.watched) == (1, ["1", "9"])
 
 
-@pytest.mark.parametrize("why", [Refused("too old", 410), DriverError("connection lost"), RuntimeError("a mistake")])
+@pytest.mark.parametrize("why", [ApiRefused("too old", 410), DriverError("connection lost"), RuntimeError("a mistake")])
 async def test_a_watch_that_breaks_is_made_anew_and_only_what_differs_is_told(seen: Seen, why: Exception) -> None:
     seen.cluster.listing = ([found("stays", 2), found("goes", 2), found("changes", 2)], "5")
     async with running(seen):
@@ -134,7 +134,7 @@ async def test_a_watch_that_is_refused_does_not_list_without_pause_and_is_logged
 ) -> None:
     async with running(seen):
         for _ in range(200):
-            seen.cluster.events.put_nowait(Refused("cannot watch: forbidden", 403))
+            seen.cluster.events.put_nowait(ApiRefused("cannot watch: forbidden", 403))
         await asyncio.sleep(60)
         assert 5 < seen.cluster.listed < 20
         assert [one.reason for one in caplog.records] == ["cannot watch: forbidden"]  # type: ignore[attr-defined]
@@ -162,7 +162,7 @@ async def test_an_answer_that_is_older_than_what_was_seen_changes_nothing(seen: 
 
 async def test_a_watch_that_was_quiet_for_too_long_is_no_failure(seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
     async with running(seen):
-        await seen.settled(Refused("too old", 410))
+        await seen.settled(ApiRefused("too old", 410))
         assert seen.mirror.failure is None
         assert seen.mirror.is_synced
     assert caplog.records == []
@@ -172,7 +172,7 @@ async def test_a_listing_that_is_older_than_an_answer_does_not_undo_it(seen: See
     async with running(seen):
         seen.mirror.put(found("a", 20))
         seen.cluster.listing = ([], "9")
-        await seen.settled(Refused("too old", 410))
+        await seen.settled(ApiRefused("too old", 410))
         await asyncio.sleep(10)
         assert seen.versions() == {"a": 20}
 
@@ -181,7 +181,7 @@ async def test_an_object_that_was_made_anew_meanwhile_has_gone_and_come(seen: Se
     seen.cluster.listing = ([found("a", 2)], "5")
     async with running(seen):
         seen.cluster.listing = ([found("a", 8, "u2")], "9")
-        await seen.settled(Refused("too old", 410))
+        await seen.settled(ApiRefused("too old", 410))
         await asyncio.sleep(10)
     assert seen.told == [(None, "a"), ("a", None), (None, "a")]
 

@@ -11,10 +11,10 @@ import pytest
 from dbus_fast import Message, MessageType
 
 from osrdyne.drivers.systemd import bus
-from osrdyne.drivers.systemd.bus import Bus, BusError, Call, Listener
+from osrdyne.drivers.systemd.bus import Bus, BusError, Listener, MethodCall
 from testbed.waiting import PATIENCE
 
-HELLO = Call("/", "org.example", "Hello")
+HELLO = MethodCall("/", "org.example", "Hello")
 
 
 def bus_at(path: Path, timeout: float = PATIENCE) -> Bus:

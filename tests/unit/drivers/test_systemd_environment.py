@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from osrdyne.drivers.systemd import environment
-from osrdyne.drivers.systemd.environment import EnvironmentFiles, Record
+from osrdyne.drivers.systemd.environment import EnvironmentFiles, UnitRecord
 from osrdyne.drivers.systemd.groups import Groups
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
@@ -18,8 +18,8 @@ from tests.hard_keys import KEYS
 HARD = [*KEYS, 'say "hi"', "back\\slash", "$HOME `id`", "\r\n", "\u2028", "#;", "'"]
 
 
-def record(key: str = "LAX", *, pool: str = "core", instance: str = "one", worker: str = "w-1") -> Record:
-    return Record(key, pool, instance, worker, "hash")
+def record(key: str = "LAX", *, pool: str = "core", instance: str = "one", worker: str = "w-1") -> UnitRecord:
+    return UnitRecord(key, pool, instance, worker, "hash")
 
 
 def files(directory: Path) -> EnvironmentFiles:

@@ -8,8 +8,8 @@ import pytest
 
 from osrdyne.drivers.base import GroupState
 from osrdyne.drivers.systemd.manager import Listed
-from osrdyne.drivers.systemd.snapshot import NEW, Event, Snapshot, event, group_state
-from osrdyne.drivers.systemd.watching import Watching
+from osrdyne.drivers.systemd.snapshot import NEW, Snapshot, UnitEvent, event, group_state
+from osrdyne.drivers.systemd.watching import UnitWatch
 
 RUNS = Snapshot("active", "running", invocation="one", began_at=5, exited_at=0)
 WAITS = Snapshot(
@@ -26,11 +26,11 @@ def error(before: Snapshot, after: Snapshot, *, asked: bool = False) -> str | No
 
 
 def test_an_exit_that_nobody_asked_for_is_told_with_status_and_what_systemd_does() -> None:
-    assert event(RUNS, WAITS, asked=False) == Event("ended with status 3; systemd starts it again", 5)
-    assert event(RUNS, FAILED, asked=False) == Event(
+    assert event(RUNS, WAITS, asked=False) == UnitEvent("ended with status 3; systemd starts it again", 5)
+    assert event(RUNS, FAILED, asked=False) == UnitEvent(
         "ended with status 3; systemd has given it up", 5, gone=True, failed=True
     )
-    assert event(RUNS, ENDED, asked=False) == Event(
+    assert event(RUNS, ENDED, asked=False) == UnitEvent(
         "ended with status 0; systemd does not start it again", 5, gone=True
     )
 
@@ -61,7 +61,7 @@ def test_nothing_is_told_of_a_unit_that_goes_on(after: Snapshot) -> None:
 
 @pytest.mark.parametrize("after", [ENDED, FAILED])
 def test_an_end_that_was_asked_for_is_no_error(after: Snapshot) -> None:
-    assert event(RUNS, after, asked=True) == Event(None, 5, gone=True)
+    assert event(RUNS, after, asked=True) == UnitEvent(None, 5, gone=True)
 
 
 def test_an_end_by_force_is_an_error_though_it_was_asked_for() -> None:
@@ -118,9 +118,9 @@ def test_a_listed_unit_is_its_groups_state(unit: tuple[str, str, str], state: tu
 # -- from one observation to the next
 
 
-def told() -> tuple[Watching, list[tuple[str, Event]]]:
-    found: list[tuple[str, Event]] = []
-    return Watching(lambda name, one: found.append((name, one))), found
+def told() -> tuple[UnitWatch, list[tuple[str, UnitEvent]]]:
+    found: list[tuple[str, UnitEvent]] = []
+    return UnitWatch(lambda name, one: found.append((name, one))), found
 
 
 def properties(one: Snapshot) -> dict[str, object]:

@@ -12,16 +12,16 @@ import pytest
 from osrdyne.failures import dead_letter_responder
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.dead_letter_rules import entered
-from osrdyne.failures.error_replies import Answerer
+from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.reconcile.group_rules import Attempt
-from osrdyne.reconcile.queue_rules import Totals
-from osrdyne.state import Activity, PoolState
+from osrdyne.reconcile.queue_rules import QueueTotals
+from osrdyne.state import KeyActivity, PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_client.errors import Expired
 from osrdyne_client.replies import read
 from osrdyne_protocol import expiry, headers
-from tests.unit.stand_ins import NAMES, StandInJournal, StandInPublisher, state_of, until
+from tests.unit.stand_ins import NAMES, StandInLifecycle, StandInPublisher, state_of, until
 
 #: Wall clock of the tests in seconds, and the time to live of request queues.
 NOW, TTL = 1_700_000_000, 60.0
@@ -80,7 +80,7 @@ async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) 
     await asyncio.sleep(100)
     state, publisher = state_of(), StandInPublisher()
     prepare(state)
-    stand_ins: dict[str, Any] = {"publisher": publisher, "journal": StandInJournal()}
+    stand_ins: dict[str, Any] = {"publisher": publisher, "journal": StandInLifecycle()}
     metrics, acked = Metrics(), []
 
     class Channel:
@@ -94,7 +94,7 @@ async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) 
             state,
             channel,
             stand_ins["publisher"],
-            Answerer(NAMES, stand_ins["publisher"], metrics),
+            ErrorReplies(NAMES, stand_ins["publisher"], metrics),
             stand_ins["journal"],
             metrics,
             tasks,
@@ -113,11 +113,11 @@ def nothing(_: PoolState) -> None:
 
 def alive_before(state: PoolState) -> None:
     state.attempts["42"] = Attempt(started_at=10.0)
-    state.activity["42"] = Activity(last_event=11.0)
+    state.activity["42"] = KeyActivity(last_event=11.0)
 
 
 def consuming(state: PoolState) -> None:
-    state.totals["42"] = Totals(ready=1, unacknowledged=1, consumers=1, bindings=1)
+    state.totals["42"] = QueueTotals(ready=1, unacknowledged=1, consumers=1, bindings=1)
 
 
 @pytest.mark.looptime

@@ -14,8 +14,8 @@ import pytest
 
 from osrdyne_amqp.errors import ChannelClosed, PreconditionFailed
 from osrdyne_worker import consumer_timeout
-from osrdyne_worker.handling import Outcome, Request, owes
-from osrdyne_worker.in_flight import Work
+from osrdyne_worker.handling import Outcome, Request, hang_was_not_counted
+from osrdyne_worker.in_flight import InFlight
 from osrdyne_worker.session import Delivery
 from testbed.waiting import until
 
@@ -39,7 +39,7 @@ def test_each_hand_out_that_was_not_counted_is_made_up_for_but_for_one(
     handed_out: object, counted: object, owed: bool
 ) -> None:
     values = {"x-acquired-count": handed_out, "x-delivery-count": counted}
-    assert owes({name: value for name, value in values.items() if value is not None}) is owed
+    assert hang_was_not_counted({name: value for name, value in values.items() if value is not None}) is owed
 
 
 @pytest.mark.parametrize("page", ["protocol.md", "worker.md"])
@@ -52,14 +52,14 @@ def test_the_pages_have_the_rule_of_the_code(page: str) -> None:
     [(factor, more)] = rule.findall(text)
     for handed_out, counted in itertools.product(range(12), range(6)):
         given = {"x-acquired-count": handed_out, "x-delivery-count": counted}
-        assert owes(given) is (handed_out > int(factor) * counted + int(more)), given
+        assert hang_was_not_counted(given) is (handed_out > int(factor) * counted + int(more)), given
 
 
 def test_a_request_that_always_hangs_is_run_once_more_than_one_that_always_crashes() -> None:
     # Given a broker that counts a reject and not a timeout, as RabbitMQ 4.3 does, and a limit of 3
     handed_out, counted, runs = 0, 0, 0
     while counted <= 3:
-        if handed_out and owes({"x-acquired-count": handed_out, "x-delivery-count": counted}):
+        if handed_out and hang_was_not_counted({"x-acquired-count": handed_out, "x-delivery-count": counted}):
             counted += 1
         else:
             runs += 1
@@ -73,11 +73,11 @@ def test_a_worker_that_knows_the_timeout_gives_up_a_little_before() -> None:
     assert consumer_timeout.patience(None) is None
 
 
-def work(session: object, started: float, *, done: bool = False) -> Work:
+def work(session: object, started: float, *, done: bool = False) -> InFlight:
     request = Request("42", b"", {}, None, False, None)
     message: Any = None
     held: Any = session
-    one = Work(request, Delivery(held, message), started, started)
+    one = InFlight(request, Delivery(held, message), started, started)
     one.outcome = Outcome("ok") if done else None
     return one
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from osrdyne_protocol import events
-from osrdyne_worker.events import GATHER_TIME, MOST_WAITING, Activity
+from osrdyne_worker.events import GATHER_TIME, MOST_WAITING, ActivityEvents
 
 pytestmark = pytest.mark.looptime
 
@@ -50,7 +50,7 @@ class Teller:
 
     def __init__(self) -> None:
         self.line: Any = Recorder()
-        self.activity = Activity(cast("Any", self.line), "42", "w1", alive_interval=10.0)
+        self.activity = ActivityEvents(cast("Any", self.line), "42", "w1", alive_interval=10.0)
 
     def tell(self, *names: str, **fields: Any) -> None:
         for name in names:

@@ -18,7 +18,7 @@ from osrdyne_worker.handling import (
     Requeue,
     WorkerError,
     deadline_of,
-    fit,
+    error_if_too_large,
     invoke,
     invoke_async,
     is_refused,
@@ -125,8 +125,8 @@ def test_any_other_reply_to_is_not(queue: object) -> None:
 
 
 def test_an_answer_larger_than_may_be_sent_becomes_an_error_that_names_both_sizes() -> None:
-    assert fit(Outcome("ok", b"1234"), 4) == Outcome("ok", b"1234")
-    error = fit(Outcome("ok", b"12345"), 4)
+    assert error_if_too_large(Outcome("ok", b"1234"), 4) == Outcome("ok", b"1234")
+    error = error_if_too_large(Outcome("ok", b"12345"), 4)
     assert (error.status, error.body) == ("error", b"")
     assert "5 bytes" in str(error.reason)
     assert "4" in str(error.reason)

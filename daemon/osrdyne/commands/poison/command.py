@@ -20,7 +20,7 @@ from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, pr
 from osrdyne.commands.poison import audit_file as audits
 from osrdyne.commands.poison import text
 from osrdyne.commands.poison.entry import Entry, Selection
-from osrdyne.commands.poison.inventory import Inventory, Outcome, opened
+from osrdyne.commands.poison.inventory import Inventory, PoisonOutcome, opened
 from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.runtime import log_format
 from osrdyne.settings.daemon import DaemonSettings, load
@@ -206,7 +206,7 @@ def _take_out(
         selection = Selection.of([one.id for one in found])
     with audits.opened(place.audit) as write:
 
-        async def work(inventory: Inventory) -> list[Outcome]:
+        async def work(inventory: Inventory) -> list[PoisonOutcome]:
             async def each(entry: Entry, message: Message) -> str | None:
                 why = await act(inventory, entry, message)
                 if why is None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osrdyne.intake.delivery_history import Handout
+from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys
 from osrdyne_protocol.errors import InvalidKey
@@ -39,7 +39,7 @@ class Entry:
     time_ms: int | None
     #: How often it was handed to workers.
     deliveries: int | None
-    attempts: tuple[Handout, ...]
+    attempts: tuple[PastDelivery, ...]
     correlation_id: str | None
     #: Bytes of the body.
     size: int
@@ -107,13 +107,13 @@ def unplayable(entry: Entry, message: Message) -> str | None:
     return None
 
 
-def _attempts(value: object) -> tuple[Handout, ...]:
+def _attempts(value: object) -> tuple[PastDelivery, ...]:
     found = []
     for one in value if isinstance(value, list) else ():
         if isinstance(one, dict):
             worker, time_ms = headers.text(one.get(headers.X_WORKER_ID)), headers.integer(one, headers.X_EVENT_TIME)
             if worker is not None and time_ms is not None:
-                found.append(Handout(worker, time_ms))
+                found.append(PastDelivery(worker, time_ms))
     return tuple(found)
 
 

@@ -47,7 +47,7 @@ Act = Callable[[Entry, Message], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PoisonOutcome:
     """What became of one entry: None when it left the inventory, else why it is still there."""
 
     entry: Entry
@@ -136,9 +136,9 @@ class Inventory:
         async with self._looking(lambda entry: entry.id == entry_id) as look:
             return look.held[0] if look.held else None
 
-    async def take_out(self, selection: Selection, act: Act) -> list[Outcome]:
+    async def take_out(self, selection: Selection, act: Act) -> list[PoisonOutcome]:
         """Do `act` for each selected entry, in their order, and remove it where that returns None."""
-        outcomes: list[Outcome] = []
+        outcomes: list[PoisonOutcome] = []
         done: set[str] = set()
         more = True
         while more:
@@ -148,7 +148,7 @@ class Inventory:
                         why = await act(entry, message)
                         if why is None:
                             look.channel.ack(message.delivery_tag)
-                        outcomes.append(Outcome(entry, why))
+                        outcomes.append(PoisonOutcome(entry, why))
                         # Let the acknowledgement leave, and heartbeats: an act may take its time and never wait.
                         await asyncio.sleep(0)
                 except BaseException:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from osrdyne.commands.output import complain, print_json, shown
 from osrdyne.commands.poison.entry import Entry
-from osrdyne.commands.poison.inventory import Outcome
+from osrdyne.commands.poison.inventory import PoisonOutcome
 from osrdyne.commands.status_table import console
 from osrdyne_amqp import Message
 from osrdyne_protocol import headers
@@ -84,7 +84,7 @@ def print_whole(entry: Entry, message: Message) -> None:
     _print_body(message.body)
 
 
-def print_outcomes(outcomes: list[Outcome], missing: list[str], done: str, *, as_json: bool) -> None:
+def print_outcomes(outcomes: list[PoisonOutcome], missing: list[str], done: str, *, as_json: bool) -> None:
     """Print what became of each entry; what stayed goes to standard error with its reason."""
     removed = [one.entry for one in outcomes if one.kept_because is None]
     kept = [one for one in outcomes if one.kept_because is not None]

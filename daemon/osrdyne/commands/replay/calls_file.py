@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne.commands.output import CannotAsk
-from osrdyne.commands.replay.simulated_pool import Call
+from osrdyne.commands.replay.simulated_pool import PastCall
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.keys import decode
@@ -29,7 +29,7 @@ _LATEST = 253_402_300_800
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[Iterator[Call], Callable[[], float]]]:
+def opened(path: Path) -> Iterator[tuple[Iterator[PastCall], Callable[[], float]]]:
     """Yield the calls of a file, and what says which share of it has been read. Raises `CannotAsk`, with the line."""
     name = path.name.removesuffix(".gz")
     if not name.endswith((".csv", ".jsonl")):
@@ -45,13 +45,13 @@ def opened(path: Path) -> Iterator[tuple[Iterator[Call], Callable[[], float]]]:
         raise CannotAsk(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _calls(rows: Iterator[tuple[int, Any, Any, Any]], path: Path) -> Iterator[Call]:
+def _calls(rows: Iterator[tuple[int, Any, Any, Any]], path: Path) -> Iterator[PastCall]:
     """Judge each row, and turn it into a call."""
     line, latest = 0, 0
     try:
         for number, time, key, duration in rows:
             line = number
-            call = Call(_milliseconds(time), _key(key), _run(duration))
+            call = PastCall(_milliseconds(time), _key(key), _run(duration))
             if call.time_ms < latest:
                 raise ValueError("is earlier than the call before it; sort the file by time")
             latest = call.time_ms

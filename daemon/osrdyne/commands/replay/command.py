@@ -26,7 +26,7 @@ from rich.progress import Progress
 
 from osrdyne.commands.output import CannotAsk, failing_clearly, print_json
 from osrdyne.commands.replay import calls_file
-from osrdyne.commands.replay.simulated_pool import Call, Circumstances, Event, Replay, Tally
+from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay, Tally
 from osrdyne.settings.daemon import BrokerSettings, IntervalSettings
 from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol.durations import parse_seconds
@@ -140,13 +140,13 @@ def _delays(pool: PoolSettings) -> Callable[[str], Delays]:
 
 
 @contextmanager
-def _progress(done: Callable[[], float]) -> Iterator[Callable[[Iterable[Call]], Iterator[Call]]]:
+def _progress(done: Callable[[], float]) -> Iterator[Callable[[Iterable[PastCall]], Iterator[PastCall]]]:
     """Yield what passes calls on and shows on a terminal how far the file has been read."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("replaying", total=1.0)
 
-        def watched(calls: Iterable[Call]) -> Iterator[Call]:
+        def watched(calls: Iterable[PastCall]) -> Iterator[PastCall]:
             for number, call in enumerate(calls):
                 if number % _STEP == 0:
                     bar.update(task, completed=done())
@@ -175,7 +175,7 @@ def _written(path: Path) -> Iterator[io.TextIOBase]:
         fresh.unlink(missing_ok=True)
 
 
-def _write(file: io.TextIOBase, events: Iterator[Event]) -> None:
+def _write(file: io.TextIOBase, events: Iterator[PastEvent]) -> None:
     written = functools.lru_cache(65_536)(functools.partial(json_module.dumps, ensure_ascii=False))
     for one in events:
         # Only a key can hold what JSON has to escape; a general encoder takes as long as all the rest.

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.intake import activity_rules
-from osrdyne.intake.bursts import Debounce
+from osrdyne.intake.bursts import Bursts
 from osrdyne.reconcile import group_rules, queue_rules
-from osrdyne.reconcile.group_rules import Action, Attempt
-from osrdyne.reconcile.queue_rules import Phase, Queue, Step, Totals
+from osrdyne.reconcile.group_rules import Attempt, GroupAction
+from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueStep, QueueTotals
 from osrdyne.target.tracker import TargetTracker
 from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol import events, statuses
@@ -33,7 +33,7 @@ _RUNNING = Group("", GroupState.RUNNING, 1, "")
 _NO_ATTEMPT = Attempt()
 
 
-class Call(NamedTuple):
+class PastCall(NamedTuple):
     """One request, as a caller sends it."""
 
     time_ms: int
@@ -42,7 +42,7 @@ class Call(NamedTuple):
     run_ms: int | None = None
 
 
-class Event(NamedTuple):
+class PastEvent(NamedTuple):
     """One event of the pool, with what its headers carry; None where an event carries no such header."""
 
     key: str
@@ -114,7 +114,7 @@ class _Request(NamedTuple):
 class _Key:
     """What is so about one key: its queue, its group, and the requests on their way."""
 
-    queue: Queue = field(default_factory=lambda: Queue(Phase.GONE))
+    queue: QueueState = field(default_factory=lambda: QueueState(Phase.GONE))
     asserting: bool = False
     orphans: list[_Request] = field(default_factory=list)
     waiting: deque[_Request] = field(default_factory=deque)
@@ -134,16 +134,16 @@ class Replay:
     def __init__(self, given: Circumstances) -> None:
         self._given = given
         self._tracker = TargetTracker(given.delays)
-        self._debounce = Debounce(given.debounce)
+        self._debounce = Bursts(given.debounce)
         self._keys: dict[str, _Key] = {}
         self._now = 0
         self._over = False
         self._order = itertools.count()
         self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._told: list[Event] = []
+        self._told: list[PastEvent] = []
         self.tally = Tally()
 
-    def run(self, calls: Iterable[Call]) -> Iterator[Event]:
+    def run(self, calls: Iterable[PastCall]) -> Iterator[PastEvent]:
         """Yield the events of calls that come in the order of their time, in the order of theirs, until all is over."""
         for call in calls:
             if not self.tally.calls:
@@ -192,11 +192,11 @@ class Replay:
             tally.first = self._now
         tally.last = self._now
         identity = self._given.identity()
-        self._told.append(Event(key, event, identity, self._now, worker_id, request_id, outcome, duration_ms))
+        self._told.append(PastEvent(key, event, identity, self._now, worker_id, request_id, outcome, duration_ms))
 
     # --- requests ---------------------------------------------------------------------------------------------
 
-    def _arrive(self, call: Call) -> None:
+    def _arrive(self, call: PastCall) -> None:
         given, tally, key = self._given, self.tally, call.key
         tally.calls += 1
         request = _Request(
@@ -220,7 +220,7 @@ class Replay:
         one.asserting = False
         if one.queue.phase is not Phase.BOUND:
             self._tell(key, events.QUEUE_READY, self._given.daemon_id)
-        one.queue = Queue(Phase.BOUND, asserted=generation)
+        one.queue = QueueState(Phase.BOUND, asserted=generation)
         ready = [request for request in one.orphans if request.generation <= generation]
         one.orphans = one.orphans[len(ready) :]
         for request in ready:
@@ -265,7 +265,7 @@ class Replay:
             return
         before = self._tracker.generation
         if event == events.STARTED:
-            self._tracker.require_by_start(key, self._now, extra_lifetime=extra)
+            self._tracker.renew_on_worker_start(key, self._now, extra_lifetime=extra)
         else:
             self._tracker.require(key, self._now, extra_lifetime=extra)
         if self._tracker.generation != before:
@@ -310,31 +310,31 @@ class Replay:
                 one.timer = plan.at
                 self._later(plan.at, self._consider, key)
             return False
-        if plan.step is Step.ASSERT:
+        if plan.step is QueueStep.ASSERT:
             one.asserting = True
             self._later(self._now + self._given.binding, self._asserted, key, self._tracker.generation)
-        elif plan.step is Step.UNBIND:
+        elif plan.step is QueueStep.UNBIND:
             self._tell(key, events.UNBOUND, self._given.daemon_id)
-            one.queue = Queue(Phase.UNBOUND)
+            one.queue = QueueState(Phase.UNBOUND)
         else:
             self._go_on(key, one, plan.step)
         return True
 
-    def _go_on(self, key: str, one: _Key, step: Step) -> None:
+    def _go_on(self, key: str, one: _Key, step: QueueStep) -> None:
         """Take one step of a queue's way out; what is found on it makes the key Active again."""
         ready, in_hand = len(one.waiting), int(one.in_hand is not None)
-        found: Queue | None = one.queue
-        if step is not Step.LOOK:
-            totals = Totals(ready, in_hand, consumers=int(one.serves), bindings=0)
+        found: QueueState | None = one.queue
+        if step is not QueueStep.LOOK:
+            totals = QueueTotals(ready, in_hand, consumers=int(one.serves), bindings=0)
             found = queue_rules.after_sample(one.queue, totals, now=self._now)
-        if found is not None and step is not Step.SAMPLE:
+        if found is not None and step is not QueueStep.SAMPLE:
             found = queue_rules.after_look(found, ready=ready, consumers=int(one.serves), recheck=0, now=self._now)
         if found is None:
             self._tracker.require(key, self._now, found_unbound=True)
-            found = Queue(Phase.UNKNOWN)
-        elif step is Step.DELETE:
+            found = QueueState(Phase.UNKNOWN)
+        elif step is QueueStep.DELETE:
             self._tell(key, events.QUEUE_DELETED, self._given.daemon_id)
-            found = Queue(Phase.GONE)
+            found = QueueState(Phase.GONE)
         one.queue = found
 
     def _act_on_group(self, key: str, one: _Key) -> bool:
@@ -347,12 +347,12 @@ class Replay:
             stuck=None,
             now=self._now,
         )
-        if plan.action is Action.START:
+        if plan.action is GroupAction.START:
             self.tally.starts += 1
             one.worker, one.since = self._given.identity(), self._now
             self._tell(key, events.GROUP_STARTED, self._given.daemon_id)
             self._later(self._now + self._given.start(), self._serves, key, one.worker)
-        elif plan.action is Action.STOP:
+        elif plan.action is GroupAction.STOP:
             if one.serves:
                 self._tell(key, events.STOPPING, one.worker)
             self._tell(key, events.GROUP_STOPPED, self._given.daemon_id, outcome=plan.reason)

@@ -20,7 +20,7 @@ from typing import Any
 
 from osrdyne.drivers.base import Change, Group
 from osrdyne.drivers.docker import credential, endings, facts
-from osrdyne.drivers.docker.engine import Conflict, Engine, NoSuchContainer, Refused
+from osrdyne.drivers.docker.engine import Conflict, Engine, EngineRefused, NoSuchContainer
 from osrdyne.drivers.docker.facts import Container
 from osrdyne.drivers.docker.following import Event, Following
 from osrdyne.drivers.docker.stopping import Stops
@@ -184,7 +184,7 @@ class DockerDriver:
                 await self._engine.rename(container.id, stopping_name)
             except NoSuchContainer:
                 raise
-            except Refused:
+            except EngineRefused:
                 if not left:
                     raise
             else:
@@ -288,7 +288,7 @@ class DockerDriver:
         return [one for one in found if one is not None]
 
     def _remedy(self, error: DriverError) -> str:
-        if not isinstance(error, Refused):
+        if not isinstance(error, EngineRefused):
             return ""
         if "no such image" in str(error).lower():
             return f"; have the engine pull {self._template.image}, or correct Image in {self._template_file}"

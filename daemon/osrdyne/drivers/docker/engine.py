@@ -40,15 +40,15 @@ _THREADS = 16
 _PROBES = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
 
-class Refused(DriverError):
+class EngineRefused(DriverError):
     """The engine understood, and will not."""
 
 
-class NoSuchContainer(Refused):
+class NoSuchContainer(EngineRefused):
     """The container has gone."""
 
 
-class Conflict(Refused):
+class Conflict(EngineRefused):
     """The name is taken, or the container is in a state in which this cannot be done."""
 
 
@@ -116,7 +116,7 @@ class Engine:
     async def processes(self, container_id: str) -> int:
         """Return how many processes run in a container.
 
-        Raises `Refused` for one that does not run, and where the engine's machine has no `ps`.
+        Raises `EngineRefused` for one that does not run, and where the engine's machine has no `ps`.
         """
         found: dict[str, Any] = await self._call(lambda client: client.top(container_id, "-o pid"))
         return len(found.get("Processes") or [])
@@ -236,7 +236,7 @@ def _refusal(error: requests.HTTPError) -> DriverError:
         return NoSuchContainer(said)
     if status == requests.codes.conflict:
         return Conflict(said)
-    return Refused(f"the Docker engine refuses it ({status}): {said}")
+    return EngineRefused(f"the Docker engine refuses it ({status}): {said}")
 
 
 def _said(answer: requests.Response) -> str:

@@ -11,7 +11,7 @@ import contextlib
 import time
 
 from osrdyne.drivers.docker import facts
-from osrdyne.drivers.docker.engine import Engine, Refused
+from osrdyne.drivers.docker.engine import Engine, EngineRefused
 from osrdyne.drivers.docker.facts import Container
 
 #: How much longer than a container's grace the engine may take to end it, in seconds.
@@ -74,7 +74,7 @@ class Stops:
         """Wait for an init that is alone in its container: it takes no signal yet. The engine calls that running."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + INIT_PATIENCE
-        with contextlib.suppress(Refused):  # it does not run, or nobody can say what runs in it
+        with contextlib.suppress(EngineRefused):  # it does not run, or nobody can say what runs in it
             if not facts.has_init(await self._engine.inspect(container.id)):
                 return
             while await self._engine.processes(container.id) < 2 and loop.time() < deadline:  # noqa: ASYNC110

@@ -20,7 +20,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.exceptions import ApiException
 
 from osrdyne.drivers.kubernetes.manifests import MANAGER
-from osrdyne.drivers.kubernetes.refusals import Refused, clean, refusal
+from osrdyne.drivers.kubernetes.refusals import ApiRefused, clean, refusal
 from osrdyne.drivers.kubernetes.template import Manifest
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
@@ -85,7 +85,7 @@ class Api:
         query = {"propagationPolicy": "Foreground" if foreground else "Background"}
         try:
             answer = await self._ask("DELETE", resource, name, query, what=what)
-        except Refused as error:
+        except ApiRefused as error:
             if error.status == 404:
                 return None
             raise
@@ -108,7 +108,7 @@ class Api:
     async def watch(self, resource: Resource, selector: str, version: str) -> AsyncGenerator[Manifest, None]:
         """Yield what changes after `version`, bookmarks included, until the server ends the watch after a while.
 
-        Raises `Refused` with status 410 when that version is too old.
+        Raises `ApiRefused` with status 410 when that version is too old.
         """
         what = f"watch {resource.plural}"
         query = {

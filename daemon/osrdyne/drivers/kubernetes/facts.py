@@ -40,7 +40,7 @@ class DeploymentFacts(Thing):
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ContainerExit:
     """How a container ended last. `over` when it runs again."""
 
     container_id: str
@@ -62,7 +62,7 @@ class PodFacts(Thing):
 
     #: Its worker runs.
     running: bool
-    exits: tuple[Exit, ...] = ()
+    exits: tuple[ContainerExit, ...] = ()
     trouble: Trouble | None = None
 
 
@@ -137,14 +137,14 @@ def _common(manifest: Manifest) -> dict[str, Any] | None:
     }
 
 
-def _exit(status: Mapping[str, Any], *, is_worker: bool, is_first: bool) -> Exit | None:
+def _exit(status: Mapping[str, Any], *, is_worker: bool, is_first: bool) -> ContainerExit | None:
     state = status.get("state") or {}
     ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
     if not ended or (is_first and ended.get("exitCode") == 0):
         return None  # an init container that has done its work
     who = "worker" if is_worker else f"container {status.get('name')}"
     identity = ended.get("containerID") or f"{status.get('name')} {ended.get('finishedAt')}"
-    return Exit(identity, f"{who} {_how(ended)}", over="running" in state)
+    return ContainerExit(identity, f"{who} {_how(ended)}", over="running" in state)
 
 
 def _how(ended: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ _LONGEST = 500
 _CREDENTIAL = re.compile(r"://[^\s/@]*:[^\s/@]*@")
 
 
-class Refused(DriverError):
+class ApiRefused(DriverError):
     """The API server answered that it will not do it. `status` is the HTTP status."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -22,10 +22,10 @@ class Refused(DriverError):
         self.status = status
 
 
-def refusal(what: str, status: int, body: str) -> Refused:
+def refusal(what: str, status: int, body: str) -> ApiRefused:
     """Return the error for a refused request. `what` says what was tried: "start key 'a'"."""
     reason, message = _parse(status, body)
-    return Refused(f"cannot {what}: {message}; {_remedy(status, reason, message)}", status)
+    return ApiRefused(f"cannot {what}: {message}; {_remedy(status, reason, message)}", status)
 
 
 def clean(text: str) -> str:

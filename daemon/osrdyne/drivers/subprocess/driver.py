@@ -19,9 +19,9 @@ from pathlib import Path
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.launch import Launcher
-from osrdyne.drivers.subprocess.records import Record, Records
+from osrdyne.drivers.subprocess.records import ProcessRecord, Records
 from osrdyne.drivers.subprocess.template import GRACE_MARGIN, SubprocessTemplate
-from osrdyne.drivers.subprocess.watching import Exit, Watching
+from osrdyne.drivers.subprocess.watching import ProcessExit, ProcessWatch
 from osrdyne.errors import DriverError
 from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.settings import PoolSettings
@@ -61,7 +61,7 @@ class SubprocessDriver:
         logs = template.log_directory / home.name if template.log_directory else home / "logs"
         self._launcher = Launcher(template, worker_amqp_uri, logs, worker_amqp_uri_file, timeout)
         self._grace = pool.consumer_timeout + GRACE_MARGIN if template.stop_grace is None else template.stop_grace
-        self._watching = Watching(self._grace, self._on_exit)
+        self._watching = ProcessWatch(self._grace, self._on_exit)
         #: Groups that somebody asked for while their worker was stopping: the next one follows it.
         self._start_again: set[str] = set()
         #: Changes that nobody has read yet: the latest one of each key.
@@ -122,7 +122,7 @@ class SubprocessDriver:
                 self._start_again.add(name)
 
     def _spawn(self, key: str, name: str) -> None:
-        record = Record(
+        record = ProcessRecord(
             key=key,
             pool=self._pool.name,
             instance=self._pool.instance,
@@ -144,7 +144,7 @@ class SubprocessDriver:
         self._records.write(record)
         _log.info("worker started", extra=_fields(record))
 
-    def _look(self, name: str, record: Record) -> Record | None:
+    def _look(self, name: str, record: ProcessRecord) -> ProcessRecord | None:
         """Return what is true of a record now, None when its worker has gone."""
         if self._watching.is_watching(name, record):
             return record
@@ -155,7 +155,7 @@ class SubprocessDriver:
             # Another daemon changes records, or the disk is full: what was read is the best we know.
             return record
 
-    def _settle(self, name: str) -> Record | None:
+    def _settle(self, name: str) -> ProcessRecord | None:
         """Make what is on disk, what runs and what we watch agree; return the record of the worker, if any.
 
         Under `locked`: a record without pid then comes from a daemon that died while starting a worker. Raises
@@ -168,7 +168,7 @@ class SubprocessDriver:
                 f"cannot see which workers run: {error.strerror}; raise its LimitNOFILE if files run out"
             ) from error
 
-    def _settled(self, name: str) -> Record | None:
+    def _settled(self, name: str) -> ProcessRecord | None:
         record = self._records.read(name)
         if record is None or self._watching.is_watching(name, record):
             return record
@@ -187,7 +187,7 @@ class SubprocessDriver:
         _kill_left_over(record)
         return None
 
-    def _restore_missing(self, records: dict[str, Record]) -> None:
+    def _restore_missing(self, records: dict[str, ProcessRecord]) -> None:
         """Write again what somebody removed while its worker lives: that would be started twice."""
         for name, record in self._watching.records().items():
             with contextlib.suppress(OSError):  # watched as it is, and looked at again at the next listing
@@ -198,7 +198,7 @@ class SubprocessDriver:
                 self._records.write(record)
             records[name] = record
 
-    def _on_exit(self, ended: Exit) -> None:
+    def _on_exit(self, ended: ProcessExit) -> None:
         record = ended.record
         _kill_left_over(record)
         # When another daemon holds the lock, the next listing removes the record.
@@ -219,7 +219,7 @@ class SubprocessDriver:
         self._news[record.key] = Change(record.key, error)
         self._news_event.set()
 
-    def _error(self, ended: Exit) -> str | None:
+    def _error(self, ended: ProcessExit) -> str | None:
         """Return what a person should know of an exit, None when it is what somebody asked for."""
         if ended.killed:
             return (
@@ -231,7 +231,7 @@ class SubprocessDriver:
         seconds = control.clock() - ended.record.started
         return f"worker {ended.how} after {seconds:.1f} s; {self._launcher.trace(ended.name)}"
 
-    async def _tidy(self, running: dict[str, Record]) -> None:
+    async def _tidy(self, running: dict[str, ProcessRecord]) -> None:
         now = control.clock()
         if self._tidied is not None and now - self._tidied < _TIDY_INTERVAL:
             return
@@ -242,7 +242,7 @@ class SubprocessDriver:
             _log.warning("logs of workers cannot be held to their limit", extra={"reason": str(error)})
 
 
-def _kill_left_over(record: Record) -> None:
+def _kill_left_over(record: ProcessRecord) -> None:
     if record.pid is not None and record.boot_id == control.boot_id():
         try:
             killed = control.kill_left_over(record.pid, record.worker_id)
@@ -255,7 +255,7 @@ def _kill_left_over(record: Record) -> None:
             _log.warning("processes that a worker left behind were killed", extra={**_fields(record), "count": killed})
 
 
-def _group(record: Record) -> Group:
+def _group(record: ProcessRecord) -> Group:
     if record.stopping_since is not None:
         state = GroupState.STOPPING
     else:
@@ -263,5 +263,5 @@ def _group(record: Record) -> Group:
     return Group(record.key, state, workers=0 if record.pid is None else 1, template=record.template)
 
 
-def _fields(record: Record) -> dict[str, object]:
+def _fields(record: ProcessRecord) -> dict[str, object]:
     return {"key": record.key, "pid": record.pid, "worker_id": record.worker_id}

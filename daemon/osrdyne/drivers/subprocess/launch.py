@@ -14,7 +14,7 @@ from pathlib import Path
 from osrdyne.drivers import redaction
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.output_files import Logs
-from osrdyne.drivers.subprocess.records import Record, private_directory
+from osrdyne.drivers.subprocess.records import ProcessRecord, private_directory
 from osrdyne.drivers.subprocess.template import SubprocessTemplate
 from osrdyne.errors import DriverError
 from osrdyne_protocol.errors import SettingsError
@@ -54,7 +54,7 @@ class Launcher:
         self._consumer_timeout_ms = consumer_timeout_ms
         self._logs = Logs(private_directory(log_directory), template.log_limit)
 
-    def launch(self, name: str, record: Record) -> control.Identity:
+    def launch(self, name: str, record: ProcessRecord) -> control.Identity:
         """Start the worker of `record`. Raises `DriverError` that says what failed and what to do."""
         environment = self._environment(record)
         try:
@@ -86,11 +86,11 @@ class Launcher:
         line = self._logs.last_line(name, secrets)
         return f"see {self._logs.path(name)}" + (f": {line}" if line else "")
 
-    def tidy(self, running: dict[str, Record]) -> None:
+    def tidy(self, running: dict[str, ProcessRecord]) -> None:
         """Keep logs within their limits. Raises OSError."""
         self._logs.tidy({name: heading(record) for name, record in running.items()}, self._template.log_files)
 
-    def _environment(self, record: Record) -> dict[str, str]:
+    def _environment(self, record: ProcessRecord) -> dict[str, str]:
         try:
             amqp_uri = self._worker_amqp_uri()
         except SettingsError as error:
@@ -122,7 +122,7 @@ class Launcher:
         return f"{error.strerror}; {_remedy(error)}"
 
 
-def heading(record: Record) -> dict[str, object]:
+def heading(record: ProcessRecord) -> dict[str, object]:
     """Return what says in a log who a worker is: nothing that depends on when it is read."""
     return {
         "key": record.key,

@@ -29,7 +29,7 @@ _LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ProcessRecord:
     """One worker. Without pid it is an intent: written before the process starts, completed after it."""
 
     key: str
@@ -82,7 +82,7 @@ class Records:
         self._pool = pool
         self._instance = instance
         #: Name to (inode, modification time) and what was read then.
-        self._cache: dict[str, tuple[tuple[int, int], Record]] = {}
+        self._cache: dict[str, tuple[tuple[int, int], ProcessRecord]] = {}
 
     def name(self, key: str) -> str:
         """Return the name of a key's group: of its record and of its log."""
@@ -109,14 +109,14 @@ class Records:
         finally:
             os.close(descriptor)
 
-    def read_all(self) -> dict[str, Record]:
+    def read_all(self) -> dict[str, ProcessRecord]:
         """Return every record by group name. Reads only files that changed since the last call."""
         try:
             with os.scandir(self.directory) as entries:
                 found = {entry.name: entry.stat() for entry in entries if entry.name.endswith(_SUFFIX)}
         except OSError as error:
             raise DriverError(f"cannot list {self.directory}: {error.strerror}") from error
-        records: dict[str, Record] = {}
+        records: dict[str, ProcessRecord] = {}
         for file, status in found.items():
             name = file.removesuffix(_SUFFIX)
             mark = (status.st_ino, status.st_mtime_ns)
@@ -129,11 +129,11 @@ class Records:
             del self._cache[name]
         return records
 
-    def read(self, name: str) -> Record | None:
+    def read(self, name: str) -> ProcessRecord | None:
         """Return one group's record as it is on disk now. Raises `DriverError` when that cannot be known."""
         return self._parse(name)
 
-    def write(self, record: Record) -> None:
+    def write(self, record: ProcessRecord) -> None:
         """Replace a group's record at once. Raises `DriverError`, and the old record stays."""
         path = self._path(self.name(record.key))
         temporary = path.with_suffix(".tmp")
@@ -147,7 +147,7 @@ class Records:
                 f"cannot write {path}: {error.strerror}; without it a restart would lose the worker"
             ) from error
 
-    def remove(self, record: Record) -> None:
+    def remove(self, record: ProcessRecord) -> None:
         """Remove the record of one worker; a record that has since come to mean another worker stays."""
         name = self.name(record.key)
         current = self._parse(name)
@@ -157,7 +157,7 @@ class Records:
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}{_SUFFIX}"
 
-    def _parse(self, name: str) -> Record | None:
+    def _parse(self, name: str) -> ProcessRecord | None:
         path = self._path(name)
         try:
             record = _record(json.loads(path.read_bytes()))
@@ -177,14 +177,14 @@ class Records:
         return record
 
 
-def _record(values: dict[str, Any]) -> Record:
+def _record(values: dict[str, Any]) -> ProcessRecord:
     """Return a record from what was read; raises ValueError or TypeError for what we never wrote."""
     for name, value in values.items():
         kinds = _KINDS.get(name, (str,))
         if not isinstance(value, kinds) or isinstance(value, bool):
             raise ValueError(f"{name} is {value!r}")
     keys.decode(values["key"])
-    return Record(**values)
+    return ProcessRecord(**values)
 
 
 #: What is wrong with a file itself, and does not pass.

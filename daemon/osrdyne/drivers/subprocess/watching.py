@@ -14,50 +14,50 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from osrdyne.drivers.subprocess import control
-from osrdyne.drivers.subprocess.records import Record
+from osrdyne.drivers.subprocess.records import ProcessRecord
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ProcessExit:
     """A watched worker has ended. `how` is for a person; `killed` when it outlasted the grace."""
 
     name: str
-    record: Record
+    record: ProcessRecord
     how: str
     killed: bool
 
 
 @dataclass(slots=True)
 class _Watch:
-    record: Record
+    record: ProcessRecord
     pidfd: int
     kill_timer: asyncio.TimerHandle | None = None
     killed: bool = False
 
 
-class Watching:
+class ProcessWatch:
     """The workers that this daemon watches, by group name. `on_exit` is called once for each exit.
 
     `grace` is how long a worker may take to stop, in seconds.
     """
 
-    def __init__(self, grace: float, on_exit: Callable[[Exit], None]) -> None:
+    def __init__(self, grace: float, on_exit: Callable[[ProcessExit], None]) -> None:
         self._grace = grace
         self._on_exit = on_exit
         self._watches: dict[str, _Watch] = {}
 
-    def is_watching(self, name: str, record: Record) -> bool:
+    def is_watching(self, name: str, record: ProcessRecord) -> bool:
         """Say whether exactly this record's worker is watched, in the state that the record tells."""
         watch = self._watches.get(name)
         return watch is not None and watch.record == record
 
-    def records(self) -> dict[str, Record]:
+    def records(self) -> dict[str, ProcessRecord]:
         """Return the records of all watched workers."""
         return {name: watch.record for name, watch in self._watches.items()}
 
-    def watch(self, name: str, record: Record) -> bool:
+    def watch(self, name: str, record: ProcessRecord) -> bool:
         """Watch the worker of a record that has a pid; False when it has gone or no descriptor is to be had.
 
         A worker that is stopping is killed when its grace is over, counted from when it was asked to stop.
@@ -80,7 +80,7 @@ class Watching:
         self._arm(watch)
         return True
 
-    def terminate(self, name: str) -> Record | None:
+    def terminate(self, name: str) -> ProcessRecord | None:
         """Ask a watched worker to stop; return its record as it is from now on, None when none is watched."""
         watch = self._watches.get(name)
         if watch is None:
@@ -119,4 +119,4 @@ class Watching:
         watch = self._watches[name]
         how = control.reap(watch.pidfd)
         self.forget(name)
-        self._on_exit(Exit(name, watch.record, how, watch.killed))
+        self._on_exit(ProcessExit(name, watch.record, how, watch.killed))

@@ -50,7 +50,7 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MethodCall:
     """One method call. `signature` is the D-Bus type of each argument."""
 
     path: str
@@ -102,7 +102,7 @@ class Bus:
             if self._connection is None:
                 await self._connect()
 
-    async def call(self, call: Call) -> list[Any]:
+    async def call(self, call: MethodCall) -> list[Any]:
         """Return what was answered, its variants unpacked. Raises `BusError`."""
         await self.connect()
         async with self._slots:
@@ -133,7 +133,7 @@ class Bus:
         self._watcher = asyncio.create_task(self._watch(connection), name="driver-bus")
         try:
             for rule in self._listener.rules:
-                await self._ask(connection, _BUS, Call("/org/freedesktop/DBus", _BUS, "AddMatch", "s", (rule,)))
+                await self._ask(connection, _BUS, MethodCall("/org/freedesktop/DBus", _BUS, "AddMatch", "s", (rule,)))
             self._connection = connection
             await self._listener.prepare()
         except BaseException:
@@ -154,7 +154,7 @@ class Bus:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(watcher, self._timeout)
 
-    async def _ask(self, connection: MessageBus, peer: str, call: Call) -> list[Any]:
+    async def _ask(self, connection: MessageBus, peer: str, call: MethodCall) -> list[Any]:
         message = Message(
             peer, call.path, call.interface, call.member, signature=call.signature, body=list(call.arguments)
         )

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne.drivers.base import Change, Group
-from osrdyne.drivers.systemd.environment import Record
+from osrdyne.drivers.systemd.environment import UnitRecord
 from osrdyne.drivers.systemd.groups import Groups
-from osrdyne.drivers.systemd.journald import Journal
+from osrdyne.drivers.systemd.journald import JournaldReader
 from osrdyne.drivers.systemd.manager import Ears, Listed, Manager
-from osrdyne.drivers.systemd.snapshot import JOB_FAILURES, Event, group_state
-from osrdyne.drivers.systemd.template import Place, template_hash
-from osrdyne.drivers.systemd.watching import Watching
+from osrdyne.drivers.systemd.snapshot import JOB_FAILURES, UnitEvent, group_state
+from osrdyne.drivers.systemd.template import UnitPlace, template_hash
+from osrdyne.drivers.systemd.watching import UnitWatch
 from osrdyne.errors import DriverError
 from osrdyne_protocol.settings import PoolSettings
 
-__all__ = ["Place", "SystemdDriver"]
+__all__ = ["UnitPlace", "SystemdDriver"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class SystemdDriver:
     def __init__(
         self,
         pool: PoolSettings,
-        place: Place,
+        place: UnitPlace,
         worker_amqp_uri: Callable[[], str],
         *,
         worker_amqp_uri_file: Path | None = None,
@@ -60,8 +60,8 @@ class SystemdDriver:
         self._place = place
         self._consumer_timeout = pool.consumer_timeout
         self._groups = Groups(pool, place.environment_directory, worker_amqp_uri, worker_amqp_uri_file)
-        self._journal = Journal(place.journalctl, place.manager)
-        self._watching = Watching(self._on_event)
+        self._journal = JournaldReader(place.journalctl, place.manager)
+        self._watching = UnitWatch(self._on_event)
         self._manager = Manager(
             place, Ears(self._on_unit, self._on_job_failed, self._watching.removed, self._on_reloaded, self._on_lost)
         )
@@ -185,7 +185,7 @@ class SystemdDriver:
                 extra={"unit": self._place.unit, "grace": grace, "consumer_timeout": self._consumer_timeout},
             )
 
-    async def _template_of(self, record: Record) -> str:
+    async def _template_of(self, record: UnitRecord) -> str:
         """Return the template that a group is of. A unit that was edited is another once systemd has read it."""
         if not self.template:
             return ""  # while none can be had, nothing can be told to differ from it
@@ -193,13 +193,13 @@ class SystemdDriver:
             return self.template
         return record.template
 
-    async def _compare(self, listed: Mapping[str, Listed], records: Mapping[str, Record]) -> None:
+    async def _compare(self, listed: Mapping[str, Listed], records: Mapping[str, UnitRecord]) -> None:
         """Take note of what no signal told: what a former daemon left, and what was missed."""
         changed = [name for name in records if name in listed and not self._watching.adopt(name, listed[name])]
         for name in (*changed, *self._watching.not_listed(listed)):
             self._watching.observe(name, await self._manager.properties(name))
 
-    async def _tidy(self, left_over: builtins.list[Record]) -> None:
+    async def _tidy(self, left_over: builtins.list[UnitRecord]) -> None:
         now = asyncio.get_running_loop().time()
         # By the start, not by the group: what has been started since is not left over.
         since = {record.worker_id: self._left_over.get(record.worker_id, now) for record in left_over}
@@ -208,7 +208,7 @@ class SystemdDriver:
             if now - since[record.worker_id] >= _KEPT:
                 await self._forget(record)
 
-    async def _forget(self, record: Record) -> None:
+    async def _forget(self, record: UnitRecord) -> None:
         """Leave nothing of a group that has gone: no unit that shows as failed, and no file with a credential."""
         await self._manager.reset_failed(record.name)
         if record.name not in self._starting:
@@ -221,7 +221,7 @@ class SystemdDriver:
             self._watching.hear(name, properties)
 
     def _on_job_failed(self, name: str, result: str) -> None:
-        self._on_event(name, Event(f"was not started: {JOB_FAILURES[result]}"))
+        self._on_event(name, UnitEvent(f"was not started: {JOB_FAILURES[result]}"))
 
     def _on_reloaded(self) -> None:
         self._spawn(self._look_at_template)
@@ -230,7 +230,7 @@ class SystemdDriver:
         self._lost = reason
         self._news_event.set()
 
-    def _on_event(self, name: str, event: Event) -> None:
+    def _on_event(self, name: str, event: UnitEvent) -> None:
         record = self._groups.get(name)
         if record is None:
             return
@@ -247,7 +247,7 @@ class SystemdDriver:
             if record.template != self.template:
                 self._tell(Change(record.key))
 
-    async def _tell_error(self, record: Record, event: Event) -> None:
+    async def _tell_error(self, record: UnitRecord, event: UnitEvent) -> None:
         unit = self._place.unit_of(record.name)
         line = self._groups.shown(await self._journal.last_line(unit, event.began_at))
         error = f"worker {event.error}; see {self._journal.hint(unit)}" + (f": {line}" if line else "")

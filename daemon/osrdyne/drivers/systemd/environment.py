@@ -27,7 +27,7 @@ _ESCAPED = re.compile(r'(["\\$`])')
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class UnitRecord:
     """One group: what its environment file was written for."""
 
     key: str
@@ -43,14 +43,14 @@ class Record:
         return names.engine_name(self.pool, self.instance, self.key)
 
 
-def render(record: Record, environment: Mapping[str, str]) -> str:
+def render(record: UnitRecord, environment: Mapping[str, str]) -> str:
     """Return the text of a file from which systemd reads exactly this environment."""
     head = _HEAD + json.dumps(asdict(record), ensure_ascii=False)
     lines = [f'{name}="{_ESCAPED.sub(chr(92) + chr(92) + chr(92) + "1", text)}"' for name, text in environment.items()]
     return "\n".join([head, *lines, ""])
 
 
-def parse(text: str) -> Record:
+def parse(text: str) -> UnitRecord:
     """Return what a file was written for. Raises ValueError for what we never wrote."""
     # Not splitlines: a key may hold what Python takes for the end of a line.
     head = text.split("\n", 1)[0]
@@ -60,7 +60,7 @@ def parse(text: str) -> Record:
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
         raise ValueError("its first line is not ours")
     try:
-        record = Record(**values)
+        record = UnitRecord(**values)
     except TypeError as error:
         raise ValueError(str(error)) from error
     keys.decode(record.key)
@@ -76,9 +76,9 @@ class EnvironmentFiles:
         self._pool = pool
         self._instance = instance
         #: Name to (inode, modification time), text, and record, None for a file that is not ours to read.
-        self._cache: dict[str, tuple[tuple[int, int], str, Record | None]] = {}
+        self._cache: dict[str, tuple[tuple[int, int], str, UnitRecord | None]] = {}
 
-    def read_all(self) -> dict[str, Record]:
+    def read_all(self) -> dict[str, UnitRecord]:
         """Return every record by name. Reads only files that changed since the last call."""
         try:
             with os.scandir(self._directory) as entries:
@@ -90,7 +90,7 @@ class EnvironmentFiles:
         records = {name: self.read(name) for name in found}
         return {name: record for name, record in records.items() if record is not None}
 
-    def read(self, name: str) -> Record | None:
+    def read(self, name: str) -> UnitRecord | None:
         """Return one record as it is on disk now, None where there is none of this pool and instance."""
         path = self._path(name)
         try:
@@ -111,7 +111,7 @@ class EnvironmentFiles:
             return None
         return cached[2]
 
-    def write(self, record: Record, environment: Mapping[str, str]) -> None:
+    def write(self, record: UnitRecord, environment: Mapping[str, str]) -> None:
         """Replace a group's file at once. Raises `DriverError`, and the former file stays."""
         path, text = self._path(record.name), render(record, environment)
         temporary = path.with_suffix(".tmp")
@@ -125,12 +125,12 @@ class EnvironmentFiles:
                 f"cannot write {path}: {error.strerror}; a unit cannot be started without its environment file"
             ) from error
 
-    def is_as(self, record: Record, environment: Mapping[str, str]) -> bool:
+    def is_as(self, record: UnitRecord, environment: Mapping[str, str]) -> bool:
         """Say whether the file that was read last is what would be written now."""
         cached = self._cache.get(record.name)
         return cached is not None and cached[1] == render(record, environment)
 
-    def remove(self, record: Record) -> None:
+    def remove(self, record: UnitRecord) -> None:
         """Remove the file of one start; a file that has since been written for another start stays."""
         current = self.read(record.name)
         if current is not None and current.worker_id == record.worker_id:
@@ -140,7 +140,7 @@ class EnvironmentFiles:
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}{_SUFFIX}"
 
-    def _ours(self, name: str, text: str) -> Record | None:
+    def _ours(self, name: str, text: str) -> UnitRecord | None:
         record = parse(text)
         if (record.pool, record.instance) != (self._pool, self._instance):
             return None

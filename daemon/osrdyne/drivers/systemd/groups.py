@@ -12,7 +12,7 @@ from collections.abc import Callable, Set
 from pathlib import Path
 
 from osrdyne.drivers import redaction
-from osrdyne.drivers.systemd.environment import EnvironmentFiles, Record
+from osrdyne.drivers.systemd.environment import EnvironmentFiles, UnitRecord
 from osrdyne.errors import DriverError
 from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.errors import SettingsError
@@ -41,39 +41,39 @@ class Groups:
         self.consumer_timeout_ms = milliseconds(pool.consumer_timeout)
         self._files = EnvironmentFiles(directory, pool.name, pool.instance)
         #: What is known of each group, also of one whose file somebody removed.
-        self._known: dict[str, Record] = {}
+        self._known: dict[str, UnitRecord] = {}
 
     def name(self, key: str) -> str:
         """Return the name of a key's group."""
         return engine_name(self._pool.name, self._pool.instance, key)
 
-    def get(self, name: str) -> Record | None:
+    def get(self, name: str) -> UnitRecord | None:
         """Return what is known of a group, None when it is none of ours."""
         return self._known.get(name) or self._files.read(name)
 
-    def known(self) -> list[Record]:
+    def known(self) -> list[UnitRecord]:
         """Return the groups that were there lately."""
         return list(self._known.values())
 
-    def begin(self, key: str, template: str) -> Record:
+    def begin(self, key: str, template: str) -> UnitRecord:
         """Write the file of a new start, which has a worker id of its own."""
         worker_id = f"{self.name(key)}-{secrets.token_hex(8)}"
-        record = Record(key, self._pool.name, self._pool.instance, worker_id, template)
+        record = UnitRecord(key, self._pool.name, self._pool.instance, worker_id, template)
         self.write(record)
         return record
 
-    def write(self, record: Record) -> None:
+    def write(self, record: UnitRecord) -> None:
         """Write a group's file."""
         self._files.write(record, self._environment(record))
         self._known[record.name] = record
 
-    def remove(self, record: Record) -> None:
+    def remove(self, record: UnitRecord) -> None:
         """Remove the file of one start, and forget it; that of a later start stays."""
         self._files.remove(record)
         if self._known.get(record.name) == record:
             del self._known[record.name]
 
-    def read_all(self, running: Set[str]) -> dict[str, Record]:
+    def read_all(self, running: Set[str]) -> dict[str, UnitRecord]:
         """Return all that have a file, and those of the units in `running` whose file somebody removed."""
         records = self._files.read_all()
         for name, record in self._known.items():
@@ -83,7 +83,7 @@ class Groups:
         self._known.update(records)
         return records
 
-    def bring_up_to_date(self, record: Record) -> None:
+    def bring_up_to_date(self, record: UnitRecord) -> None:
         """Let a restart by systemd find a file, with the credential and the settings as they are now."""
         with contextlib.suppress(DriverError):
             if not self._files.is_as(record, self._environment(record)):
@@ -96,7 +96,7 @@ class Groups:
         except (SettingsError, ValueError):
             return ""
 
-    def _environment(self, record: Record) -> dict[str, str]:
+    def _environment(self, record: UnitRecord) -> dict[str, str]:
         try:
             amqp_uri = self._worker_amqp_uri()
         except SettingsError as error:

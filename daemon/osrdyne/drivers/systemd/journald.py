@@ -21,7 +21,7 @@ _LOOKS, _PAUSE = 4, 0.1
 _AT_ONCE = 2
 
 
-class Journal:
+class JournaldReader:
     """The journal as `command` (journalctl, without options) shows it."""
 
     def __init__(self, command: tuple[str, ...], manager: ManagerKind) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osrdyne.drivers.systemd.bus import Bus, BusError, Call, Listener, Signal, default_address
+from osrdyne.drivers.systemd.bus import Bus, BusError, Listener, MethodCall, Signal, default_address
 from osrdyne.drivers.systemd.snapshot import JOB_FAILURES
-from osrdyne.drivers.systemd.template import SERVICE, Place
+from osrdyne.drivers.systemd.template import SERVICE, UnitPlace
 
 _PEER = "org.freedesktop.systemd1"
 _PATH = "/org/freedesktop/systemd1"
@@ -83,7 +83,7 @@ class Ears:
 class Manager:
     """One systemd, system or user. Every method raises `DriverError` with a reason and a remedy."""
 
-    def __init__(self, place: Place, ears: Ears) -> None:
+    def __init__(self, place: UnitPlace, ears: Ears) -> None:
         self._place = place
         self._ears = ears
         self._head = f"{_PATH}/unit/{_escaped(place.unit.removesuffix(SERVICE))}"
@@ -157,7 +157,7 @@ class Manager:
 
     async def _call(self, interface: str, member: str, signature: str, *arguments: Any, path: str = _PATH) -> list[Any]:
         try:
-            return await self._bus.call(Call(path, interface, member, signature, arguments))
+            return await self._bus.call(MethodCall(path, interface, member, signature, arguments))
         except BusError as error:
             raise BusError(self._explained(error, member), error.name) from error
 

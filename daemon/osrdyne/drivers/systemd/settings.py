@@ -29,11 +29,11 @@ class SystemdSettings(DriverSettings):
     worker_amqp_uri_file: Path | None = None
 
     def open(self, pool: PoolSettings) -> Driver:
-        from osrdyne.drivers.systemd.driver import Place, SystemdDriver
+        from osrdyne.drivers.systemd.driver import SystemdDriver, UnitPlace
 
         return SystemdDriver(
             pool,
-            Place(self.unit, self.environment_directory, self.manager, self.bus_address),
+            UnitPlace(self.unit, self.environment_directory, self.manager, self.bus_address),
             address(self.worker_amqp_uri, self.worker_amqp_uri_file, "driver.worker_amqp_uri"),
             worker_amqp_uri_file=self.worker_amqp_uri_file,
         )

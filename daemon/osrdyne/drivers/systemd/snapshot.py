@@ -127,7 +127,7 @@ NEW = Snapshot(exited_at=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class UnitEvent:
     """Something that happened to a group's unit. `error` is what a person should know of it, if anything."""
 
     error: str | None = None
@@ -139,7 +139,7 @@ class Event:
     failed: bool = False
 
 
-def event(before: Snapshot, after: Snapshot, *, asked: bool) -> Event | None:
+def event(before: Snapshot, after: Snapshot, *, asked: bool) -> UnitEvent | None:
     """Return what the step between two settled moments means, None when it is nothing that anybody must know.
 
     `asked` says whether the driver had asked for the end of the run that `before` shows.
@@ -148,14 +148,14 @@ def event(before: Snapshot, after: Snapshot, *, asked: bool) -> Event | None:
     if asked:
         killed = after.gone and after.result == "timeout"
         error = "did not end within the unit's TimeoutStopSec= of being asked to and was killed" if killed else None
-        return Event(error, before.began_at, after.gone) if ended or after.gone else None
+        return UnitEvent(error, before.began_at, after.gone) if ended or after.gone else None
     if after.gone and not ended and not after.condition and after.checked_at != before.checked_at:
-        return Event("was not started: a Condition...= of the unit does not hold", gone=True)
+        return UnitEvent("was not started: a Condition...= of the unit does not hold", gone=True)
     if not ended and not gone:
         return None
     began_at = (before if before.runs else after).began_at
     failed = after.gone and after.active == "failed"
-    return Event(f"{_how(before, after)}; {_next(after)}", began_at, after.gone, failed)
+    return UnitEvent(f"{_how(before, after)}; {_next(after)}", began_at, after.gone, failed)
 
 
 def _ended(before: Snapshot, after: Snapshot) -> bool:

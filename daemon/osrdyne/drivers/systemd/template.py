@@ -17,7 +17,7 @@ SERVICE = ".service"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UnitPlace:
     """Where the units of a pool are, and what they read."""
 
     #: Name of the template unit, such as `osrdyne-core@.service`.

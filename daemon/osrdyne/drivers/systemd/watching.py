@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from osrdyne.drivers.systemd.manager import Listed
-from osrdyne.drivers.systemd.snapshot import NEW, Event, Snapshot, event
+from osrdyne.drivers.systemd.snapshot import NEW, Snapshot, UnitEvent, event
 
 #: Stands for whichever run it is that ends.
 _ANY = ""
 
 
-class Watching:
+class UnitWatch:
     """The units of one driver, by the names of their instances. `on_event` is called once for each event."""
 
-    def __init__(self, on_event: Callable[[str, Event], None]) -> None:
+    def __init__(self, on_event: Callable[[str, UnitEvent], None]) -> None:
         self._on_event = on_event
         self._seen: dict[str, Snapshot] = {}
         #: What was seen last that was settled.

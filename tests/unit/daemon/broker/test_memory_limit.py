@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.broker.memory_limit import Deliveries
+from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne_amqp import Message, Properties
 from tests.unit.stand_ins import running, until
 
@@ -28,7 +28,7 @@ class Queue:
         self.handled: list[int] = []
         self.given_back = 0
         channel: Any = self
-        self.deliveries = Deliveries(channel, limit=limit)
+        self.deliveries = MemoryLimit(channel, limit=limit)
         self.deliver()
 
     def deliver(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from osrdyne.broker.channel_pool import ChannelPool
-from osrdyne.broker.publisher import Publisher, Refused
+from osrdyne.broker.publisher import MessageRefused, Publisher
 from osrdyne_amqp import Properties
 from osrdyne_amqp.errors import (
     BrokerError,
@@ -121,7 +121,7 @@ async def test_the_message_that_breaks_the_channel_is_refused_and_the_innocent_o
     publisher: Publisher, connection: Connection
 ) -> None:
     found = await outcomes(publisher, b"a", b"breaks it", b"b", b"c")
-    assert isinstance(found[1], Refused)
+    assert isinstance(found[1], MessageRefused)
     assert "message size too large" in str(found[1])
     assert [found[0], *found[2:]] == [None, None, None]
     assert set(connection.arrived) == {b"a", b"b", b"c"}
@@ -133,7 +133,7 @@ async def test_the_message_that_breaks_the_channel_is_refused_and_the_innocent_o
 
 async def test_several_culprits_are_each_found(publisher: Publisher, connection: Connection) -> None:
     found = await outcomes(publisher, b"breaks 1", b"a", b"breaks 2")
-    assert [isinstance(one, Refused) for one in found] == [True, False, True]
+    assert [isinstance(one, MessageRefused) for one in found] == [True, False, True]
     assert connection.arrived == [b"a"]
 
 
@@ -147,7 +147,7 @@ async def test_what_amqp_cannot_carry_is_refused_and_costs_nothing(
     publisher: Publisher, connection: Connection
 ) -> None:
     found = await outcomes(publisher, b"cannot be sent", b"a")
-    assert isinstance(found[0], Refused)
+    assert isinstance(found[0], MessageRefused)
     assert found[1] is None
     assert all(one.is_open for one in connection.channels)
 
@@ -196,7 +196,7 @@ async def test_a_missing_exchange_is_no_message_s_fault(publisher: Publisher, co
 
 async def test_a_slow_broker_makes_no_innocent_message_refused(publisher: Publisher) -> None:
     found = await outcomes(publisher, b"breaks it", b"never confirmed")
-    assert isinstance(found[0], Refused)
+    assert isinstance(found[0], MessageRefused)
     assert isinstance(found[1], BrokerTimeout)
 
 

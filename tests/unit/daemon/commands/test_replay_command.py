@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne.commands.replay.simulated_pool import Event
+from osrdyne.commands.replay.simulated_pool import PastEvent
 from testbed.command_line import Done, osrdyne
 
 CALLS = (
@@ -36,7 +36,7 @@ def test_events_are_json_lines_of_what_their_headers_carry(tmp_path: Path) -> No
     done = replay(tmp_path, CALLS, "--json")
 
     lines = told(tmp_path)
-    assert all(one.keys() <= set(Event._fields) for one in lines)
+    assert all(one.keys() <= set(PastEvent._fields) for one in lines)
     assert [one["key"] for one in lines if one["event"] == "orphan-seen"] == ["a", "b,é", "a"]
     assert [one["duration_ms"] for one in lines if one["event"] == "finished"] == [50, 1500, 2000]
     assert times(tmp_path, "orphan-seen") == [1356998400000, 1356998400000, 1357000200250]

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from osrdyne.broker.publisher import Refused
+from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
-from osrdyne.failures.error_replies import Answerer
+from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses
-from tests.unit.stand_ins import NAMES, Sent, StandInJournal, StandInPublisher, state_of, until
+from tests.unit.stand_ins import NAMES, Sent, StandInLifecycle, StandInPublisher, state_of, until
 
 pytestmark = pytest.mark.looptime
 
@@ -32,20 +32,20 @@ class Responder:
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.publisher = StandInPublisher()
         self.acked: list[int] = []
-        self.journal = StandInJournal()
+        self.lifecycle = StandInLifecycle()
         self.metrics = Metrics()
         publisher: Any = self.publisher
-        journal: Any = self.journal
+        lifecycle: Any = self.lifecycle
         channel: Any = self
-        answerer = Answerer(NAMES, publisher, self.metrics)
+        error_replies = ErrorReplies(NAMES, publisher, self.metrics)
         self.state = state_of()
         self.responder = DeadLetterResponder(
             NAMES,
             self.state,
             channel,
             publisher,
-            answerer,
-            journal,
+            error_replies,
+            lifecycle,
             self.metrics,
             tasks,
             prefetch=8,
@@ -91,7 +91,7 @@ async def test_a_caller_gets_status_and_correlation_id_and_then_the_letter_is_se
         assert reply.properties.correlation_id == "7"
         assert reply.properties.headers[headers.X_STATUS] == statuses.EXPIRED
         assert one.sent(POISON) == []
-        assert ("dead-lettered", "42") in one.journal.events
+        assert ("dead-lettered", "42") in one.lifecycle.events
 
 
 async def test_what_workers_failed_on_is_answered_first_and_then_kept() -> None:
@@ -151,12 +151,12 @@ async def test_a_letter_that_goes_back_again_and_again_is_told_of_once_for_its_a
             one.deliver(one.sent(BACK)[-1].properties)
         await until(lambda: len(one.acked) == 5)
         answered = 1 if reply_to else 0
-        assert len(one.journal.events) == answered
+        assert len(one.lifecycle.events) == answered
         # And once more when there is room
         del one.publisher.refusing[POISON]
         one.delivered += 1
         one.deliver(one.sent(BACK)[-1].properties)
-        await until(lambda: len(one.journal.events) == answered + 1)
+        await until(lambda: len(one.lifecycle.events) == answered + 1)
 
 
 async def test_a_full_inventory_does_not_stop_the_replies_of_others() -> None:
@@ -169,7 +169,7 @@ async def test_a_full_inventory_does_not_stop_the_replies_of_others() -> None:
         assert len(one.sent(REPLIES)) == 200
 
 
-@pytest.mark.parametrize("error", [Refused("cannot be sent"), Nacked(), BrokerTimeout("no confirm")])
+@pytest.mark.parametrize("error", [MessageRefused("cannot be sent"), Nacked(), BrokerTimeout("no confirm")])
 async def test_a_caller_that_cannot_be_answered_now_is_not_marked_as_answered(error: Exception) -> None:
     async with responding() as one:
         one.publisher.refusing[REPLIES] = error
@@ -186,7 +186,7 @@ async def test_a_caller_that_cannot_be_answered_now_is_not_marked_as_answered(er
         assert one.publisher.confirmed[-1].properties.headers[headers.X_STATUS] == statuses.EXPIRED
 
 
-@pytest.mark.parametrize("error", [Refused("cannot be sent"), Nacked(), BrokerTimeout("no confirm")])
+@pytest.mark.parametrize("error", [MessageRefused("cannot be sent"), Nacked(), BrokerTimeout("no confirm")])
 async def test_a_reply_queue_that_takes_no_reply_costs_a_copy_not_the_session(error: Exception) -> None:
     async with responding() as one:
         one.publisher.refusing[REPLIES] = error
@@ -197,7 +197,7 @@ async def test_a_reply_queue_that_takes_no_reply_costs_a_copy_not_the_session(er
         assert len(one.sent(POISON)) == 1
 
 
-@pytest.mark.parametrize("error", [Returned("no such queue"), Refused("too large"), BrokerTimeout("no confirm")])
+@pytest.mark.parametrize("error", [Returned("no such queue"), MessageRefused("too large"), BrokerTimeout("no confirm")])
 async def test_an_inventory_that_takes_no_copy_whatever_the_reason_costs_no_message(error: Exception) -> None:
     async with responding() as one:
         one.publisher.refusing[POISON] = error
@@ -208,7 +208,7 @@ async def test_an_inventory_that_takes_no_copy_whatever_the_reason_costs_no_mess
 
 async def test_a_letter_that_can_not_even_go_back_stays_on_the_broker() -> None:
     async with responding() as one:
-        one.publisher.refusing |= {POISON: Nacked(), BACK: Refused("too large")}
+        one.publisher.refusing |= {POISON: Nacked(), BACK: MessageRefused("too large")}
         one.letter("expired", reply_to=None)
         await asyncio.sleep(100.0)
         assert one.acked == []

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from osrdyne.failures.error_replies import Answerer
+from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, Nacked
@@ -20,9 +20,9 @@ def request(reply_to: str = "reply-1") -> Message:
     return Message(b"body", NAMES.request_exchange, "42", Properties(correlation_id="7", reply_to=reply_to), 1, False)
 
 
-def answerer_on(publisher: StandInPublisher) -> Answerer:
+def answerer_on(publisher: StandInPublisher) -> ErrorReplies:
     stand_in: object = publisher
-    return Answerer(NAMES, stand_in, Metrics())  # type: ignore[arg-type]
+    return ErrorReplies(NAMES, stand_in, Metrics())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("error", [Nacked(), BrokerTimeout("no confirm")])
@@ -45,10 +45,10 @@ async def test_a_reply_queue_that_refuses_for_long_is_nobody_and_the_request_is_
 async def test_of_many_refused_replies_only_some_are_tried_again() -> None:
     publisher = StandInPublisher()
     publisher.refusing["", "reply-1"] = Nacked()
-    answerer = answerer_on(publisher)
+    error_replies = answerer_on(publisher)
     async with asyncio.TaskGroup() as tasks:
         for _ in range(200):
-            tasks.create_task(answerer.settle(request(), status=statuses.EXPIRED, reason="too late"))
+            tasks.create_task(error_replies.settle(request(), status=statuses.EXPIRED, reason="too late"))
         await asyncio.sleep(0.2)
         kept = len(publisher.sent_to("", NAMES.poison_queue))
         assert kept == 200 - 64

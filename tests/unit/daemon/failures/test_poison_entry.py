@@ -16,7 +16,7 @@ from osrdyne.commands.poison import entry as poison_entry
 from osrdyne.commands.poison import text as poison_text
 from osrdyne.commands.poison.entry import Selection
 from osrdyne.failures import dead_letter_rules
-from osrdyne.intake.delivery_history import Handout
+from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers
 
@@ -35,7 +35,7 @@ def kept(**given: Any) -> Message:
         detail="failed",
         key="LAX",
         queue="core-req-LAX",
-        attempts=[Handout("w-1", 5), Handout("w-2", 6)],
+        attempts=[PastDelivery("w-1", 5), PastDelivery("w-2", 6)],
         now_ms=9,
     )
     return message(**{name: value for name, value in vars(properties).items() if value is not None})
@@ -45,7 +45,7 @@ def test_an_entry_says_what_the_responder_wrote() -> None:
     entry = poison_entry.read(kept(**{"x-delivery-count": 3, "x-acquired-count": 5}))
     assert (entry.id, entry.reason, entry.detail, entry.key) == ("6f1c", "delivery_limit", "failed", "LAX")
     assert (entry.queue, entry.time_ms, entry.deliveries, entry.correlation_id) == ("core-req-LAX", 9, 5, "7")
-    assert entry.attempts == (Handout("w-1", 5), Handout("w-2", 6))
+    assert entry.attempts == (PastDelivery("w-1", 5), PastDelivery("w-2", 6))
     assert entry.size == 4
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from osrdyne.intake.activity_listener import ActivityListener
-from osrdyne.reconcile.queue_rules import Phase, Queue
+from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.runtime.changes import ChangeReader
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
@@ -45,7 +45,7 @@ class Listener:
 @pytest.fixture
 def listener() -> Listener:
     made = Listener()
-    made.state.queues.set("42", Queue(Phase.UNBOUND))
+    made.state.queues.set("42", QueueState(Phase.UNBOUND))
     return made
 
 
@@ -139,7 +139,7 @@ def test_a_start_is_told_at_once_also_within_a_burst(listener: Listener) -> None
 
 @pytest.mark.looptime
 async def test_a_key_is_forgotten_with_its_queue_and_no_other(listener: Listener) -> None:
-    listener.state.queues.set("7", Queue(Phase.UNBOUND))
+    listener.state.queues.set("7", QueueState(Phase.UNBOUND))
     for key in ("42", "7"):
         listener.event("started", key)
     async with running(listener.listener.run()):

@@ -7,35 +7,35 @@ from typing import Any
 import pytest
 
 from osrdyne.intake.activity_listener import ActivityListener
-from osrdyne.intake.delivery_history import LONGEST_ID, MOST_HANDOUTS, Handout, Handouts
-from osrdyne.reconcile.queue_rules import Phase, Queue
+from osrdyne.intake.delivery_history import LONGEST_ID, MOST_HANDOUTS, DeliveryHistory, PastDelivery
+from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from tests.unit.stand_ins import state_of
 
 
 def test_a_request_has_its_workers_in_order() -> None:
-    record = Handouts()
-    record.add("42", "7", Handout("w-1", 1))
-    record.add("42", "7", Handout("w-2", 2))
-    record.add("43", "7", Handout("w-3", 3))
-    assert record.of("42", "7") == (Handout("w-1", 1), Handout("w-2", 2))
+    record = DeliveryHistory()
+    record.add("42", "7", PastDelivery("w-1", 1))
+    record.add("42", "7", PastDelivery("w-2", 2))
+    record.add("43", "7", PastDelivery("w-3", 3))
+    assert record.of("42", "7") == (PastDelivery("w-1", 1), PastDelivery("w-2", 2))
     assert record.of("42", "8") == record.of(None, "7") == record.of("42", b"7") == ()
 
 
 def test_only_so_many_requests_are_remembered_and_those_given_out_last() -> None:
-    record = Handouts(most_requests=3)
+    record = DeliveryHistory(most_requests=3)
     for number in range(5):
-        record.add("42", str(number), Handout("w", number))
-        record.add("42", "old but busy", Handout("w", number))
+        record.add("42", str(number), PastDelivery("w", number))
+        record.add("42", "old but busy", PastDelivery("w", number))
     assert len(record) == 3
     assert [bool(record.of("42", one)) for one in ("0", "3", "4", "old but busy")] == [False, True, True, True]
 
 
 def test_only_so_many_workers_of_one_request_the_first_and_the_last() -> None:
-    record = Handouts()
+    record = DeliveryHistory()
     for number in range(1000):
-        record.add("42", "7", Handout("w", number))
+        record.add("42", "7", PastDelivery("w", number))
     found = [one.time_ms for one in record.of("42", "7")]
     assert len(found) == MOST_HANDOUTS
     assert found[0] == 0
@@ -43,16 +43,16 @@ def test_only_so_many_workers_of_one_request_the_first_and_the_last() -> None:
 
 
 def test_ids_without_measure_are_not_remembered() -> None:
-    record = Handouts()
-    record.add("42", "7" * (LONGEST_ID + 1), Handout("w", 1))
-    record.add("42", "7", Handout("w" * (LONGEST_ID + 1), 1))
+    record = DeliveryHistory()
+    record.add("42", "7" * (LONGEST_ID + 1), PastDelivery("w", 1))
+    record.add("42", "7", PastDelivery("w" * (LONGEST_ID + 1), 1))
     assert len(record) == 0
 
 
 @pytest.mark.looptime
 async def test_events_of_workers_fill_and_empty_it() -> None:
     state = state_of()
-    state.queues.set("42", Queue(Phase.BOUND))
+    state.queues.set("42", QueueState(Phase.BOUND))
     listener = ActivityListener(state, Metrics(), debounce=1.0)
 
     def event(name: str, **more: Any) -> None:
@@ -60,13 +60,13 @@ async def test_events_of_workers_fill_and_empty_it() -> None:
         listener.on_message(Message(b"", "core-activity-xchg", "42", properties, 1, redelivered=False))
 
     event("request-received", x_request_id="7", x_worker_id=b"w-1", x_event_time=5)
-    assert state.handouts.of("42", "7") == (Handout("w-1", 5),)
+    assert state.delivery_history.of("42", "7") == (PastDelivery("w-1", 5),)
     event("finished", x_request_id="7", x_worker_id="w-1", x_outcome="requeued")
-    assert state.handouts.of("42", "7")
+    assert state.delivery_history.of("42", "7")
     event("finished", x_request_id="7", x_worker_id="w-1", x_outcome="ok")
-    assert len(state.handouts) == 0
+    assert len(state.delivery_history) == 0
     # And what a stranger leaves out or makes up is no trouble
     event("request-received")
     event("request-received", x_request_id="7")
     event("request-received", x_request_id=7, x_worker_id=["w"])
-    assert len(state.handouts) == 0
+    assert len(state.delivery_history) == 0

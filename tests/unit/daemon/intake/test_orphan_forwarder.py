@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from osrdyne.broker.publisher import Refused
+from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import error_replies
-from osrdyne.failures.error_replies import Answerer
+from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake import orphan_forwarder, orphan_rules
-from osrdyne.intake.hold_limits import Limits
+from osrdyne.intake.hold_limits import HoldLimits
 from osrdyne.intake.orphan_forwarder import ForwardLimits, OrphanForwarder
-from osrdyne.reconcile.queue_rules import Phase, Queue
+from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import events, headers, statuses
-from tests.unit.stand_ins import NAMES, StandInJournal, StandInPublisher, state_of, until
+from tests.unit.stand_ins import NAMES, StandInLifecycle, StandInPublisher, state_of, until
 
 pytestmark = pytest.mark.looptime
 
@@ -60,13 +60,13 @@ class Forwarder:
         self.channel = Settled(self.publisher)
         publisher: Any = self.publisher
         channel: Any = self.channel
-        self.journal = StandInJournal()
-        journal: Any = self.journal
+        self.lifecycle = StandInLifecycle()
+        lifecycle: Any = self.lifecycle
         metrics = Metrics()
-        answerer = Answerer(NAMES, publisher, metrics)
-        limits = ForwardLimits(40, Limits(per_key, 20, 1_000_000), round(ORPHAN_TTL * 1000))
+        error_replies = ErrorReplies(NAMES, publisher, metrics)
+        limits = ForwardLimits(40, HoldLimits(per_key, 20, 1_000_000), round(ORPHAN_TTL * 1000))
         self.forwarder = OrphanForwarder(
-            NAMES, self.state, channel, publisher, answerer, journal, metrics, limits, tasks
+            NAMES, self.state, channel, publisher, error_replies, lifecycle, metrics, limits, tasks
         )
         self.delivered = 0
 
@@ -80,7 +80,7 @@ class Forwarder:
         return tag
 
     def bind(self, key: str = "42") -> None:
-        self.state.queues.set(key, Queue(Phase.BOUND, asserted=self.state.tracker.generation))
+        self.state.queues.set(key, QueueState(Phase.BOUND, asserted=self.state.tracker.generation))
 
     def answers(self) -> list[str]:
         return [one.properties.headers[headers.X_STATUS] for one in self.publisher.sent_to("", "reply-1")]
@@ -151,7 +151,7 @@ async def test_beyond_its_share_an_orphan_goes_back_to_the_tail_under_its_own_ke
 async def test_an_orphan_that_nobody_binds_is_answered_expired_with_the_reason() -> None:
     async with forwarding_with() as one:
         one.orphan()
-        one.state.queues.set("42", Queue(Phase.UNKNOWN, failures=3, error="no permission"))
+        one.state.queues.set("42", QueueState(Phase.UNKNOWN, failures=3, error="no permission"))
         await until(lambda: one.channel.tags == [1], within=ORPHAN_TTL + 1.0)
         assert asyncio.get_running_loop().time() >= ORPHAN_TTL
         assert one.answers() == [statuses.EXPIRED]
@@ -206,7 +206,7 @@ async def test_a_forward_that_is_never_accepted_is_answered_with_why(outcome: Ex
 
 async def test_a_message_that_the_broker_cannot_take_is_answered_at_once() -> None:
     async with forwarding_with() as one:
-        one.publisher.refusing[NAMES.request_exchange, "42"] = Refused("headers too large")
+        one.publisher.refusing[NAMES.request_exchange, "42"] = MessageRefused("headers too large")
         one.orphan()
         async with keeping_bound(one):
             await until(lambda: one.channel.tags == [1], within=1.0)
@@ -327,21 +327,21 @@ async def test_an_orphan_that_is_answered_ends_in_the_events_unless_its_key_is_n
     async with forwarding_with() as one:
         tag = one.orphan(key, **properties)
         await until(lambda: one.channel.tags == [tag], within=0.1)
-        assert one.journal.events == recorded
+        assert one.lifecycle.events == recorded
 
 
 async def test_an_orphan_whose_time_ran_out_ends_in_the_events() -> None:
     async with forwarding_with() as one:
         tag = one.orphan()
         await until(lambda: one.channel.tags == [tag], within=ORPHAN_TTL + 1)
-        assert one.journal.events == [(events.ORPHAN_SEEN, "42"), (events.DEAD_LETTERED, "42")]
+        assert one.lifecycle.events == [(events.ORPHAN_SEEN, "42"), (events.DEAD_LETTERED, "42")]
 
 
 async def test_an_orphan_that_cannot_be_put_back_is_answered_and_ends_in_the_events() -> None:
     async with forwarding_with(per_key=1) as one:
-        one.publisher.refusing[NAMES.orphan_exchange, "bad"] = Refused("headers too large")
+        one.publisher.refusing[NAMES.orphan_exchange, "bad"] = MessageRefused("headers too large")
         held, beyond = one.orphan("bad"), one.orphan("bad")
         await until(lambda: one.channel.tags == [beyond], within=5.0)
         assert held not in one.channel.tags
         assert one.answers() == [statuses.INVALID_REQUEST]
-        assert one.journal.events == [(events.ORPHAN_SEEN, "bad"), (events.DEAD_LETTERED, "bad")]
+        assert one.lifecycle.events == [(events.ORPHAN_SEEN, "bad"), (events.DEAD_LETTERED, "bad")]

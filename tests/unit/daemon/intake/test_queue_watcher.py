@@ -10,8 +10,8 @@ import pytest
 from osrdyne.broker.management_api import RequestQueue
 from osrdyne.errors import ManagementError
 from osrdyne.intake.queue_watcher import QueueWatcher
-from osrdyne.reconcile.queue_rules import Phase, Totals
-from osrdyne.session import Session
+from osrdyne.reconcile.queue_rules import Phase, QueueTotals
+from osrdyne.session import DaemonSession
 from osrdyne_protocol.broker.lost import Evidence
 from tests.unit.stand_ins import NAMES, BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of
 
@@ -32,7 +32,7 @@ async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some(
     async with running(watcher(state, management).run()):
         await asyncio.sleep(12.0)
         assert state.ready_since == {"42": pytest.approx(0.0, abs=0.1)}
-        assert state.totals["42"] == Totals(ready=3, unacknowledged=0, consumers=0, bindings=0)
+        assert state.totals["42"] == QueueTotals(ready=3, unacknowledged=0, consumers=0, bindings=0)
         broker.queues["42"].ready = 0
         await asyncio.sleep(5.0)
         assert state.ready_since == {}
@@ -121,19 +121,19 @@ async def test_an_alarm_that_the_connection_tells_needs_no_management_api() -> N
 async def test_a_queue_of_somebody_else_does_not_speak_for_a_key_of_ours() -> None:
     class Management(StandInManagement):
         async def request_queues(self, names: Any) -> list[RequestQueue]:
-            foreign = RequestQueue("core-req-other", "42", Totals(9, 9, 9, 0))
-            return [RequestQueue("core-req-42", "42", Totals(0, 0, 1, 0)), foreign]
+            foreign = RequestQueue("core-req-other", "42", QueueTotals(9, 9, 9, 0))
+            return [RequestQueue("core-req-42", "42", QueueTotals(0, 0, 1, 0)), foreign]
 
     state = state_of()
     async with running(watcher(state, Management(StandInBroker())).run()):
         await asyncio.sleep(6.0)
-        assert state.totals == {"42": Totals(0, 0, 1, 0)}
+        assert state.totals == {"42": QueueTotals(0, 0, 1, 0)}
         assert state.ready_since == {}
 
 
 async def adopt(state: Any, management: Any) -> None:
     nothing: Any = None
-    await Session(nothing, NAMES, state, nothing, nothing, management, "daemon", nothing)._adopt()
+    await DaemonSession(nothing, NAMES, state, nothing, nothing, management, "daemon", nothing)._adopt()
 
 
 async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_outage() -> None:
@@ -169,7 +169,7 @@ async def test_a_queue_in_the_pools_namespace_that_is_not_ours_is_left_alone() -
     state = state_of()
     await adopt(state, Management())
     assert list(state.tracker.wanted) == ["7"]
-    assert list(state.queues.items()) == ["7"]
+    assert list(state.queues.by_key) == ["7"]
 
 
 async def test_what_was_seen_before_an_outage_counts_no_more_and_is_kept_to_report_what_the_broker_lost() -> None:

@@ -12,25 +12,25 @@ import pytest
 
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.errors import DriverError
-from osrdyne.reconcile.group_loop import WorkerLoop, WorkerTiming
-from osrdyne.reconcile.queue_rules import Phase, Queue
-from osrdyne.state import Activity, PoolState
-from tests.unit.stand_ins import StandInDriver, StandInJournal, refuse, running, state_of, until
+from osrdyne.reconcile.group_loop import GroupLoop, GroupTiming
+from osrdyne.reconcile.queue_rules import Phase, QueueState
+from osrdyne.state import KeyActivity, PoolState
+from tests.unit.stand_ins import StandInDriver, StandInLifecycle, refuse, running, state_of, until
 
 pytestmark = pytest.mark.looptime
 
-TIMING = WorkerTiming(starts_in_flight=2, start_hold=10.0, patience=100.0, listing_interval=30.0)
+TIMING = GroupTiming(starts_in_flight=2, start_hold=10.0, patience=100.0, listing_interval=30.0)
 
 
 class Loop:
     """A worker loop on a stand-in engine."""
 
-    def __init__(self, timing: WorkerTiming = TIMING) -> None:
+    def __init__(self, timing: GroupTiming = TIMING) -> None:
         self.state: PoolState = state_of(unbind_delay=10_000.0)
         self.driver = StandInDriver()
-        self.journal = StandInJournal()
-        given: Any = (self.state, self.driver, self.journal, timing)
-        self.loop = WorkerLoop(*given)
+        self.lifecycle = StandInLifecycle()
+        given: Any = (self.state, self.driver, self.lifecycle, timing)
+        self.loop = GroupLoop(*given)
 
     def want(self, *keys: str) -> None:
         """Make keys Active with a bound queue, as the queue loop does."""
@@ -39,7 +39,7 @@ class Loop:
             self.set_phase(key, Phase.BOUND)
 
     def set_phase(self, key: str, phase: Phase) -> None:
-        self.state.queues.set(key, Queue(phase, asserted=1))
+        self.state.queues.set(key, QueueState(phase, asserted=1))
         self.state.queue_changes.add(key)
 
     def forget(self, key: str, phase: Phase) -> None:
@@ -49,7 +49,7 @@ class Loop:
 
     def alive(self, key: str) -> None:
         """Report an event of a worker, as the activity listener does."""
-        self.state.activity[key] = Activity(last_event=self.state.clock())
+        self.state.activity[key] = KeyActivity(last_event=self.state.clock())
         self.state.activity_changes.add(key)
 
     def runs(self, *keys: str) -> Callable[[], bool]:
@@ -70,7 +70,7 @@ async def test_a_key_with_a_queue_gets_a_group_at_once_not_at_a_listing() -> Non
         loop.set_phase("42", Phase.BOUND)
         await until(loop.runs("42"), within=0.1)
         assert loop.driver.starts("42") == 1
-        assert ("group-started", "42") in loop.journal.events
+        assert ("group-started", "42") in loop.lifecycle.events
 
 
 async def test_a_restart_of_the_daemon_starts_and_stops_nothing() -> None:
@@ -134,7 +134,7 @@ async def test_a_start_that_hangs_in_the_engine_holds_up_others_for_no_longer() 
 
 
 async def test_many_cold_keys_are_all_started() -> None:
-    loop = Loop(WorkerTiming(8, 10.0, 100.0, 30.0))
+    loop = Loop(GroupTiming(8, 10.0, 100.0, 30.0))
     keys = [str(number) for number in range(200)]
 
     def life(what: str, key: str) -> None:
@@ -201,7 +201,7 @@ async def test_a_worker_that_its_engine_brings_back_makes_up_for_its_failure_onc
 
 
 async def test_a_key_that_never_failed_is_started_before_those_that_keep_failing() -> None:
-    loop = Loop(WorkerTiming(1, 10.0, 100.0, 30.0))
+    loop = Loop(GroupTiming(1, 10.0, 100.0, 30.0))
 
     def crash_late(what: str, key: str) -> None:
         if what == "start" and key != "good":
@@ -266,7 +266,7 @@ async def test_a_group_that_takes_requests_is_not_stuck_however_many_wait() -> N
         await until(loop.runs("42"))
         for _ in range(100):
             await asyncio.sleep(5.0)
-            loop.state.activity["42"] = Activity(last_event=now(), last_taken=now())
+            loop.state.activity["42"] = KeyActivity(last_event=now(), last_taken=now())
             ready_for_ever(loop.state)
         assert ("stop", "42") not in loop.driver.calls
 

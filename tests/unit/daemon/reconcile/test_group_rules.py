@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.reconcile import group_rules
-from osrdyne.reconcile.group_rules import NOTHING, Action, Attempt, Plan, holds_start_slot, stuck_reason
+from osrdyne.reconcile.group_rules import NOTHING, Attempt, GroupAction, GroupPlan, holds_start_slot, stuck_reason
 from osrdyne.reconcile.queue_rules import Phase
 
 RUNNING = Group("42", GroupState.RUNNING, 1, "current")
@@ -25,7 +25,7 @@ def decided(
     group: Group | None = None,
     attempt: Attempt = Attempt(),  # noqa: B008 - frozen
     stuck: str | None = None,
-) -> Plan:
+) -> GroupPlan:
     return group_rules.plan(
         wanted=wanted, phase=phase, group=group, attempt=attempt, template="current", stuck=stuck, now=100.0
     )
@@ -33,7 +33,7 @@ def decided(
 
 @pytest.mark.parametrize("phase", [Phase.BOUND, Phase.UNBOUND])
 def test_a_wanted_key_with_a_queue_gets_a_group(phase: Phase) -> None:
-    assert decided(phase=phase).action is Action.START
+    assert decided(phase=phase).action is GroupAction.START
 
 
 @pytest.mark.parametrize("phase", [Phase.UNKNOWN, Phase.DRAINED, Phase.GONE])
@@ -43,7 +43,7 @@ def test_no_group_is_started_for_a_queue_that_may_not_be_there(phase: Phase) -> 
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_group_is_stopped_only_when_its_queue_is_drained_gone_or_not_ours(phase: Phase) -> None:
-    stops = decided(wanted=False, phase=phase, group=RUNNING).action is Action.STOP
+    stops = decided(wanted=False, phase=phase, group=RUNNING).action is GroupAction.STOP
     assert stops == (phase in (Phase.DRAINED, Phase.FOREIGN, Phase.GONE))
 
 
@@ -53,13 +53,13 @@ def test_a_wanted_group_that_runs_is_left_alone_whatever_its_queue() -> None:
 
 
 def test_a_group_of_another_template_is_stopped_and_started_again_once_gone() -> None:
-    assert decided(group=OLD) == Plan(Action.STOP, "template changed")
+    assert decided(group=OLD) == GroupPlan(GroupAction.STOP, "template changed")
     assert decided(group=STOPPING) == NOTHING
-    assert decided(group=None).action is Action.START
+    assert decided(group=None).action is GroupAction.START
 
 
 def test_a_stuck_group_is_stopped_with_its_reason() -> None:
-    assert decided(group=RUNNING, stuck="took nothing") == Plan(Action.STOP, "took nothing")
+    assert decided(group=RUNNING, stuck="took nothing") == GroupPlan(GroupAction.STOP, "took nothing")
 
 
 def test_a_stopping_group_is_not_stopped_again() -> None:
@@ -72,7 +72,7 @@ def test_a_failing_start_waits_longer_each_time_and_keeps_its_error() -> None:
     for _ in range(8):
         attempt = group_rules.after_failure(attempt, "no such image", now=100.0)
         pauses.append(attempt.not_before - 100.0)
-        assert decided(attempt=attempt) == Plan(at=attempt.not_before)
+        assert decided(attempt=attempt) == GroupPlan(at=attempt.not_before)
     assert pauses == sorted(pauses)
     assert pauses[0] < pauses[4] <= pauses[-1] == 30.0
     assert attempt.error == "no such image"
@@ -156,10 +156,10 @@ def test_a_plan_acts_or_names_a_time_when_something_is_wrong(
         wanted=wanted, phase=phase, group=group, attempt=attempt, stuck="took nothing" if is_stuck else None
     )
     assert found.at is None or (found.at == not_before > 100.0 and found.action is None)
-    if found.action is Action.START:
+    if found.action is GroupAction.START:
         assert wanted
         assert group is None
-    if found.action is Action.STOP:
+    if found.action is GroupAction.STOP:
         assert group is not None
         assert group.state is not GroupState.STOPPING
     if found == NOTHING and group is not None and group.state is not GroupState.STOPPING:

@@ -11,7 +11,7 @@ from osrdyne.broker.channel_pool import ChannelPool
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.errors import ManagementError
 from osrdyne.reconcile.queue_loop import QueueLoop, QueueTiming
-from osrdyne.reconcile.queue_rules import Phase, Queue, Totals
+from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne.target.clock import TargetClock
@@ -22,7 +22,7 @@ from tests.unit.stand_ins import (
     BrokerQueue,
     StandInBroker,
     StandInConnection,
-    StandInJournal,
+    StandInLifecycle,
     StandInManagement,
     refuse,
     running,
@@ -42,11 +42,11 @@ class Loop:
         self.state: PoolState = state_of(**delays)
         self.broker = StandInBroker()
         self.management = StandInManagement(self.broker)
-        self.journal = StandInJournal()
+        self.lifecycle = StandInLifecycle()
         connection: Any = StandInConnection(self.broker)
-        pool, management, journal = ChannelPool(connection, size), self.management, self.journal
+        pool, management, lifecycle = ChannelPool(connection, size), self.management, self.lifecycle
         self.metrics = Metrics()
-        given: Any = (NAMES, self.state, pool, management, journal, self.metrics, QueueTiming(7.5, recheck=30.0))
+        given: Any = (NAMES, self.state, pool, management, lifecycle, self.metrics, QueueTiming(7.5, recheck=30.0))
         self.coroutines = (QueueLoop(*given).run(), TargetClock(self.state).run())
 
     def bound(self, *keys: str) -> bool:
@@ -61,7 +61,7 @@ class Loop:
     def abandoned(self, key: str, **holding: Any) -> BrokerQueue:
         """Put a queue there that nobody wants."""
         queue = self.broker.queues[key] = BrokerQueue(bound=True, **holding)
-        self.state.queues.set(key, Queue(Phase.UNKNOWN))
+        self.state.queues.set(key, QueueState(Phase.UNKNOWN))
         return queue
 
 
@@ -73,7 +73,7 @@ async def test_a_required_key_is_bound_at_once_and_told() -> None:
         assert applied.asserted >= generation
         assert loop.bound("42")
         assert asyncio.get_running_loop().time() < 0.1
-        assert loop.journal.events == [("queue-ready", "42")]
+        assert loop.lifecycle.events == [("queue-ready", "42")]
 
 
 async def test_an_orphan_that_comes_during_an_assertion_gets_an_assertion_of_its_own() -> None:
@@ -282,7 +282,7 @@ async def test_while_the_management_api_is_away_nothing_is_deleted() -> None:
         assert "delete" not in loop.broker.steps("42")
         # And the queue is unbound, and told to be, only once
         assert loop.broker.steps("42").count("unbind") == 1
-        assert loop.journal.events == [("unbound", "42")]
+        assert loop.lifecycle.events == [("unbound", "42")]
         loop.broker.on = lambda what, key: None
         await until(lambda: "42" not in loop.broker.queues, within=100.0)
 
@@ -316,7 +316,7 @@ async def test_a_queue_that_somebody_made_in_place_of_ours_is_not_deleted() -> N
 async def test_every_queue_of_a_former_session_is_asserted_anew() -> None:
     loop = Loop()
     loop.state.require("42")
-    loop.state.queues.set("42", Queue(Phase.UNKNOWN))
+    loop.state.queues.set("42", QueueState(Phase.UNKNOWN))
     async with running(*loop.coroutines):
         await until(lambda: loop.bound("42"), within=0.5)
 
@@ -331,7 +331,7 @@ async def test_a_loop_that_ends_leaves_no_reader_behind() -> None:
 
 async def test_a_queue_that_the_broker_lost_is_made_anew_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop()
-    loop.state.former_totals["42"] = Totals(ready=3, unacknowledged=1, consumers=1, bindings=0)
+    loop.state.former_totals["42"] = QueueTotals(ready=3, unacknowledged=1, consumers=1, bindings=0)
     async with running(*loop.coroutines):
         loop.state.require("42")
         await until(lambda: loop.bound("42"))
@@ -339,7 +339,7 @@ async def test_a_queue_that_the_broker_lost_is_made_anew_and_that_is_told(caplog
         await until(lambda: loop.broker.steps("42")[-1] == "bind" and len(loop.broker.steps("42")) > 2)
     assert loop.broker.steps("42")[2:] == ["unbind", "members", "look", "delete", "declare", "bind"]
     assert not loop.broker.queues["42"].lost
-    assert loop.journal.events == [("queue-ready", "42"), ("queue-lost", "42"), ("queue-ready", "42")]
+    assert loop.lifecycle.events == [("queue-ready", "42"), ("queue-lost", "42"), ("queue-ready", "42")]
     assert "42" in loop.state.remade
     text = loop.metrics.render().decode()
     assert "osrdyne_queues_lost_by_broker_total 1.0" in text

@@ -9,138 +9,140 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne.reconcile import queue_rules
-from osrdyne.reconcile.queue_rules import NOTHING, Phase, Plan, Queue, Step, Totals, plan
+from osrdyne.reconcile.queue_rules import NOTHING, Phase, QueuePlan, QueueState, QueueStep, QueueTotals, plan
 from osrdyne.target.tracker import Status, Wanted
 
 INTERVAL = 7.5
 ACTIVE = Wanted(Status.ACTIVE, 3, 1000.0)
 UNBOUND = Wanted(Status.UNBOUND, 4, 1000.0)
-EMPTY = Totals(ready=0, unacknowledged=0, consumers=0, bindings=0)
+EMPTY = QueueTotals(ready=0, unacknowledged=0, consumers=0, bindings=0)
 
 
-def next_step(wanted: Wanted | None, queue: Queue, *, group_gone: bool = True, now: float = 100.0) -> Plan:
+def next_step(wanted: Wanted | None, queue: QueueState, *, group_gone: bool = True, now: float = 100.0) -> QueuePlan:
     return plan(wanted, queue, group_gone=group_gone, interval=INTERVAL, now=now)
 
 
 @pytest.mark.parametrize(
     "queue",
     [
-        *(Queue(phase, asserted=3) for phase in Phase if phase is not Phase.BOUND),
-        Queue(Phase.BOUND, asserted=2),
-        Queue(Phase.DRAINED, looked_at=1.0, sampled_at=10.0),
+        *(QueueState(phase, asserted=3) for phase in Phase if phase is not Phase.BOUND),
+        QueueState(Phase.BOUND, asserted=2),
+        QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=10.0),
     ],
 )
-def test_a_wanted_queue_that_was_not_asserted_since_is_declared_and_bound(queue: Queue) -> None:
-    assert next_step(ACTIVE, queue) == Plan(Step.ASSERT)
+def test_a_wanted_queue_that_was_not_asserted_since_is_declared_and_bound(queue: QueueState) -> None:
+    assert next_step(ACTIVE, queue) == QueuePlan(QueueStep.ASSERT)
 
 
 def test_a_wanted_queue_asserted_since_is_left_alone() -> None:
-    assert next_step(ACTIVE, Queue(Phase.BOUND, asserted=3)) == NOTHING
+    assert next_step(ACTIVE, QueueState(Phase.BOUND, asserted=3)) == NOTHING
 
 
 @pytest.mark.parametrize("wanted", [UNBOUND, None])
 @pytest.mark.parametrize("phase", [Phase.UNKNOWN, Phase.BOUND])
 def test_what_is_no_longer_active_is_unbound_first(wanted: Wanted | None, phase: Phase) -> None:
-    assert next_step(wanted, Queue(phase, asserted=3)) == Plan(Step.UNBIND)
+    assert next_step(wanted, QueueState(phase, asserted=3)) == QueuePlan(QueueStep.UNBIND)
 
 
 def test_an_unbound_queue_rests_for_the_stop_delay() -> None:
-    assert next_step(UNBOUND, Queue(Phase.UNBOUND)) == NOTHING
+    assert next_step(UNBOUND, QueueState(Phase.UNBOUND)) == NOTHING
 
 
 def test_a_queue_that_does_not_exist_needs_nothing_unless_it_is_wanted() -> None:
-    assert next_step(UNBOUND, Queue(Phase.GONE)) == NOTHING
-    assert next_step(None, Queue(Phase.GONE)) == NOTHING
+    assert next_step(UNBOUND, QueueState(Phase.GONE)) == NOTHING
+    assert next_step(None, QueueState(Phase.GONE)) == NOTHING
 
 
 def test_a_drained_queue_waits_until_its_group_is_gone() -> None:
-    assert next_step(None, Queue(Phase.DRAINED), group_gone=False) == NOTHING
-    assert next_step(None, Queue(Phase.DRAINED)) == Plan(Step.LOOK)
+    assert next_step(None, QueueState(Phase.DRAINED), group_gone=False) == NOTHING
+    assert next_step(None, QueueState(Phase.DRAINED)) == QueuePlan(QueueStep.LOOK)
 
 
 def test_samples_are_one_statistics_interval_after_what_they_confirm() -> None:
-    looked = Queue(Phase.DRAINED, looked_at=100.0)
-    assert next_step(None, looked, now=107.4) == Plan(at=107.5)
-    assert next_step(None, looked, now=107.5) == Plan(Step.SAMPLE)
+    looked = QueueState(Phase.DRAINED, looked_at=100.0)
+    assert next_step(None, looked, now=107.4) == QueuePlan(at=107.5)
+    assert next_step(None, looked, now=107.5) == QueuePlan(QueueStep.SAMPLE)
     sampled = replace(looked, sampled_at=107.5)
-    assert next_step(None, sampled, now=114.9) == Plan(at=115.0)
-    assert next_step(None, sampled, now=115.0) == Plan(Step.DELETE)
+    assert next_step(None, sampled, now=114.9) == QueuePlan(at=115.0)
+    assert next_step(None, sampled, now=115.0) == QueuePlan(QueueStep.DELETE)
 
 
 def test_a_failed_action_is_tried_again_after_a_growing_pause() -> None:
-    queue, pauses = Queue(Phase.BOUND, asserted=3), []
+    queue, pauses = QueueState(Phase.BOUND, asserted=3), []
     for _ in range(3):
-        queue = queue_rules.after_failure(queue, Step.UNBIND, "no permission", now=100.0)
+        queue = queue_rules.after_failure(queue, QueueStep.UNBIND, "no permission", now=100.0)
         pauses.append(queue.not_before - 100.0)
         assert (queue.phase, queue.asserted, queue.error) == (Phase.UNKNOWN, -1, "no permission")
         for wanted in (ACTIVE, UNBOUND, None):
-            assert next_step(wanted, queue) == Plan(at=queue.not_before)
+            assert next_step(wanted, queue) == QueuePlan(at=queue.not_before)
     assert pauses == sorted(set(pauses))
 
 
 def test_a_failure_throws_the_evidence_away_but_not_that_the_group_may_stop() -> None:
-    queue = queue_rules.after_failure(Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), Step.DELETE, "x", now=100.0)
+    queue = queue_rules.after_failure(
+        QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), QueueStep.DELETE, "x", now=100.0
+    )
     assert queue.phase is Phase.DRAINED
     assert (queue.looked_at, queue.sampled_at) == (None, None)
 
 
-@pytest.mark.parametrize("step", [Step.LOOK, Step.SAMPLE])
-def test_a_look_that_failed_changed_nothing_and_is_taken_again(step: Step) -> None:
-    queue = queue_rules.after_failure(Queue(Phase.UNBOUND, looked_at=1.0), step, "away", now=100.0)
-    assert next_step(None, queue) == Plan(at=queue.not_before)
-    assert next_step(None, queue, now=queue.not_before) == Plan(Step.LOOK)
+@pytest.mark.parametrize("step", [QueueStep.LOOK, QueueStep.SAMPLE])
+def test_a_look_that_failed_changed_nothing_and_is_taken_again(step: QueueStep) -> None:
+    queue = queue_rules.after_failure(QueueState(Phase.UNBOUND, looked_at=1.0), step, "away", now=100.0)
+    assert next_step(None, queue) == QueuePlan(at=queue.not_before)
+    assert next_step(None, queue, now=queue.not_before) == QueuePlan(QueueStep.LOOK)
 
 
 def test_a_queue_that_others_consume_stays_and_is_looked_at_again_later() -> None:
-    queue = queue_rules.after_look(Queue(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0)
+    queue = queue_rules.after_look(QueueState(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0)
     assert queue is not None
-    assert next_step(None, queue) == Plan(at=130.0)
-    assert next_step(None, queue, now=130.0) == Plan(Step.LOOK)
+    assert next_step(None, queue) == QueuePlan(at=130.0)
+    assert next_step(None, queue, now=130.0) == QueuePlan(QueueStep.LOOK)
 
 
 def test_a_request_for_a_queue_that_others_consume_does_not_wait_for_the_next_look() -> None:
     for queue in (
-        queue_rules.after_look(Queue(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0),
-        queue_rules.bound_by_others(Queue(Phase.DRAINED), replace(EMPTY, bindings=1), recheck=30.0, now=100.0),
+        queue_rules.after_look(QueueState(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0),
+        queue_rules.bound_by_others(QueueState(Phase.DRAINED), replace(EMPTY, bindings=1), recheck=30.0, now=100.0),
     ):
         assert queue is not None
-        assert next_step(ACTIVE, queue) == Plan(Step.ASSERT)
+        assert next_step(ACTIVE, queue) == QueuePlan(QueueStep.ASSERT)
 
 
 def test_a_queue_that_somebody_bound_again_starts_over_and_says_why() -> None:
-    queue = Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
+    queue = QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
     assert queue_rules.bound_by_others(queue, EMPTY, recheck=30.0, now=100.0) is None
     bound = queue_rules.bound_by_others(queue, replace(EMPTY, bindings=1), recheck=30.0, now=100.0)
     assert bound is not None
     assert (bound.phase, bound.looked_at, bound.sampled_at) == (Phase.UNKNOWN, None, None)
     assert "bound" in (bound.error or "")
-    assert next_step(None, bound) == Plan(at=130.0)
+    assert next_step(None, bound) == QueuePlan(at=130.0)
 
 
 def test_a_queue_whose_dead_letters_have_not_arrived_stays_and_says_why() -> None:
-    queue = Queue(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
+    queue = QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
     assert queue_rules.dead_lettering(queue, EMPTY, recheck=30.0, now=100.0) is None
     kept = queue_rules.dead_lettering(queue, replace(EMPTY, dead_lettering=1), recheck=30.0, now=100.0)
     assert kept is not None
     assert (kept.phase, kept.looked_at, kept.sampled_at) == (Phase.DRAINED, None, None)
     assert "dead letters" in (kept.error or "")
-    assert next_step(None, kept) == Plan(at=130.0)
+    assert next_step(None, kept) == QueuePlan(at=130.0)
 
 
 def test_messages_found_by_a_look_or_a_sample_revive_the_key() -> None:
-    queue = Queue(Phase.UNBOUND)
+    queue = QueueState(Phase.UNBOUND)
     assert queue_rules.after_look(queue, ready=1, consumers=0, recheck=30.0, now=1.0) is None
     assert queue_rules.after_sample(queue, replace(EMPTY, ready=1), now=1.0) is None
     assert queue_rules.after_sample(queue, replace(EMPTY, unacknowledged=1), now=1.0) is None
 
 
 def test_the_first_quiet_sample_lets_the_group_stop_and_asks_for_all_evidence_anew() -> None:
-    drained = queue_rules.after_sample(Queue(Phase.UNBOUND, looked_at=92.0), EMPTY, now=100.0)
-    assert drained == Queue(Phase.DRAINED)
+    drained = queue_rules.after_sample(QueueState(Phase.UNBOUND, looked_at=92.0), EMPTY, now=100.0)
+    assert drained == QueueState(Phase.DRAINED)
 
 
 queues = st.builds(
-    Queue,
+    QueueState,
     phase=st.sampled_from(Phase),
     asserted=st.integers(-1, 4),
     looked_at=st.none() | st.floats(0, 120),
@@ -153,7 +155,7 @@ queues = st.builds(
 
 @given(st.sampled_from((ACTIVE, UNBOUND, None)), queues, st.booleans())
 def test_a_plan_makes_progress_or_names_a_time_or_waits_for_a_named_event(
-    wanted: Wanted | None, queue: Queue, group_gone: bool
+    wanted: Wanted | None, queue: QueueState, group_gone: bool
 ) -> None:
     found = next_step(wanted, queue, group_gone=group_gone)
     assert found.step is None or found.at is None
@@ -201,11 +203,11 @@ environment = st.lists(
 def test_a_queue_is_never_deleted_before_all_evidence_was_gathered(
     world: list[tuple[Wanted | None, bool, float, int, int, bool]],
 ) -> None:
-    queue, evidence, now = Queue(Phase.BOUND, asserted=0), Evidence(), 0.0
+    queue, evidence, now = QueueState(Phase.BOUND, asserted=0), Evidence(), 0.0
     for wanted, gone, pause, messages, consumers, fails in world:
         now += pause
         step = plan(wanted, queue, group_gone=gone, interval=INTERVAL, now=now).step
-        if step is Step.DELETE:
+        if step is QueueStep.DELETE:
             assert wanted is None
             assert evidence.is_full(now)
             return
@@ -213,34 +215,41 @@ def test_a_queue_is_never_deleted_before_all_evidence_was_gathered(
 
 
 def test_the_path_to_deletion_exists() -> None:
-    queue, evidence, now, steps = Queue(Phase.BOUND), Evidence(), 0.0, list[Step]()
-    while not steps or steps[-1] is not Step.DELETE:
+    queue, evidence, now, steps = QueueState(Phase.BOUND), Evidence(), 0.0, list[QueueStep]()
+    while not steps or steps[-1] is not QueueStep.DELETE:
         found = plan(None, queue, group_gone=True, interval=INTERVAL, now=now)
         now = found.at if found.at is not None else now
         if found.step is not None:
             steps.append(found.step)
             queue = _applied(found.step, queue, evidence, now, (0, 0, False, True))
-    assert steps == [Step.UNBIND, Step.LOOK, Step.SAMPLE, Step.LOOK, Step.SAMPLE, Step.DELETE]
+    assert steps == [
+        QueueStep.UNBIND,
+        QueueStep.LOOK,
+        QueueStep.SAMPLE,
+        QueueStep.LOOK,
+        QueueStep.SAMPLE,
+        QueueStep.DELETE,
+    ]
 
 
 def _applied(
-    step: Step | None, queue: Queue, evidence: Evidence, now: float, seen: tuple[int, int, bool, bool]
-) -> Queue:
+    step: QueueStep | None, queue: QueueState, evidence: Evidence, now: float, seen: tuple[int, int, bool, bool]
+) -> QueueState:
     """Do what the queue loop does with a step, in a world that answers `seen`."""
     messages, consumers, fails, gone = seen
     if step is None:
         return queue
     if fails:
         return queue_rules.after_failure(queue, step, "refused", now=now)
-    result: Queue | None
+    result: QueueState | None
     match step:
-        case Step.ASSERT:
+        case QueueStep.ASSERT:
             evidence.__init__()  # type: ignore[misc]
-            return Queue(Phase.BOUND, asserted=4)
-        case Step.UNBIND:
+            return QueueState(Phase.BOUND, asserted=4)
+        case QueueStep.UNBIND:
             evidence.unbound = True
-            return Queue(Phase.UNBOUND)
-        case Step.LOOK:
+            return QueueState(Phase.UNBOUND)
+        case QueueStep.LOOK:
             result = queue_rules.after_look(queue, ready=messages, consumers=consumers, recheck=30.0, now=now)
             if messages == consumers == 0:
                 evidence.quiet_looks.append((now, gone))
@@ -257,16 +266,16 @@ def _applied(
 def test_a_queue_that_the_broker_lost_is_discarded_whether_it_is_wanted_or_not(
     wanted: Wanted | None, phase: Phase
 ) -> None:
-    found = plan(wanted, Queue(phase, asserted=3), group_gone=False, interval=INTERVAL, now=100.0, lost=True)
-    assert found == Plan(Step.DISCARD)
+    found = plan(wanted, QueueState(phase, asserted=3), group_gone=False, interval=INTERVAL, now=100.0, lost=True)
+    assert found == QueuePlan(QueueStep.DISCARD)
 
 
 def test_a_queue_of_somebody_else_is_never_discarded() -> None:
-    found = plan(None, Queue(Phase.FOREIGN), group_gone=True, interval=INTERVAL, now=100.0, lost=True)
+    found = plan(None, QueueState(Phase.FOREIGN), group_gone=True, interval=INTERVAL, now=100.0, lost=True)
     assert found == NOTHING
 
 
 def test_a_discard_that_failed_waits_before_it_is_tried_again() -> None:
-    failed = queue_rules.after_failure(Queue(Phase.BOUND), Step.DISCARD, "no answer", now=100.0)
+    failed = queue_rules.after_failure(QueueState(Phase.BOUND), QueueStep.DISCARD, "no answer", now=100.0)
     found = plan(ACTIVE, failed, group_gone=True, interval=INTERVAL, now=100.0, lost=True)
-    assert found == Plan(at=failed.not_before)
+    assert found == QueuePlan(at=failed.not_before)

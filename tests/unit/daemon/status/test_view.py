@@ -9,14 +9,14 @@ import pytest
 
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.reconcile.group_rules import Attempt
-from osrdyne.reconcile.queue_rules import Phase, Queue, Totals
-from osrdyne.state import Activity, PoolState
+from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
+from osrdyne.state import KeyActivity, PoolState
 from osrdyne.status import view as status_view
 from osrdyne.status.view import KeyView
 from osrdyne_protocol.broker.lost import Evidence
 from osrdyne_protocol.settings import PoolSettings
 
-BOUND = Queue(Phase.BOUND, asserted=1)
+BOUND = QueueState(Phase.BOUND, asserted=1)
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def running(state: PoolState, of: GroupState = GroupState.RUNNING) -> None:
 def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) -> None:
     state.require("42")
     state.queues.set("42", BOUND)
-    state.totals["42"] = Totals(ready=3, unacknowledged=1, consumers=2, bindings=0)
-    state.activity["42"] = Activity(last_event=99.0)
+    state.totals["42"] = QueueTotals(ready=3, unacknowledged=1, consumers=2, bindings=0)
+    state.activity["42"] = KeyActivity(last_event=99.0)
     running(state)
     assert asdict(view(state)) == {
         "key": "42",
@@ -56,7 +56,7 @@ def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) 
 def test_a_key_whose_queue_the_broker_lost_says_so_and_says_later_that_it_was_made_anew(state: PoolState) -> None:
     state.require("42")
     state.queues.set("42", BOUND)
-    state.activity["42"] = Activity(last_event=99.0)
+    state.activity["42"] = KeyActivity(last_event=99.0)
     running(state)
     state.lost = Evidence.known(["42"], 99.0)
     assert view(state).state == "failed"
@@ -78,10 +78,10 @@ def test_a_group_that_was_started_again_is_starting_until_it_reports(state: Pool
     state.require("42")
     state.queues.set("42", BOUND)
     running(state)
-    state.activity["42"] = Activity(last_event=50.0)
+    state.activity["42"] = KeyActivity(last_event=50.0)
     state.attempts["42"] = Attempt(started_at=60.0)
     assert view(state).state == "starting"
-    state.activity["42"] = Activity(last_event=61.0)
+    state.activity["42"] = KeyActivity(last_event=61.0)
     assert view(state).state == "ready"
 
 
@@ -89,20 +89,20 @@ def test_a_group_taken_over_from_a_former_daemon_is_ready_when_it_consumes(state
     state.require("42")
     state.queues.set("42", BOUND)
     running(state)
-    state.totals["42"] = Totals(ready=0, unacknowledged=0, consumers=1, bindings=0)
+    state.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=1, bindings=0)
     assert view(state).state == "ready"
 
 
 def test_an_unbound_key_is_idle_and_shows_when_it_stops(state: PoolState) -> None:
     state.require("42")
     state.tracker.advance(110.0)
-    state.queues.set("42", Queue(Phase.UNBOUND))
+    state.queues.set("42", QueueState(Phase.UNBOUND))
     found = status_view.keys_view(state, owns_workers=True, now=112.0)[0]
     assert (found.state, found.unbinds_in, found.stops_in) == ("idle", None, 3.0)
 
 
 def test_what_is_no_longer_wanted_is_draining_then_stopping(state: PoolState) -> None:
-    state.queues.set("42", Queue(Phase.DRAINED))
+    state.queues.set("42", QueueState(Phase.DRAINED))
     running(state)
     assert view(state).state == "draining"
     running(state, GroupState.STOPPING)
@@ -114,14 +114,14 @@ def test_a_failure_of_queue_or_group_is_shown_with_its_reason(state: PoolState) 
     state.queues.set("42", BOUND)
     state.attempts["42"] = Attempt(failures=2, error="no such image")
     assert (view(state).state, view(state).last_error) == ("failed", "no such image")
-    state.queues.set("42", Queue(Phase.UNKNOWN, error="no permission"))
+    state.queues.set("42", QueueState(Phase.UNKNOWN, error="no permission"))
     assert (view(state).state, view(state).last_error) == ("failed", "no permission")
 
 
 def test_a_driver_without_workers_shows_no_number_and_needs_no_group(state: PoolState) -> None:
     state.require("42")
     state.queues.set("42", BOUND)
-    state.activity["42"] = Activity(last_event=99.0)
+    state.activity["42"] = KeyActivity(last_event=99.0)
     found = view(state, owns_workers=False)
     assert (found.workers, found.state) == (None, "ready")
 
@@ -156,7 +156,7 @@ def test_the_document_is_json_with_any_key(state: PoolState) -> None:
 def test_keys_are_counted_by_state_also_where_there_are_none(state: PoolState) -> None:
     state.require("a")
     state.require("b")
-    state.queues.set("b", Queue(Phase.UNKNOWN, error="no"))
+    state.queues.set("b", QueueState(Phase.UNKNOWN, error="no"))
     shown = status_view.document(
         state, pool="core", instance="i", phase="leading", detail=None, owns_workers=True, late=7.5
     )

@@ -60,11 +60,11 @@ def test_a_key_that_is_kept_is_active_until_then_and_has_no_delay_of_its_own() -
 def test_a_start_of_a_key_that_is_only_kept_does_not_count() -> None:
     tracker = tracker_of()
     tracker.keep("42", 3.0)
-    assert not tracker.require_by_start("42", 1.0)
+    assert not tracker.renew_on_worker_start("42", 1.0)
     assert tracker.wanted["42"].until == 3.0
     # Once somebody asked, it does, as ever.
     tracker.require("42", 2.0)
-    assert tracker.require_by_start("42", 2.5)
+    assert tracker.renew_on_worker_start("42", 2.5)
 
 
 def test_to_keep_a_key_that_somebody_asked_for_changes_nothing_about_its_worker() -> None:

@@ -1,0 +1,82 @@
+"""The loop that queues and groups share: each key is looked at when something about it changed or its time has come.
+
+A key has at most one action under way; all keys act at once. What should be done is not decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from osrdyne.runtime.changes import ChangeReader, Changes, Timers
+
+
+class KeyedLoop:
+    """Looks at keys, one action at a time for each.
+
+    `clock` gives monotonic seconds. `facts` are the changes that make a key worth a look.
+    """
+
+    def __init__(self, clock: Callable[[], float], facts: Sequence[Changes]) -> None:
+        self._clock = clock
+        self._facts = facts
+        self._changed = ChangeReader([])
+        self._timers = Timers()
+        self._busy: set[str] = set()
+        self._tasks: asyncio.TaskGroup
+
+    def look_at(self, key: str, when: float | None = None) -> None:
+        """Have a key looked at soon, or at a time. A later call with a time replaces the earlier one."""
+        if when is None:
+            self._changed.add(key)
+        else:
+            self._timers.at(key, when)
+
+    def is_busy(self, key: str) -> bool:
+        """Say whether an action on a key is under way."""
+        return key in self._busy
+
+    def begin(self, key: str, action: Coroutine[Any, Any, None], name: str) -> None:
+        """Run an action on a key that has none. The key is looked at again when it ends. The action must not raise."""
+        self._busy.add(key)
+        self._tasks.create_task(self._act(key, action), name=name)
+
+    async def run(
+        self,
+        look: Callable[[str], None],
+        *,
+        keys: Iterable[str],
+        beside: Sequence[Coroutine[Any, Any, None]] = (),
+        afterwards: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Run until cancelled, beginning with a look at `keys`.
+
+        `look` decides about one key that has no action under way, and may `begin` one. `afterwards` follows each round
+        of looks. `beside` runs as long as the loop.
+        """
+        readers = [one.reader() for one in self._facts]
+        for key in keys:
+            self._changed.add(key)
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                for reader in readers:
+                    self._tasks.create_task(reader.relay(self._changed))
+                for other in beside:
+                    self._tasks.create_task(other)
+                while True:
+                    changed = await self._changed.take(self._timers.seconds_until_next(self._clock()))
+                    for key in dict.fromkeys((*changed, *self._timers.due(self._clock()))):
+                        if key not in self._busy:  # else it is looked at when its action ends
+                            look(key)
+                    afterwards()
+        finally:
+            for reader in readers:
+                reader.close()
+
+    async def _act(self, key: str, action: Coroutine[Any, Any, None]) -> None:
+        try:
+            await action
+        finally:
+            self._busy.discard(key)
+            self._changed.add(key)
