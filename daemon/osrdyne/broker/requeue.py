@@ -16,7 +16,7 @@ _DELAY = 0.5
 _CROWDED_DELAY = 0.1
 
 
-class Requeue:
+class Requeuer:
     """Puts messages back; at most about `share` of them wait for long at the same time."""
 
     def __init__(self, publisher: Publisher, *, share: int) -> None:

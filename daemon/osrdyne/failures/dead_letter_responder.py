@@ -13,7 +13,7 @@ import logging
 from osrdyne.broker.lifecycle_events import LifecycleEvents, wall_ms
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import MessageRefused, Publisher
-from osrdyne.broker.requeue import Requeue
+from osrdyne.broker.requeue import Requeuer
 from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.dead_letter_rules import Verdict
 from osrdyne.failures.error_replies import ErrorReplies
@@ -52,7 +52,7 @@ class DeadLetterResponder:
         self._lifecycle = lifecycle
         self._metrics = metrics
         self._tasks = tasks
-        self._requeue = Requeue(publisher, share=prefetch // 4)
+        self._requeue = Requeuer(publisher, share=prefetch // 4)
 
     def on_message(self, message: Message) -> None:
         """Take one dead letter."""

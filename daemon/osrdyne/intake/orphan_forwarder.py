@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from osrdyne.broker.lifecycle_events import LifecycleEvents, wall_ms
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import MessageRefused, Publisher
-from osrdyne.broker.requeue import Requeue
+from osrdyne.broker.requeue import Requeuer
 from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake import orphan_rules
 from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
@@ -73,7 +73,7 @@ class OrphanForwarder:
         self._limits = limits
         self._tasks = tasks
         self._holding = HeldMessages(limits.held)
-        self._requeue = Requeue(publisher, share=limits.prefetch // 4)
+        self._requeue = Requeuer(publisher, share=limits.prefetch // 4)
 
     def on_message(self, message: Message) -> None:
         """Take one orphan."""

@@ -1,5 +1,6 @@
-"""The daemon's settings: `daemon` has all tables but the driver's, which is in `drivers`.
+"""The daemon's settings: `daemon` has all tables but the driver's, which stands beside each driver.
 
-`file` watches the file and notices changes. The settings of a pool are `osrdyne_protocol.settings`. Here belongs what
-parses and checks; nothing here opens a connection.
+`credentials` reads the addresses that hold a password, `file` notices changes of the settings file, `model` is what
+tables are made of. The settings of a pool are `osrdyne_protocol.settings`. Here belongs what parses and checks;
+nothing here opens a connection.
 """

@@ -1,12 +1,18 @@
 """The only package that imports pika: a connection to the broker for asyncio programs.
 
-Reads a broker URI, writes to the broker. Never reconnects (its users know what to do again), never puts a
-password into an error or a log. `table` and `frames` are pure codecs, `confirms` the bookkeeping of
-publishes, `channel` and `connection` what users see, `wire` the one place where pika's inner parts are
-touched, `opening` URIs and why connecting failed.
+It never connects again by itself, and never puts a password into an error or a log. `connection` and `channel` are
+what users see, with `message` and `errors`. `opening` reads the address and says why connecting failed, with `tls`;
+`address` is an address that may change.
 
-Pika's own log is silenced unless the program gave the logger `pika` a level before: what it would say is in
-our errors, and at DEBUG it costs more than the messages.
+Below a channel: `publishing` and `confirms` for publishes, `pending_calls` for calls, `content` puts messages
+together, `arguments` checks what is declared. `frames`, `table` and `table_writing` are pure codecs. `wire` is the
+one place where pika's inner parts are touched.
+
+On top: `lanes` keeps queues that do not answer from delaying others, `event_line` sends events on a connection of
+their own, `thread_bridge` hands actions from threads to a loop.
+
+Pika's own log is silenced unless the program gave the logger `pika` a level before: what it would say is in our
+errors, and at DEBUG it costs more than the messages.
 """
 
 import logging

@@ -1,8 +1,9 @@
 """Call the workers of a pool.
 
-`Client` (any number of threads) and `AsyncClient` (asyncio) send requests: docs/client.md. `errors` has all that they
-raise. Beneath both is `dispatcher`: it holds the `calls` in flight in `slots`, and sends them over a `connection`.
-Here belongs what a caller needs, and nothing of a worker (`osrdyne_worker`) or of AMQP itself (`osrdyne_amqp`).
+`client` (any number of threads) and `async_client` (asyncio) send requests: docs/client.md. `base` has their options,
+`errors` all that they raise, `replies` what comes back. Beneath both is `dispatcher`: it holds the `calls` in flight
+in `slots`, and sends them over a `connection`. Here belongs what a caller needs, and nothing of a worker
+(`osrdyne_worker`) or of AMQP itself (`osrdyne_amqp`).
 """
 
 from osrdyne_client.async_client import AsyncClient

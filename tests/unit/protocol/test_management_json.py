@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from osrdyne_protocol.broker import management_json
-from osrdyne_protocol.broker.management_json import Request
+from osrdyne_protocol.broker.management_json import ManagementRequest
 from osrdyne_protocol.broker.topology import Binding, Policy, topology
 from osrdyne_protocol.settings import PoolSettings
 
 DECLARED = topology(PoolSettings("core", "dev"))
 
 
-def listed(one: Request) -> tuple[str, dict[str, Any]]:
+def listed(one: ManagementRequest) -> tuple[str, dict[str, Any]]:
     """The listing that shows an object, and how."""
     kind, *rest = one.path
     shown: dict[str, Mapping[str, Any]] = {

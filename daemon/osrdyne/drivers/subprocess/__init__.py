@@ -1,6 +1,7 @@
-"""The subprocess driver, and its parts: processes of this machine, their records, logs and template.
+"""The subprocess driver: one process of this machine a group.
 
-`control` speaks to the kernel, `records` keeps on disk what a later daemon must know, `output_files` keeps
-the workers' output, `template` is what infrastructure code declares. Nothing here knows queues or the broker,
-and nothing here decides when a worker starts or stops.
+`driver` starts and stops groups by its `settings`. `launch` starts a process from the `template` that infrastructure
+code declares, `watching` notices its exit, `control` speaks to the kernel, `records` keeps on disk what a later
+daemon must know, `output_files` keeps the workers' output. Nothing here knows queues or the broker, and nothing here
+decides when a worker starts or stops.
 """

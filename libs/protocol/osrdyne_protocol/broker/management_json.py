@@ -25,7 +25,7 @@ Listings = Mapping[str, Iterable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ManagementRequest:
     """A request that declares one object. `path` follows `/api`, in parts that are not quoted yet."""
 
     method: Literal["PUT", "POST"]
@@ -58,7 +58,7 @@ def read(listings: Listings) -> Topology:
     )
 
 
-def requests(declared: Topology, vhost: str) -> list[Request]:
+def requests(declared: Topology, vhost: str) -> list[ManagementRequest]:
     """Return what declares a topology in a vhost that exists, in the order in which no message can be lost.
 
     Policies come before what they are for, and the request exchange comes last: no request can arrive before there is
@@ -67,9 +67,9 @@ def requests(declared: Topology, vhost: str) -> list[Request]:
     # Only the request exchange is of this type.
     last = [one for one in declared.exchanges if one.type == "direct"]
     return [
-        *(Request("PUT", ("users", one.name), {"tags": ",".join(one.tags)}) for one in declared.users),
+        *(ManagementRequest("PUT", ("users", one.name), {"tags": ",".join(one.tags)}) for one in declared.users),
         *(
-            Request(
+            ManagementRequest(
                 "PUT",
                 ("permissions", vhost, one.user),
                 {"configure": one.configure, "write": one.write, "read": one.read},
@@ -77,7 +77,7 @@ def requests(declared: Topology, vhost: str) -> list[Request]:
             for one in declared.permissions
         ),
         *(
-            Request(
+            ManagementRequest(
                 "PUT",
                 ("policies", vhost, one.name),
                 {
@@ -95,7 +95,7 @@ def requests(declared: Topology, vhost: str) -> list[Request]:
             for one in declared.queues
         ),
         *(
-            Request(
+            ManagementRequest(
                 "POST",
                 ("bindings", vhost, "e", one.exchange, "q", one.queue),
                 {"routing_key": one.routing_key, "arguments": {}},
@@ -128,12 +128,12 @@ def tags(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(one) for one in (found if isinstance(found, list) else str(found).split(",")) if one)
 
 
-def _declare_exchange(one: Exchange, vhost: str) -> Request:
+def _declare_exchange(one: Exchange, vhost: str) -> ManagementRequest:
     return _declare("exchanges", vhost, one.name, {"type": one.type, "arguments": dict(one.arguments)})
 
 
-def _declare(kind: str, vhost: str, name: str, body: Mapping[str, Any]) -> Request:
-    return Request("PUT", (kind, vhost, name), {"durable": True, "auto_delete": False, **body})
+def _declare(kind: str, vhost: str, name: str, body: Mapping[str, Any]) -> ManagementRequest:
+    return ManagementRequest("PUT", (kind, vhost, name), {"durable": True, "auto_delete": False, **body})
 
 
 def _queue(raw: Mapping[str, Any]) -> Queue:
