@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import steps
+from osrdyne.commands.poison import entry
+from osrdyne.failures import dead_letter_rules
+from osrdyne.intake import orphan_rules
+from osrdyne.intake.delivery_history import PastDelivery
+from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import events, expiry, headers, statuses, worker_environment
 from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.names import PoolNames
@@ -57,6 +63,73 @@ def test_headers() -> None:
     ours = {value for name, value in vars(headers).items() if name.isupper() and isinstance(value, str)} - brokers
 
     assert {code(row[0]) for row in table("Headers", "header")} == ours
+
+
+#: Now, in milliseconds since the epoch, and values that a header must have to count.
+NOW = 1_700_000_000_000
+VALUES: dict[str, object] = {headers.X_DEADLINE: NOW + 1000, headers.X_HOPS: 1, headers.X_FIRST_SEEN: NOW - 1000}
+
+
+def request(**properties: Any) -> Message:
+    return Message(b"", NAMES.request_exchange, "LAX", Properties(**properties), delivery_tag=1, redelivered=False)
+
+
+def published_again(given: dict[str, object]) -> list[Properties | None]:
+    """What becomes of a request with these headers, in the order of the columns; None where it is refused."""
+    message = request(headers=dict(given))
+    decision = orphan_rules.decide(message, NAMES, orphan_ttl_ms=60_000, now_ms=NOW)
+    return [
+        decision.properties if isinstance(decision, orphan_rules.Forward) else None,
+        orphan_rules.put_back(message, now_ms=NOW),
+        dead_letter_rules.put_back(message, answered=True),
+        dead_letter_rules.kept(
+            message,
+            poison_id="1",
+            reason="expired",
+            detail="",
+            key="LAX",
+            queue="core-req-LAX",
+            attempts=[PastDelivery("w", NOW)],
+            now_ms=NOW,
+        ),
+        entry.replayed(message, keep_deadline=False),
+    ]
+
+
+def fate(name: str, with_it: Properties | None, without: Properties | None) -> str:
+    if with_it is None:
+        return "refused"
+    if without is not None and name in (without.headers or {}):
+        return "set"
+    return "kept" if name in (with_it.headers or {}) else "dropped"
+
+
+def shown_fates(name: str) -> list[str]:
+    """The row of the page for a header: its own, that of names which begin so, or that of any other."""
+    rows = table("Headers", "header of a request")
+    for cells in rows[1:-1]:
+        for shown in re.findall("`(.*?)`", cells[0]):
+            if name == shown or (shown.endswith("...") and name.startswith(shown.removesuffix("..."))):
+                return cells[1:]
+    return rows[0][1:]
+
+
+@pytest.mark.parametrize(
+    "name", [*sorted(value for key, value in vars(headers).items() if key.isupper() and isinstance(value, str)), "mine"]
+)
+def test_which_headers_travel_on(name: str) -> None:
+    before, after = published_again({}), published_again({name: VALUES.get(name, "x")})
+
+    assert [fate(name, *one) for one in zip(after, before, strict=True)] == shown_fates(name)
+
+
+def test_what_the_page_says_under_the_table_of_headers_that_travel_on() -> None:
+    mine = request(headers={headers.X_DEADLINE: NOW, headers.X_ANSWERED: True})
+    limited = request(expiration="1000")
+
+    assert headers.X_DEADLINE in (entry.replayed(mine, keep_deadline=True).headers or {})
+    assert headers.X_ANSWERED not in (dead_letter_rules.put_back(mine, answered=False).headers or {})
+    assert (orphan_rules.put_back(limited, now_ms=NOW).headers or {})[headers.X_DEADLINE] == NOW + 1000
 
 
 def test_the_workers_variables() -> None:
