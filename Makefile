@@ -17,7 +17,7 @@ setup: ## Make .venv with everything that requirements.lock pins (seconds; nothi
 demo: up ## Set everything up and replay a day of flights through specialized workers
 	@$(BIN)/python -m examples.airports.demo $(DEMO)
 
-up: setup ## Bring this machine to a running pool with Ansible (your own broker: see README.md)
+up: setup ## Bring this machine to a running pool with Ansible (your own broker: see docs/install.md)
 	@$(BIN)/python tools/play.py dev $(PLAY)
 
 down: setup ## Stop what `make up` started
