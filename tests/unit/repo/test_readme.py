@@ -1,6 +1,7 @@
 """What README.md and docs/ tell a reader to type exists, and what they link to is there."""
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -25,11 +26,19 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
+def split(command: str) -> list[str]:
+    """The words of a command as a shell splits them; at blanks where a quotation goes on in the next line."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
 def words(program: str) -> list[tuple[str, list[str]]]:
     """The calls of a program in the pages, with the words that follow its name."""
     calls = []
     for page, command in commands():
-        parts = [part for part in command.split() if not re.match(r"[A-Z_]+=", part)]
+        parts = [part for part in split(command) if not re.match(r"[A-Z_]+=", part)]
         if parts and parts[0].rpartition("/")[2] == program:
             calls.append((page, parts[1:]))
     return calls
