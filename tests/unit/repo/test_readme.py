@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ import steps
 
 PAGES = steps.tracked(".md")
 FENCE = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+#: A link of Markdown: target, and title if it has one.
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)(?:\s+\"([^\"]*)\")?\)")
 
 
 def commands() -> list[tuple[str, str]]:
@@ -55,6 +57,14 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=60,
     )
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page, as links name them, and the anchors that it sets itself."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = [title.replace("`", "").strip().lower() for title in re.findall(r"^#+ (.*)$", prose, re.MULTILINE)]
+    set_by_hand = set(re.findall(r'<a id="([^"]+)">', prose))
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles} | set_by_hand
 
 
 def test_the_readme_shows_the_two_commands() -> None:
@@ -119,7 +129,69 @@ def test_every_playbook_in_the_pages_exists() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_relative_link_of_a_page_leads_somewhere(page: str) -> None:
     folder = Path(steps.ROOT, page).parent
-    targets = [link.split("#")[0] for link in LINK.findall(Path(steps.ROOT, page).read_text())]
+    targets = [link.split("#")[0] for link, _ in LINK.findall(Path(steps.ROOT, page).read_text())]
     relative = [target for target in targets if target and not re.match(r"[a-z]+:", target)]
 
     assert [target for target in relative if not (folder / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_heading_of_a_page_names_one(page: str) -> None:
+    links = [link.partition("#") for link, _ in LINK.findall(Path(steps.ROOT, page).read_text())]
+    to_pages = [(path, anchor) for path, _, anchor in links if anchor and (path.endswith(".md") or not path)]
+    here = Path(steps.ROOT, page)
+
+    assert [
+        f"{path}#{anchor}" for path, anchor in to_pages if anchor not in anchors(here.parent / path if path else here)
+    ] == []
+
+
+def test_each_guarantee_of_the_readme_names_a_test_that_shows_it() -> None:
+    section = Path(steps.ROOT, "README.md").read_text().split("## Guarantees")[1].split("\n## ")[0]
+    bullets = section.split("\n- ")[1:]
+    links = [link for bullet in bullets for link in LINK.findall(bullet.split("\n\n")[0])]
+
+    assert len(bullets) == len(links) == 5
+    assert [test for path, test in links if f"def {test}(" not in Path(steps.ROOT, path).read_text()] == []
+
+
+@pytest.mark.parametrize("name", ["worker.py", "client.py"])
+def test_the_code_of_the_readme_is_that_of_the_example(name: str) -> None:
+    code = Path(steps.ROOT, "examples/quickstart", name).read_text()
+
+    assert f"```python\n{code}```" in Path(steps.ROOT, "README.md").read_text()
+
+
+def test_the_settings_of_the_quickstart_are_those_of_the_example() -> None:
+    settings = Path(steps.ROOT, "examples/quickstart/settings.toml").read_text()
+
+    assert f"```toml\n{settings}```" in Path(steps.ROOT, "docs/quickstart.md").read_text()
+
+
+def test_the_readmes_quickstart_has_the_commands_of_the_page() -> None:
+    section = Path(steps.ROOT, "README.md").read_text().split("## Quickstart")[1].split("\n## ")[0]
+    shown = [re.sub(r"\s+#.*", "", line) for line in FENCE.findall(section)[0].splitlines()]
+    of_the_page = [command for page, command in commands() if page == "docs/quickstart.md"]
+
+    assert [command for command in of_the_page if not command.startswith(("rabbitmqctl", "osrdyne status"))] == shown
+
+
+def test_the_quickstart_installs_every_package_that_its_programs_need() -> None:
+    (installed,) = [rest[1:] for page, rest in words("pip") if page == "docs/quickstart.md"]
+    projects = [tomllib.loads(Path(steps.ROOT, path, "pyproject.toml").read_text())["project"] for path in installed]
+    names = {project["name"] for project in projects}
+    needed = {one for project in projects for one in project["dependencies"] if one.startswith("osrdyne")}
+
+    assert needed | {"osrdyne", "osrdyne-worker"} <= names
+
+
+def test_the_readme_has_at_most_150_lines() -> None:
+    assert len(Path(steps.ROOT, "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_index_lists_every_page() -> None:
+    linked = {link for link, _ in LINK.findall(Path(steps.ROOT, "docs/README.md").read_text())}
+
+    assert {path.name for path in Path(steps.ROOT, "docs").glob("*.md")} - {"README.md"} == {
+        link for link in linked if link.endswith(".md") and "/" not in link
+    }
