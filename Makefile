@@ -6,7 +6,7 @@ SEEDS ?= 1000
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test test-fast test-all engines pipeline-demo check format lock simulate bench faults clean
+.PHONY: help setup demo up down test test-fast test-all engines pipeline-demo picture check format lock simulate bench faults clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z%-]+:.*## / {sub(/%/, "TIER", $$1); printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ engines: setup ## Make what the engines of test-all consist of; the first time o
 pipeline-demo: setup ## The year's flights as events, tables, better delays and a report, in a few minutes
 	@$(BIN)/python tools/java.py > /dev/null
 	@$(BIN)/python -m examples.airports.pipeline_demo $(DEMO)
+
+picture: setup ## Record a run of the demo as docs/demo.svg, on a broker of its own, in a minute or two
+	@PYTHONPATH=. $(BIN)/python tools/picture.py
 
 check: setup ## Check format, lint, types, import order, Ansible and YAML
 	@$(BIN)/python tools/check.py
