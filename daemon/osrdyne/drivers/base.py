@@ -1,16 +1,11 @@
-"""The contract of a driver and of its settings, and what an engine says of a worker group."""
+"""The contract of a driver, and what an engine says of a worker group. Standard library only."""
 
 from __future__ import annotations
 
-import abc
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Protocol
-
-from osrdyne.settings.model import StrictModel
-from osrdyne_protocol.settings import PoolSettings
 
 
 class GroupState(Enum):
@@ -63,23 +58,3 @@ class Driver(Protocol):
 
     async def close(self) -> None:
         """Release what the driver holds. Stops no worker."""
-
-
-class DriverSettings(StrictModel, abc.ABC):
-    """The table [driver] of the daemon's settings, for one engine; its `kind` is a `Literal` with the driver's name.
-
-    What a worker is started from is the template that infrastructure code declares. What stands here is where that
-    template is, which engine is meant, and how workers get the broker's address. Import the engine's library in `open`:
-    such libraries are large, and only the driver that is chosen needs its own.
-    """
-
-    #: The driver's name.
-    kind: str
-
-    @abc.abstractmethod
-    def open(self, pool: PoolSettings) -> Driver:
-        """Return the driver. Raises `DriverError` or `SettingsError` for settings that cannot be right."""
-
-    def files(self) -> Iterable[Path]:
-        """Return the files that the driver reads when it is made; when one changes, the daemon makes a new driver."""
-        return ()

@@ -11,7 +11,8 @@ import builtins
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from osrdyne.drivers.base import Change, Driver, DriverSettings, Group
+from osrdyne.drivers.base import Change, Driver, Group
+from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne_protocol.settings import PoolSettings
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Union
 
-from osrdyne.drivers.base import DriverSettings
+from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.drivers.docker.settings import DockerSettings
 from osrdyne.drivers.kubernetes.settings import KubernetesSettings
 from osrdyne.drivers.noop import NoopSettings

@@ -12,7 +12,7 @@ import steps
 
 OUTSIDE = """
 from typing import Literal
-from osrdyne.drivers.base import DriverSettings
+from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.drivers.noop import NoopDriver
 
 class Nomad(NoopDriver):

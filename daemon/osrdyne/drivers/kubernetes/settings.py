@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from osrdyne.drivers.base import Driver, DriverSettings
+from osrdyne.drivers.base import Driver
+from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.settings.model import Seconds
 from osrdyne_protocol.settings import PoolSettings
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from osrdyne.drivers.base import Driver, DriverSettings
+from osrdyne.drivers.base import Driver
+from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.settings.credentials import address
 from osrdyne_protocol.settings import PoolSettings
 
