@@ -24,6 +24,7 @@ from pathlib import Path
 import pika
 import psutil
 
+from benchmarks.watching import share_of_a_core
 from testbed.broker import Broker
 from testbed.docker import Docker
 from testbed.foreign_client import ForeignClient
@@ -99,8 +100,8 @@ def main() -> None:
     with running() as (pool, daemon, client, proxy):
         assert daemon.process is not None
         process = psutil.Process(daemon.process.pid)
-        until(lambda: _busy(process, 2.0) < 0.05, within=60, what="the daemon to be idle")
-        alone = _busy(process, arguments.seconds)
+        until(lambda: share_of_a_core(process, 2.0) < 0.05, within=60, what="the daemon to be idle")
+        alone = share_of_a_core(process, arguments.seconds)
         print(json.dumps({"our part of a start": start_cost(pool, client, proxy, arguments.starts)}), flush=True)
         idle = idle_cost(daemon, client, arguments.groups, arguments.seconds)
         print(json.dumps({"idle": {**idle, "share without groups, %": round(alone * 100, 2)}}))
@@ -161,8 +162,8 @@ def idle_cost(daemon: DaemonProcess, client: ForeignClient, groups: int, seconds
     process = psutil.Process(daemon.process.pid)
     print("groups are up", file=sys.stderr)
     # What starting them has left to do is done when it has been still for a while.
-    until(lambda: _busy(process, 5.0) < 0.05, within=300, what="the daemon to be idle")
-    share = _busy(process, seconds)
+    until(lambda: share_of_a_core(process, 5.0) < 0.05, within=300, what="the daemon to be idle")
+    share = share_of_a_core(process, seconds)
     ready = sum(1 for one in daemon.status()["keys"] if one["workers"])
     return {"groups": ready, "seconds": seconds, "share of a core, %": round(share * 100, 2)}
 
@@ -174,13 +175,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note
             writer.write(data)
             await writer.drain()
     writer.close()
-
-
-def _busy(process: psutil.Process, seconds: float) -> float:
-    before = process.cpu_times()
-    time.sleep(seconds)
-    after = process.cpu_times()
-    return (after.user + after.system - before.user - before.system) / seconds
 
 
 if __name__ == "__main__":

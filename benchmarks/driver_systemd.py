@@ -25,6 +25,7 @@ from typing import Any
 import pika
 import psutil
 
+from benchmarks.watching import share_of_a_core
 from osrdyne.drivers.systemd.groups import Groups
 from osrdyne.drivers.systemd.manager import Ears, Manager
 from osrdyne_protocol.settings import PoolSettings
@@ -45,8 +46,8 @@ def main() -> None:
     with running() as (pool, daemon, client):
         assert daemon.process is not None
         process = psutil.Process(daemon.process.pid)
-        until(lambda: _busy(process, 2.0) < 0.05, within=60, what="the daemon to be idle")
-        alone = _busy(process, arguments.seconds)
+        until(lambda: share_of_a_core(process, 2.0) < 0.05, within=60, what="the daemon to be idle")
+        alone = share_of_a_core(process, arguments.seconds)
         print(json.dumps({"our part of a start": asyncio.run(start_cost(pool, daemon, client, arguments.starts))}))
         idle = idle_cost(daemon, client, arguments.groups, arguments.seconds)
         print(json.dumps({"idle": {**idle, "share without groups, %": round(alone * 100, 2)}}))
@@ -117,17 +118,10 @@ def idle_cost(daemon: DaemonProcess, client: ForeignClient, groups: int, seconds
     process = psutil.Process(daemon.process.pid)
     # What starting them has left to do is done when it has been still for a while.
     print("groups are up", file=sys.stderr)
-    until(lambda: _busy(process, 5.0) < 0.05, within=300, what="the daemon to be idle")
-    share = _busy(process, seconds)
+    until(lambda: share_of_a_core(process, 5.0) < 0.05, within=300, what="the daemon to be idle")
+    share = share_of_a_core(process, seconds)
     ready = sum(1 for one in daemon.status()["keys"] if one["workers"])
     return {"groups": ready, "seconds": seconds, "share of a core, %": round(share * 100, 2)}
-
-
-def _busy(process: psutil.Process, seconds: float) -> float:
-    before = process.cpu_times()
-    time.sleep(seconds)
-    after = process.cpu_times()
-    return (after.user + after.system - before.user - before.system) / seconds
 
 
 def _accepted(daemon: DaemonProcess, key: str) -> float | None:

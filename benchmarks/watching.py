@@ -12,6 +12,8 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+import psutil
+
 from benchmarks.rig import administrator
 from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_protocol.headers import X_EVENT, text
@@ -74,3 +76,11 @@ async def watching(pool: Pool) -> AsyncIterator[Watch]:
         yield watch
     finally:
         await connection.close()
+
+
+def share_of_a_core(process: psutil.Process, seconds: float) -> float:
+    """Return how much of one core a process takes, over so many seconds: 0 to the number of cores."""
+    before = process.cpu_times()
+    time.sleep(seconds)
+    after = process.cpu_times()
+    return (after.user + after.system - before.user - before.system) / seconds

@@ -12,16 +12,10 @@ from typing import Any
 
 from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_protocol.broker.topology import request_queue_arguments
-from testbed import waiting
 from testbed.pool import Pool
 from testbed.waiting import PATIENCE
 
 OK: Mapping[str, Any] = {"x-status": "ok"}
-
-
-async def until(holds: Callable[[], Any], *, seconds: float = waiting.PATIENCE) -> Any:
-    """Return the first true value of `holds`, which may block: it runs in a thread, and the loop goes on."""
-    return await asyncio.to_thread(waiting.until, holds, within=seconds)
 
 
 def administrator(pool: Pool) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 Found = TypeVar("Found")
 #: Seconds that a test waits for what has to happen. Only a hang reaches it: waiting for what comes costs nothing.
@@ -25,9 +26,29 @@ def until(found: Callable[[], Found | None], *, within: float = PATIENCE, every:
     return result
 
 
-async def until_async(found: Callable[[], Awaitable[Found]], *, within: float = PATIENCE) -> Found:
-    """The same for a condition that is awaited. Raises TimeoutError after `within` seconds."""
+@overload
+async def until_async(found: Callable[[], Awaitable[Found]], *, within: float = PATIENCE) -> Found: ...
+
+
+@overload
+async def until_async(found: Callable[[], Found], *, within: float = PATIENCE) -> Found: ...
+
+
+async def until_async(found: Callable[[], Any], *, within: float = PATIENCE) -> Any:
+    """The same on an event loop, also on one in virtual time; the condition may be awaitable.
+
+    Raises TimeoutError after `within` seconds of the loop.
+    """
     async with asyncio.timeout(within):
-        while not (result := await found()):  # noqa: ASYNC110 -- nobody sets an event of ours
+        while True:
+            result = found()
+            if inspect.isawaitable(result):
+                result = await result
+            if result:
+                return result
             await asyncio.sleep(0.01)
-        return result
+
+
+async def until_in_thread(found: Callable[[], Found | None], *, within: float = PATIENCE) -> Found:
+    """The same for a condition that blocks: it runs in a thread, and the loop goes on."""
+    return await asyncio.to_thread(until, found, within=within)

@@ -141,6 +141,12 @@ def vhost(broker: Broker) -> Iterator[Vhost]:
 
 
 @pytest.fixture
+def one_vhost(one_broker: Broker) -> Iterator[Vhost]:
+    """A vhost for one test, on the one version."""
+    yield from _vhost(one_broker)
+
+
+@pytest.fixture
 def losing_vhost(brokers: Callable[[str], Broker]) -> Iterator[Vhost]:
     """A vhost for one test, on the version that loses queues (testbed/lost_queue.py), whatever `--broker` says.
 

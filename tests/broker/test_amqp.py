@@ -23,7 +23,7 @@ from osrdyne_amqp.errors import (
 )
 from osrdyne_amqp.table import BinaryText
 from testbed.broker import Broker
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE, until_async
 from tests.conftest import Vhost
 
 QUORUM = {"x-queue-type": "quorum"}
@@ -61,15 +61,6 @@ async def consume(connection: Connection, queue: str, arguments: dict[str, Any] 
     return inbox
 
 
-async def eventually(condition: Callable[[], Awaitable[bool] | bool], within: float = 60) -> None:
-    async with asyncio.timeout(within):
-        while True:
-            done = condition()
-            if done if isinstance(done, bool) else await done:
-                return
-            await asyncio.sleep(0.02)
-
-
 # --- connecting ---
 
 
@@ -98,7 +89,7 @@ async def test_the_connection_is_shown_by_its_name(vhost: Vhost, connection: Con
 
     management = vhost.broker.management
 
-    await eventually(shown)
+    await until_async(shown)
     assert connection.is_open
 
 
@@ -402,7 +393,7 @@ async def test_an_alarm_blocks_confirms_and_loses_nothing(private_broker: Broker
     private_broker.rabbitmqctl("-q", "set_vm_memory_high_watermark", "0.00001")
 
     waiting = [channel.publish("", "q", b"x")]
-    await eventually(lambda: connection.blocked)
+    await until_async(lambda: connection.blocked)
     waiting += [channel.publish("", "q", b"x") for _ in range(20)]
     assert not any(one.done() for one in waiting[1:])
     private_broker.rabbitmqctl("-q", "set_vm_memory_high_watermark", "0.6")

@@ -15,9 +15,9 @@ from osrdyne_amqp.message import MAX_BODY
 from osrdyne_client import AsyncClient, Client, errors
 from osrdyne_protocol.errors import InvalidKey
 from testbed.broker import Broker
-from testbed.peer import Peer, administrator, consuming, make_request_queue, peer_of, until
+from testbed.peer import Peer, administrator, consuming, make_request_queue, peer_of
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE, until_in_thread
 
 
 @pytest.fixture
@@ -39,10 +39,10 @@ def connections(pool: Pool, name: str) -> list[str]:
 
 async def cut(pool: Pool, client: AsyncClient, name: str) -> None:
     """Close the client's connection from the broker's side and wait until the client has seen it."""
-    names = await until(lambda: connections(pool, name))
+    names = await until_in_thread(lambda: connections(pool, name))
     for one in names:
         pool.broker.management.delete("connections", one)
-    await until(lambda: not client.is_connected)
+    await until_in_thread(lambda: not client.is_connected)
 
 
 def reply_queues(pool: Pool) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ async def test_a_call_returns_the_answer_of_its_worker(pool: Pool, peer: Peer) -
         peer.reply(request, b"answer", {"x-status": "ok", "mine": "x"})
         reply = await call
         # The reply was acknowledged: it will not come again
-        await until(lambda: pool.depth(str(request.properties.reply_to)) == 0)
+        await until_in_thread(lambda: pool.depth(str(request.properties.reply_to)) == 0)
     assert (reply.status, reply.body, reply.headers["mine"]) == ("ok", b"answer", "x")
     assert reply.correlation_id == request.properties.correlation_id
 
@@ -132,7 +132,7 @@ async def test_a_late_reply_is_dropped_and_not_given_to_the_next_user_of_the_slo
         assert await peer.reply(first, b"late")
         with pytest.raises(errors.NoFreeSlot, match="all 1 slots"):
             await client.call("42", b"third")
-        await until(lambda: client.stale_replies == 1)
+        await until_in_thread(lambda: client.stale_replies == 1)
         assert not second.done()
         second.cancel()
 
@@ -166,7 +166,7 @@ async def test_a_cast_returns_when_the_broker_has_it_and_asks_for_no_reply(pool:
         assert request.properties.correlation_id
         # A key that nobody serves yet: the broker keeps the request for the daemon
         await client.cast("cold", b"later")
-        await until(lambda: pool.depth(pool.names.orphan_queue) == 1)
+        await until_in_thread(lambda: pool.depth(pool.names.orphan_queue) == 1)
         assert client.slots_taken == 0
 
 
@@ -180,7 +180,7 @@ async def test_a_submitted_call_can_be_picked_up_later_or_never(pool: Pool, peer
             status = "ok" if request.body == b"1" else "error"
             peer.reply(request, b"answer", {"x-status": status})
         assert (await wanted).body == b"answer"
-        await until(unwanted.done)
+        await until_in_thread(unwanted.done)
         assert client.slots_taken == 0
         # Giving the reply up gives the slot up
         client.submit("42", b"4").cancel()
@@ -237,7 +237,7 @@ async def test_the_synchronous_face_raises_what_the_other_does(pool: Pool, peer:
         client.close()
 
     await asyncio.to_thread(use)
-    await until(lambda: not reply_queues(pool))
+    await until_in_thread(lambda: not reply_queues(pool))
 
 
 def test_a_synchronous_client_that_cannot_open_says_why_and_ends_its_thread(pool: Pool) -> None:
@@ -363,7 +363,7 @@ async def test_a_wrong_password_a_missing_vhost_and_a_missing_broker_are_told_ap
 async def test_the_reply_queue_is_durable_classic_expires_and_goes_on_a_clean_close(pool: Pool) -> None:
     async with AsyncClient(pool.client_uri, pool.settings.name) as client:
         call = asyncio.create_task(client.call("42", b""))
-        (queue,) = await until(lambda: reply_queues(pool))
+        (queue,) = await until_in_thread(lambda: reply_queues(pool))
         assert queue["name"].startswith(f"reply-{pool.users.client}-")
         assert (queue["type"], queue["durable"], queue["auto_delete"]) == ("classic", True, False)
         assert queue["arguments"]["x-expires"] == 600_000
@@ -377,9 +377,9 @@ async def test_the_reply_queue_is_durable_classic_expires_and_goes_on_a_clean_cl
 
 async def test_a_deleted_reply_queue_is_made_again(pool: Pool, peer: Peer) -> None:
     async with AsyncClient(pool.client_uri, pool.settings.name) as client:
-        (queue,) = await until(lambda: reply_queues(pool))
+        (queue,) = await until_in_thread(lambda: reply_queues(pool))
         pool.broker.management.delete("queues", pool.vhost, queue["name"])
-        await until(lambda: [one["name"] for one in reply_queues(pool)] == [queue["name"]])
+        await until_in_thread(lambda: [one["name"] for one in reply_queues(pool)] == [queue["name"]])
         call = asyncio.create_task(client.call("42", b""))
         peer.reply(await peer.take(), b"answer")
         assert (await call).body == b"answer"
@@ -503,7 +503,7 @@ async def test_a_client_may_use_no_reply_queue_but_its_own(pool: Pool) -> None:
 
 async def test_a_reply_that_names_no_call_of_this_client_changes_nothing(pool: Pool, peer: Peer) -> None:
     async with AsyncClient(pool.client_uri, pool.settings.name) as client:
-        (queue,) = await until(lambda: reply_queues(pool))
+        (queue,) = await until_in_thread(lambda: reply_queues(pool))
         connection = await Connection.open(administrator(pool), name="test")
         channel = await connection.channel(confirm=True)
         for correlation_id in (None, "x", "0-0-0", b"\xff"):

@@ -21,9 +21,9 @@ from osrdyne_client import AsyncClient, errors
 from osrdyne_protocol import headers
 from osrdyne_worker import Handler, Reject, Request, Requeue, WorkerEnvironment, WorkerError, serve
 from testbed.broker import Broker
-from testbed.peer import administrator, consuming, make_request_queue, until
+from testbed.peer import administrator, consuming, make_request_queue
 from testbed.pool import Pool
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE, until_in_thread
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ async def test_every_verdict_of_a_handler_reaches_the_client(pool: Pool, client:
         assert crashed.value.body.startswith(b"ZeroDivisionError")
         # And the worker goes on
         assert (await client.call("42", b"fine")).body == b""
-        await until(lambda: pool.depth(pool.names.request_queue("42")) == 0)
+        await until_in_thread(lambda: pool.depth(pool.names.request_queue("42")) == 0)
 
 
 async def test_an_async_handler_serves_as_many_at_once_as_the_prefetch_allows(pool: Pool, client: AsyncClient) -> None:
@@ -221,15 +221,15 @@ async def test_a_request_is_acknowledged_only_after_its_reply_was_accepted(
     async with working(pool, handle):
         # When the worker has an answer that the broker does not accept
         await channel.publish(pool.names.request_exchange, "42", b"q", Properties(reply_to="full", correlation_id="c"))
-        await until(lambda: handled)
+        await until_in_thread(lambda: handled)
         # Then the request stays the worker's until there is room for the answer
         await asyncio.sleep(0.1)
-        assert await until(lambda: pool.depth(pool.names.request_queue("42")) == 1)
+        assert await until_in_thread(lambda: pool.depth(pool.names.request_queue("42")) == 1)
         async with consuming(pool, "full") as reader:
             reader.ack(await reader.take())
             answer = await reader.take()
         assert (answer.body, answer.properties.correlation_id) == (b"answer", "c")
-        await until(lambda: pool.depth(pool.names.request_queue("42")) == 0)
+        await until_in_thread(lambda: pool.depth(pool.names.request_queue("42")) == 0)
     assert handled == [b"q"]
     await connection.close()
 
@@ -259,8 +259,8 @@ async def test_a_request_without_reply_to_is_worked_on_and_acknowledged(pool: Po
 
     async with working(pool, lambda request: seen.append(request.body)):
         await client.cast("42", b"do it")
-        await until(lambda: seen == [b"do it"])
-        await until(lambda: pool.depth(pool.names.request_queue("42")) == 0)
+        await until_in_thread(lambda: seen == [b"do it"])
+        await until_in_thread(lambda: pool.depth(pool.names.request_queue("42")) == 0)
 
 
 async def test_requests_of_foreign_clients_with_odd_properties_are_answered(pool: Pool) -> None:
@@ -291,7 +291,7 @@ async def test_a_reply_whose_caller_is_gone_is_final(pool: Pool) -> None:
         await channel.publish(pool.names.request_exchange, "42", b"q", Properties(reply_to="nobody"))
         finished = (await activity(pool, "finished"))[-1]
         assert finished["x-outcome"] == "ok"
-        await until(lambda: pool.depth(pool.names.request_queue("42")) == 0)
+        await until_in_thread(lambda: pool.depth(pool.names.request_queue("42")) == 0)
     await connection.close()
 
 
@@ -450,17 +450,17 @@ async def test_work_in_hand_outlives_a_lost_connection_and_is_not_done_twice(poo
 
     async with working(pool, handle):
         call = asyncio.create_task(client.call("42", b"long"))
-        await until(lambda: runs[0] == 1)
+        await until_in_thread(lambda: runs[0] == 1)
         # When the broker closes the worker's connection and the same request comes again
-        names = await until(lambda: worker_connections(pool))
+        names = await until_in_thread(lambda: worker_connections(pool))
         for name in names:
             pool.broker.management.delete("connections", name)
-        await until(lambda: [one for one in worker_connections(pool) if one not in names])
-        await until(lambda: consumers(pool) == 1)
+        await until_in_thread(lambda: [one for one in worker_connections(pool) if one not in names])
+        await until_in_thread(lambda: consumers(pool) == 1)
         release.set()
         # Then the work that was begun answers it
         assert (await call).body == b"long"
-        await until(lambda: pool.depth(pool.names.request_queue("42")) == 0)
+        await until_in_thread(lambda: pool.depth(pool.names.request_queue("42")) == 0)
     assert runs == [1]
 
 
@@ -476,8 +476,8 @@ async def test_an_answer_found_while_the_connection_was_away_is_sent_when_the_re
 
     async with working(pool, handle):
         call = asyncio.create_task(client.call("42", b"long"))
-        await until(lambda: runs[0] == 1)
-        for name in await until(lambda: worker_connections(pool)):
+        await until_in_thread(lambda: runs[0] == 1)
+        for name in await until_in_thread(lambda: worker_connections(pool)):
             pool.broker.management.delete("connections", name)
         release.set()
         assert (await call).body == b"long"

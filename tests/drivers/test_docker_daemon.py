@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from osrdyne.drivers.docker.template import KEY, POOL
-from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.pool import Pool
 from testbed.waiting import until
+from tests.conftest import Vhost
 from tests.drivers.subjects.docker import DockerSubject
 from tests.drivers.subjects.docker_pool import ContainerPool
 
@@ -23,20 +23,12 @@ Make = Callable[..., tuple[ContainerPool, ForeignClient]]
 
 
 @pytest.fixture
-def vhost_4_3(one_broker: Broker) -> Iterator[tuple[Broker, str]]:
-    broker, name = one_broker, f"test-{secrets.token_hex(6)}"
-    broker.management.add_vhost(name, broker.admin)
-    yield broker, name
-    broker.management.delete("vhosts", name)
-
-
-@pytest.fixture
-def make(dockerd: DockerSubject, vhost_4_3: tuple[Broker, str], tmp_path: Path) -> Iterator[Make]:
+def make(dockerd: DockerSubject, one_vhost: Vhost, tmp_path: Path) -> Iterator[Make]:
     """Makes the pool, with other settings, and a client."""
     made: list[tuple[ContainerPool, ForeignClient]] = []
 
     def of(**settings: Any) -> tuple[ContainerPool, ForeignClient]:
-        pool = Pool.on(*vhost_4_3, name=dockerd.pool, instance="one", **settings)
+        pool = Pool.on(one_vhost.broker, one_vhost.name, name=dockerd.pool, instance="one", **settings)
         client = ForeignClient(pool.client_uri, pool.names.request_exchange)
         made.append((ContainerPool(dockerd, pool, tmp_path), client))
         return made[-1]

@@ -19,13 +19,6 @@ pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 NEVER = {"HostConfig": {"RestartPolicy": {"Name": "no"}}}
 
 
-async def until_removed(dockerd: DockerSubject, key: str) -> None:
-    async def removed() -> bool:
-        return await dockerd.containers(key) == []
-
-    await until_async(removed)
-
-
 async def test_the_engine_brings_a_worker_back_in_the_same_container(dockerd: DockerSubject) -> None:
     driver = dockerd.driver()
     await dockerd.ready(driver, "a")
@@ -44,7 +37,7 @@ async def test_an_end_is_told_with_status_and_last_line_but_without_the_password
     assert error.startswith("worker ended with status 3 after ")
     assert ": cannot reach amqp://worker:***@" in error
     assert PASSWORD not in error
-    await until_removed(dockerd, "crash")
+    await dockerd.until_removed("crash")
 
 
 async def test_a_command_that_is_not_there_is_told(dockerd: DockerSubject) -> None:
@@ -63,7 +56,7 @@ async def test_every_end_of_a_worker_that_crashes_again_is_told(dockerd: DockerS
     assert (await listed(driver)).keys() == {"crash"}
     await driver.stop("crash")
     await dockerd.until_gone(driver, "crash")
-    await until_removed(dockerd, "crash")
+    await dockerd.until_removed("crash")
 
 
 async def test_a_container_that_a_person_removes_is_told_and_started_anew(dockerd: DockerSubject) -> None:
@@ -83,7 +76,7 @@ async def test_a_container_that_a_person_stops_is_told_and_started_anew(dockerd:
     [container] = await dockerd.containers("a")
     await dockerd.run("stop", container["Id"])
     assert "worker ended with status 0" in await dockerd.error(driver, "a")
-    await until_removed(dockerd, "a")
+    await dockerd.until_removed("a")
     await driver.start("a")
     await dockerd.until_running(driver, "a")
 
@@ -92,7 +85,7 @@ async def test_a_container_that_removes_itself_is_told(dockerd: DockerSubject) -
     driver = dockerd.driver_of({"HostConfig": {"AutoRemove": True}})
     await driver.start("crash")
     assert "worker ended with status 3" in await dockerd.error(driver, "crash")
-    await until_removed(dockerd, "crash")
+    await dockerd.until_removed("crash")
 
 
 async def test_an_end_that_no_daemon_saw_is_told_by_the_next(dockerd: DockerSubject) -> None:
@@ -108,7 +101,7 @@ async def test_an_end_that_no_daemon_saw_is_told_by_the_next(dockerd: DockerSubj
     driver = dockerd.driver_of(NEVER)
     assert await driver.list() == []
     assert "SIGKILL" in await dockerd.error(driver, "a")
-    await until_removed(dockerd, "a")
+    await dockerd.until_removed("a")
 
 
 async def create_only(dockerd: DockerSubject, key: str) -> str:
@@ -140,7 +133,7 @@ async def test_one_that_nobody_wants_is_removed_at_the_next_listing(dockerd: Doc
     await create_only(dockerd, "a")
     driver = dockerd.driver()
     assert await driver.list() == []
-    await until_removed(dockerd, "a")
+    await dockerd.until_removed("a")
 
 
 async def test_a_start_that_the_engine_refused_before_can_succeed_later(dockerd: DockerSubject) -> None:

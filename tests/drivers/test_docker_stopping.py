@@ -36,13 +36,6 @@ async def rename(dockerd: DockerSubject, key: str) -> str:
     return str(container["Id"])
 
 
-async def until_removed(dockerd: DockerSubject, key: str) -> None:
-    async def removed() -> bool:
-        return await dockerd.containers(key) == []
-
-    await until_async(removed)
-
-
 async def test_what_does_not_end_is_killed_after_the_grace_and_told(dockerd: DockerSubject) -> None:
     driver = dockerd.driver_of({"StopTimeout": 2})
     await dockerd.ready(driver, "deaf")
@@ -53,7 +46,7 @@ async def test_what_does_not_end_is_killed_after_the_grace_and_told(dockerd: Doc
     assert "did not end within 2 s of being asked to and was killed" in await dockerd.error(driver, "deaf")
     assert asyncio.get_running_loop().time() - began >= 2
     assert await signals(dockerd, container["Id"]) == ["15", "9"]
-    await until_removed(dockerd, "deaf")
+    await dockerd.until_removed("deaf")
 
 
 async def test_a_stop_that_takes_long_holds_up_nothing(dockerd: DockerSubject) -> None:
@@ -86,7 +79,7 @@ async def test_a_stop_that_a_daemon_did_not_see_through_is_by_the_next_ones_list
     container = await rename(dockerd, "a")
     driver = dockerd.driver()
     assert (await listed(driver))["a"].state is GroupState.STOPPING
-    await until_removed(dockerd, "a")
+    await dockerd.until_removed("a")
     assert await signals(dockerd, container) == ["15"]
 
 
@@ -97,7 +90,7 @@ async def test_or_by_its_stop(dockerd: DockerSubject) -> None:
     container = await rename(dockerd, "a")
     driver = dockerd.driver()
     await driver.stop("a")
-    await until_removed(dockerd, "a")
+    await dockerd.until_removed("a")
     assert await signals(dockerd, container) == ["15"]
 
 
@@ -113,7 +106,7 @@ async def test_a_container_that_stopped_while_no_daemon_ran_is_removed(dockerd: 
     await until_async(ended)
     driver = dockerd.driver()
     assert await driver.list() == []
-    await until_removed(dockerd, "busy")
+    await dockerd.until_removed("busy")
 
 
 async def test_a_worker_that_waits_for_its_restart_is_stopped_too(dockerd: DockerSubject) -> None:
@@ -126,7 +119,7 @@ async def test_a_worker_that_waits_for_its_restart_is_stopped_too(dockerd: Docke
     await until_async(waits)
     await driver.stop("crash")
     await dockerd.until_gone(driver, "crash")
-    await until_removed(dockerd, "crash")
+    await dockerd.until_removed("crash")
 
 
 async def test_a_worker_that_the_engine_has_just_started_again_is_stopped_too(
@@ -222,7 +215,7 @@ async def test_nameless_volumes_go_with_their_container_and_named_ones_stay(dock
     mounted = {mount["Name"] for mount in container["Mounts"] if mount["Type"] == "volume"}
     assert len(mounted) == 2
     await driver.stop("a")
-    await until_removed(dockerd, "a")
+    await dockerd.until_removed("a")
     left = mounted & set((await dockerd.run("volume", "ls", "--quiet")).split())
     await dockerd.run("volume", "rm", named)
     assert left == {named}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import psutil
 import pytest
 
-from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.pool import Pool
 from testbed.waiting import until
+from tests.conftest import Vhost
 from tests.drivers.subjects.systemd import SystemdSubject
 from tests.drivers.subjects.systemd_pool import UnitPool
 
@@ -21,22 +20,14 @@ pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 
 
 @pytest.fixture
-def vhost_4_3(one_broker: Broker) -> Iterator[tuple[Broker, str]]:
-    broker, name = one_broker, f"test-{secrets.token_hex(6)}"
-    broker.management.add_vhost(name, broker.admin)
-    yield broker, name
-    broker.management.delete("vhosts", name)
-
-
-@pytest.fixture
 def make(
-    units: SystemdSubject, vhost_4_3: tuple[Broker, str], tmp_path: Path
+    units: SystemdSubject, one_vhost: Vhost, tmp_path: Path
 ) -> Iterator[Callable[..., tuple[UnitPool, ForeignClient]]]:
     """Makes the pool, with other settings, and a client."""
     made: list[tuple[UnitPool, ForeignClient]] = []
 
     def of(**settings: Any) -> tuple[UnitPool, ForeignClient]:
-        pool = Pool.on(*vhost_4_3, name=units.pool, instance="one", **settings)
+        pool = Pool.on(one_vhost.broker, one_vhost.name, name=units.pool, instance="one", **settings)
         made.append((UnitPool(units, pool, tmp_path), ForeignClient(pool.client_uri, pool.names.request_exchange)))
         return made[-1]
 

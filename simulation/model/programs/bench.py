@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from osrdyne_amqp import Channel, Connection, Message
 from osrdyne_amqp.errors import BrokerError
+from testbed.waiting import until_async
 
 QUORUM = {"x-queue-type": "quorum"}
 CLASSIC = {"x-queue-type": "classic"}
@@ -127,15 +127,8 @@ async def outcome(awaited: Awaitable[Any]) -> Any:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Wait until a condition holds; it may be asynchronous."""
-    async with asyncio.timeout(_PATIENCE):
-        while True:
-            holds = condition()
-            if inspect.isawaitable(holds):
-                holds = await holds
-            if holds:
-                return
-            await asyncio.sleep(0.02)
+    """Wait until a condition holds, for as long as any program here may take."""
+    await until_async(condition, within=_PATIENCE)
 
 
 async def ready(channel: Channel, queue: str, count: int) -> None:

@@ -84,6 +84,14 @@ class DockerSubject(Owning):
         self._drivers.append(driver)
         return driver
 
+    async def until_removed(self, key: str) -> None:
+        """Wait until the engine has no container of a key."""
+
+        async def removed() -> bool:
+            return await self.containers(key) == []
+
+        await until_async(removed)
+
     async def containers(
         self, key: str | None = None, *, pool: str | None = None, instance: str = "one"
     ) -> list[dict[str, Any]]:
