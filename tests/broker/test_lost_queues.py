@@ -11,9 +11,13 @@ from collections.abc import Callable
 
 import pytest
 
+from osrdyne_amqp import Connection, Properties
 from osrdyne_client import AsyncClient, Reply, errors
+from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_worker import serve
 from testbed.foreign_client import ForeignClient
-from testbed.lost_queue import lose_as_by_a_kill
+from testbed.lost_queue import lose, lose_as_by_a_kill
+from testbed.peer import administrator, consuming, make_request_queue
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
 from tests.broker.conftest import MINIMAL
@@ -71,6 +75,37 @@ async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_a
     assert (shown["queue_remade_ago"] is not None) is lost
     told = [one for one in daemon.lines() if one["message"] == "the broker had lost this queue; it is made anew"]
     assert [one["key"] for one in told] == ["lost"] * lost
+
+
+@pytest.mark.full
+async def test_an_answer_to_a_lost_queue_delays_no_other_answer_of_a_worker(pool: Pool) -> None:
+    await make_request_queue(pool, "42")
+    queue, exchange = pool.names.request_queue("42"), pool.names.activity_exchange
+    given = WorkerEnvironment("w", "42", pool.names.pool, queue, exchange, pool.uri(pool.users.worker))
+    connection = await Connection.open(administrator(pool), name="test: a caller whose queue is lost")
+    channel = await connection.channel(confirm=True)
+    await channel.declare_queue("a-callers-own", arguments={"x-queue-type": "quorum"})
+    await asyncio.to_thread(lose, pool.broker, pool.vhost, "a-callers-own")
+    stop = asyncio.Event()
+    worker = asyncio.create_task(serve(lambda request: request.body, given, stop, prefetch=8, threads=0, grace=1.0))
+    # Given a request whose answer the broker does not take on 4.0, ahead of others
+    lost = Properties(reply_to="a-callers-own", correlation_id="lost")
+    await channel.publish(pool.names.request_exchange, "42", b"first", lost)
+    async with AsyncClient(pool.client_uri, pool.names.pool, timeout=PATIENCE) as client:
+        for number in range(20):
+            assert (await client.call("42", b"%d" % number)).body == b"%d" % number
+    stop.set()
+    await worker
+    # Then the others were answered before its turn was over
+    ended = []
+    async with consuming(pool, pool.names.activity_queue) as listener:
+        while "stopping" not in ended:
+            message = await listener.take()
+            listener.ack(message)
+            told = message.properties.headers
+            ended += [told["x-request-id"] if told["x-event"] == "finished" else told["x-event"]]
+    assert ("lost" not in ended) or pool.broker.version == "4.3"
+    await connection.close()
 
 
 def test_the_daemon_answers_and_starts_other_keys_while_one_of_its_forwards_waits_for_a_lost_queue(
