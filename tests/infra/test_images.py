@@ -78,8 +78,8 @@ def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe
 @pytest.mark.parametrize(
     ("recipe", "ours"),
     [
-        (DAEMON, {"osrdyne", "osrdyne-client", "osrdyne-protocol"}),
-        (AIRPORTS, {"osrdyne-client", "osrdyne-protocol"}),
+        (DAEMON, {"osrdyne", "osrdyne-client", "osrdyne-amqp", "osrdyne-protocol"}),
+        (AIRPORTS, {"osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol"}),
     ],
     ids=["daemon", "airports"],
 )
