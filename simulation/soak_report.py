@@ -12,8 +12,8 @@ from osrdyne_amqp import lanes
 #: What a daemon or client without keys may hold in one container, and what holds more because it says how much at most.
 IDLE_BOUND = 64
 _FIXED = {
-    "Handouts": delivery_history.MOST_REQUESTS,
-    "Debounce": 4096,
+    "DeliveryHistory": delivery_history.MOST_REQUESTS,
+    "Bursts": 4096,
     # Of four channels.
     "._methods": 4 * 1024,
     "Slots.": 8192,

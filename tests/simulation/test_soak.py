@@ -31,7 +31,7 @@ def test_keys_that_come_and_go_leave_daemon_and_client_as_small_as_before() -> N
     assert max(one.live for one in report.samples) > 1
     assert report.samples[-1].live == 0
     names = {name for one in report.samples for name in one.sizes}
-    assert names >= {"Keyed._values", "Slots._entries", "Confirms._pending", "Worker._in_hand", "WorkerLoop._busy"}
+    assert names >= {"Keyed._values", "Slots._entries", "Confirms._pending", "Worker._in_hand", "KeyedLoop._busy"}
 
 
 @pytest.mark.timeout(600)
