@@ -1,9 +1,15 @@
-"""A worker with our library that does what a request's body says: `error`, `requeue`, `reject`, `sleep SECONDS`; else
-it answers with the key, `|` and the body.
+"""A worker with our library that does what a request's body says: `error`, `requeue`, `reject`, `sleep SECONDS`,
+`headers`, `crash`, `hang`; else it answers with the key, `|` and the body.
+
+The variable RUNNER says how handlers run: in a `thread` (also several: THREADS, and PREFETCH), a `process` or as a
+`coroutine`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
+import os
 import time
 
 from osrdyne_worker import Reject, Request, Requeue, WorkerError, run
@@ -18,12 +24,33 @@ def handle(request: Request) -> bytes:
         raise Requeue
     if word == b"reject":
         raise Reject("asked for a refusal")
-    if word == b"sleep":
-        time.sleep(float(argument))
+    if word == b"crash":
+        os._exit(3)
+    if word in (b"sleep", b"hang"):
+        time.sleep(float(argument or 1000))
     if word == b"headers":
         return repr(sorted(request.headers.items())).encode()
     return request.key.encode() + b"|" + request.body
 
 
+async def coroutine(request: Request) -> bytes:
+    if request.body == b"hang":
+        await asyncio.sleep(1000)
+    return handle(request)
+
+
+def main() -> None:
+    runner = os.environ.get("RUNNER")
+    if runner is None:
+        run(handle)
+    elif runner == "process":
+        run(handle, executor=concurrent.futures.ProcessPoolExecutor(2), prefetch=2, grace=1.0)
+    elif runner == "coroutine":
+        run(coroutine, prefetch=4, grace=1.0)
+    else:
+        threads = int(os.environ.get("THREADS", "1"))
+        run(handle, threads=threads, prefetch=int(os.environ.get("PREFETCH", threads)), grace=1.0)
+
+
 if __name__ == "__main__":
-    run(handle)
+    main()

@@ -1,4 +1,4 @@
-"""A worker in plain pika that does what a request's body says: `sleep:SECONDS`, `crash`, `requeue`, or an echo.
+"""A worker in plain pika that does what a request's body says: `sleep:SECONDS`, `hang`, `crash`, `requeue`, or an echo.
 
 A foreign peer on purpose: it sends only `started` and `request-received`, and its `x-status` is a byte array.
 The answer is `key|pid|body`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 import pika
@@ -44,6 +45,9 @@ def main() -> None:
             return
         if word == "sleep":
             connection.sleep(float(argument))
+        if word == "hang":
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            time.sleep(1000)  # without heartbeats
         if properties.reply_to:
             channel.basic_publish(
                 "",

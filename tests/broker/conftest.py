@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,6 @@ from testbed.pool import DaemonProcess, Pool
 from tests.conftest import Vhost
 
 ROOT = Path(__file__).parents[2]
-
-#: Worker commands: one does what a request says, the other is small enough for a thousand of them.
-SCRIPTED = [sys.executable, str(ROOT / "testbed/scripted_worker.py")]
-MINIMAL = [sys.executable, "-I", "-S", "-E", str(ROOT / "testbed/minimal_worker.py")]
 
 
 @pytest.fixture

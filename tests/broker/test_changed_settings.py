@@ -11,7 +11,7 @@ from typing import Any
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool, to_toml
 from testbed.waiting import until
-from tests.broker.conftest import SCRIPTED
+from testbed.workers import SCRIPTED
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]

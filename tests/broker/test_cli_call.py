@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,19 +10,18 @@ import pytest
 
 from testbed.command_line import Done, osrdyne
 from testbed.pool import DaemonProcess, Pool
+from testbed.workers import LIBRARY
 from tests.conftest import Vhost
 
 # One daemon serves the whole module.
 pytestmark = pytest.mark.xdist_group("cli-call")
-
-WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 
 
 @pytest.fixture(scope="module")
 def pool(module_vhost: Vhost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """A pool with a daemon; its workers do what a request says."""
     pool = Pool.on(module_vhost.broker, module_vhost.name, delivery_limit=1)
-    daemon = DaemonProcess.of(pool, tmp_path_factory.mktemp("daemon"), worker=WORKER)
+    daemon = DaemonProcess.of(pool, tmp_path_factory.mktemp("daemon"), worker=LIBRARY)
     try:
         daemon.start()
         yield pool

@@ -28,7 +28,7 @@ from testbed.command_line import Done, osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
-from tests.broker.conftest import MINIMAL
+from testbed.workers import MINIMAL
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]

@@ -13,7 +13,7 @@ from testbed.command_line import Done, osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool, to_toml
 from testbed.waiting import until
-from tests.broker.conftest import MINIMAL
+from testbed.workers import MINIMAL
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]

@@ -12,7 +12,7 @@ import pytest
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
-from tests.broker.conftest import MINIMAL, SCRIPTED
+from testbed.workers import MINIMAL, SCRIPTED
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]

@@ -17,7 +17,7 @@ import pytest
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
-from tests.broker.conftest import MINIMAL, SCRIPTED
+from testbed.workers import MINIMAL, SCRIPTED
 
 pytestmark = pytest.mark.both_versions
 

@@ -11,7 +11,7 @@ from osrdyne_protocol.worker_environment import WorkerEnvironment
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
-from tests.broker.conftest import MINIMAL
+from testbed.workers import MINIMAL
 from tests.hard_keys import KEYS
 
 MakePool = Callable[..., Pool]

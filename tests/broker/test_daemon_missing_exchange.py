@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from pika.exceptions import AMQPError
 from testbed.broker import Broker
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
+from testbed.workers import LIBRARY
 
 pytestmark = pytest.mark.both_versions
 
-WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 KEYS = [f"key-{number}" for number in range(4)]
 #: The daemon looks for what is missing as often as this, in seconds; once a minute by default.
 LOOK: dict[str, Any] = {"intervals": {"topology_check": 0.5}}
@@ -84,7 +83,7 @@ def test_a_deleted_exchange_is_named_and_no_confirmed_request_is_lost(
     pool: Pool, caller: Caller, make_daemon: MakeDaemon, which: str
 ) -> None:
     exchange = getattr(pool.names, f"{which}_exchange")
-    daemon = make_daemon(pool, worker=WORKER, **LOOK)
+    daemon = make_daemon(pool, worker=LIBRARY, **LOOK)
     # Given keys that are warm, and requests on their way to others
     caller.publish(*KEYS)
     until(caller.all_answered, what="first answers")
@@ -112,7 +111,7 @@ def test_a_request_that_dies_while_the_dead_letter_exchange_is_gone_is_answered_
     private_broker.rabbitmqctl("eval", retry)
     private_broker.management.add_vhost("dying", private_broker.admin)
     pool = Pool.on(private_broker, "dying", delivery_limit=2)
-    daemon = DaemonProcess.of(pool, tmp_path / "daemon", worker=WORKER, **LOOK).start()
+    daemon = DaemonProcess.of(pool, tmp_path / "daemon", worker=LIBRARY, **LOOK).start()
     caller = Caller(pool)
     try:
         caller.publish("42")

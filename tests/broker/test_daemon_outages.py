@@ -13,7 +13,7 @@ from osrdyne_client import AsyncClient, Reply
 from testbed.broker import Broker
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
-from tests.broker.conftest import MINIMAL
+from testbed.workers import MINIMAL
 
 pytestmark = pytest.mark.both_versions
 

@@ -14,7 +14,7 @@ from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
-from tests.broker.conftest import MINIMAL
+from testbed.workers import MINIMAL
 
 pytestmark = pytest.mark.both_versions
 

@@ -11,7 +11,7 @@ from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
-from tests.broker.conftest import MINIMAL
+from testbed.workers import MINIMAL
 from tests.conftest import Vhost
 
 KEYS = 1000

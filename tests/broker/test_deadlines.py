@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from unittest import mock
 
 import pika
@@ -17,6 +15,7 @@ from osrdyne_client.errors import Expired
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
+from testbed.workers import LIBRARY
 
 pytestmark = pytest.mark.both_versions
 
@@ -24,7 +23,6 @@ MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
 
-WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 MISSING = ["/does/not/exist"]
 
 
@@ -75,7 +73,7 @@ def test_a_request_that_no_daemon_saw_in_time_expires_as_an_orphan_and_is_not_ex
     ]
     late = in_ms(1.5)
     until(lambda: in_ms(0) > late, what="the deadlines to pass")
-    daemon = make_daemon(pool, worker=WORKER)
+    daemon = make_daemon(pool, worker=LIBRARY)
     answers = client.wait(*ids)
     assert {(one.status, one.headers["x-expired-at"]) for one in answers} == {("expired", "orphan")}
     assert daemon.worker_pids() == []
@@ -91,7 +89,7 @@ def test_a_request_that_waits_for_busy_workers_expires_in_the_queue_and_is_never
     make_pool: MakePool, make_daemon: MakeDaemon
 ) -> None:
     pool = make_pool()
-    make_daemon(pool, worker=WORKER)
+    make_daemon(pool, worker=LIBRARY)
     with Client(pool.client_uri, "core") as client:
         assert client.call("42", b"x").body == b"42|x"
         busy = client.submit("42", b"sleep 5")
@@ -105,7 +103,7 @@ def test_our_worker_says_that_a_request_expired_in_the_queue(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool()
-    make_daemon(pool, worker=WORKER)
+    make_daemon(pool, worker=LIBRARY)
     client = make_client(pool)
     assert client.ask("42", b"x").status == "ok"
     busy = client.send("42", b"sleep 3")

@@ -18,12 +18,12 @@ from osrdyne.commands import lost_queues
 from osrdyne_protocol.broker import drift as drift_module
 from testbed.broker import Broker
 from testbed.pool import DaemonProcess, Pool
+from testbed.workers import LIBRARY
 
 # One daemon serves the whole module.
 pytestmark = pytest.mark.xdist_group("docs-cli")
 
 PAGE = Path(steps.ROOT, "docs/cli.md").read_text()
-WORKER = [sys.executable, str(Path(steps.ROOT, "testbed/library_worker.py"))]
 ROLES = ("client", "worker", "daemon", "monitor", "operator")
 #: The entry of the poison inventory that the page names.
 ENTRY = {"x-osrdyne-poison-id": "6f1c0a9be2d4", "x-osrdyne-poison-key": "LAX", "x-osrdyne-poison-reason": "expired"}
@@ -43,7 +43,7 @@ def installed(one_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> I
     vhost, directory = "docs-cli", tmp_path_factory.mktemp("docs")
     broker.management.add_vhost(vhost, broker.admin)
     pool = Pool.on(broker, vhost)
-    daemon = DaemonProcess.of(pool, directory, worker=WORKER)
+    daemon = DaemonProcess.of(pool, directory, worker=LIBRARY)
     (directory / "client.uri").write_text(pool.client_uri)
     (directory / "operator.uri").write_text(pool.uri(pool.users.operator))
     (directory / "calls.csv").write_text("time,key\n2013-01-01T10:17:00Z,LAX\n")

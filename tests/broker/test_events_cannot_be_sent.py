@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +15,8 @@ from testbed.foreign_client import ForeignClient
 from testbed.peer import consuming
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
+from testbed.workers import LIBRARY
 from tests.broker.test_worker import working
-
-WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 
 #: Gives the stream a name that the broker's coordinator of streams does not know, as it knows none for some seconds
 #: after a broker was killed; and the right one again.
@@ -111,7 +108,7 @@ def test_the_daemon_keeps_its_session(
     make_client: Callable[[Pool], ForeignClient],
 ) -> None:
     # Given a daemon that tells of every step of a key's start
-    daemon = make_daemon(pool, worker=WORKER)
+    daemon = make_daemon(pool, worker=LIBRARY)
     client = make_client(pool)
     cold = itertools.count()
 

@@ -6,9 +6,7 @@ In plain pika the type on the wire shows: a long string arrives as `str`, a byte
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +15,8 @@ from osrdyne_client import AsyncClient, errors
 from testbed.foreign_client import ForeignClient
 from testbed.peer import Peer, peer_of
 from testbed.pool import DaemonProcess, Pool
-from tests.broker.conftest import SCRIPTED
+from testbed.workers import LIBRARY, SCRIPTED
 
-LIBRARY = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 #: What such a client sends with every request; a byte array as well.
 PATH = {"x-rpc-path": b"/v2/answer"}
 

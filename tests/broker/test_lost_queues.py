@@ -20,7 +20,7 @@ from testbed.lost_queue import lose, lose_as_by_a_kill
 from testbed.peer import administrator, consuming, make_request_queue
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
-from tests.broker.conftest import MINIMAL
+from testbed.workers import MINIMAL
 
 pytestmark = pytest.mark.both_versions
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pika
@@ -16,6 +14,7 @@ from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
+from testbed.workers import LIBRARY, SCRIPTED
 from tests.conftest import Vhost
 
 # Its brokers are of its own: one group, so that each is started once.
@@ -25,7 +24,6 @@ MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
 
-WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/hanging_worker.py")]
 #: Failed deliveries that a request survives, and seconds that a worker may hold one.
 LIMIT, TIMEOUT = 2, 2.0
 
@@ -69,7 +67,8 @@ def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_a
     variables = {"RUNNER": runner, "THREADS": threads, "PREFETCH": prefetch}
     # A worker that is not told the timeout waits for the broker. RabbitMQ 4.3.6 does not always notice; the daemon's
     # own rule for hung groups then acts in its place.
-    worker = ["/usr/bin/env", "-u", "WORKER_CONSUMER_TIMEOUT", *WORKER] if runner == "untold" else WORKER
+    workers = {"untold": ["/usr/bin/env", "-u", "WORKER_CONSUMER_TIMEOUT", *LIBRARY], "foreign": SCRIPTED}
+    worker = workers.get(runner, LIBRARY)
     daemon = make_daemon(pool, worker=worker, environment=variables, limits={"start_grace": 3.0})
     client = make_client(pool)
     # Given requests before, beside and after one that fails every worker
@@ -96,19 +95,19 @@ def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_a
         uncounted = {1} if runner == "untold" else {0, 1}
         assert runs - (LIMIT + 1) in (uncounted if pool.broker.version == "4.3" else {0}), attempts
         assert [one["x-event-time"] for one in attempts] == sorted(one["x-event-time"] for one in attempts)
-    workers = {one["x-worker-id"] for one in attempts}
+    had_it = {one["x-worker-id"] for one in attempts}
     if runner == "coroutine":
-        assert (len(workers), len(started(daemon))) == (1, 1), daemon.log()
+        assert (len(had_it), len(started(daemon))) == (1, 1), daemon.log()
     else:
         # What cannot be ended in its process ends with it
-        assert (len(workers), len(started(daemon))) == (len(attempts), runs + 1), daemon.log()
+        assert (len(had_it), len(started(daemon))) == (len(attempts), runs + 1), daemon.log()
 
 
 def test_a_foreign_worker_that_hangs_is_restarted_and_its_client_gets_expired(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool(delivery_limit=20, consumer_timeout=TIMEOUT)
-    daemon = make_daemon(pool, worker=WORKER, environment={"RUNNER": "foreign"}, limits={"start_grace": 1.0})
+    daemon = make_daemon(pool, worker=SCRIPTED, limits={"start_grace": 1.0})
     client = make_client(pool)
     assert client.ask("42", b"before").status == "ok"
     hung = client.send("42", b"hang", expiration="8000")

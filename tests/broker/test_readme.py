@@ -20,7 +20,7 @@ import steps
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
-from tests.broker.conftest import MINIMAL
+from testbed.workers import MINIMAL
 from tests.conftest import Vhost
 
 README = Path(steps.ROOT, "README.md").read_text()

@@ -6,11 +6,9 @@ compared in their order; between two tellers (say, the forwarder and a worker) c
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pika
 import pytest
@@ -22,8 +20,8 @@ from osrdyne_protocol.settings import Delays
 from testbed.foreign_client import ForeignClient
 from testbed.pool import STATISTICS_INTERVAL, DaemonProcess, Pool
 from testbed.waiting import until
+from testbed.workers import LIBRARY
 
-WORKER = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 #: Seconds. A start may take longer than all of them; the key then steps down meanwhile, in the replay, too.
 UNBIND, STOP, DEBOUNCE = 2.0, 3.0, 0.2
 ALWAYS = "mon,tue,wed,thu,fri,sat,sun 00:00-24:00"
@@ -93,7 +91,7 @@ def witness(
     """Sees a pool from before its daemon starts. The key `warm` has a window that is always open."""
     pool = make_pool(unbind_delay=UNBIND, stop_delay=STOP)
     witness = Witness(pool, make_client(pool))
-    daemon = make_daemon(pool, worker=WORKER, start=False, intervals={"debounce": DEBOUNCE})
+    daemon = make_daemon(pool, worker=LIBRARY, start=False, intervals={"debounce": DEBOUNCE})
     daemon.settings["pool"]["overrides"] = {"warm": {"warm": [ALWAYS]}}
     daemon.start()
     yield witness

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-import steps
 from benchmarks import stack_up
 from benchmarks.rig import Rig
 from osrdyne_protocol.broker.topology import Users
@@ -21,9 +19,8 @@ from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool, to_toml
 from testbed.waiting import until
+from testbed.workers import LIBRARY
 from tests.infra.conftest import Stack
-
-WORKER = [sys.executable, str(Path(steps.ROOT, "testbed/library_worker.py"))]
 
 
 def changes(stack: Stack) -> dict[str, str]:
@@ -114,7 +111,7 @@ def test_a_changed_delay_changes_only_its_policy(stack: Stack, tmp_path: Path) -
 def test_a_daemon_with_the_declared_users_and_settings_answers_a_request(stack: Stack, tmp_path: Path) -> None:
     stack.must_up()
     pool = declared(stack)
-    daemon = DaemonProcess.of(pool, tmp_path / "daemon", worker=WORKER)
+    daemon = DaemonProcess.of(pool, tmp_path / "daemon", worker=LIBRARY)
     outputs = stack.project.outputs()
     addresses, daemon.settings["pool"] = outputs["addresses"]["core"], outputs["pools"]["core"]
     assert (tmp_path / "daemon/management.uri").read_text() == addresses["daemon-management"]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-import steps
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import stream
 from osrdyne_protocol import events, headers
@@ -18,9 +16,8 @@ from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
+from testbed.workers import LIBRARY
 from tests.pipeline.test_cli import run
-
-WORKER = [sys.executable, str(Path(steps.ROOT, "testbed/library_worker.py"))]
 
 
 @pytest.fixture
@@ -29,7 +26,7 @@ def daemon(one_broker: Broker, tmp_path: Path) -> Iterator[DaemonProcess]:
     vhost = "pipeline-live"
     broker.management.add_vhost(vhost, broker.admin)
     pool = Pool.on(broker, vhost)
-    running = DaemonProcess.of(pool, tmp_path / "daemon", worker=WORKER)
+    running = DaemonProcess.of(pool, tmp_path / "daemon", worker=LIBRARY)
     try:
         running.start()
         yield running

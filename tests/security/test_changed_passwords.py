@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import sys
 import threading
 import urllib.error
 from collections.abc import Callable
@@ -23,13 +22,13 @@ from osrdyne_protocol.broker.topology import request_queue_arguments, topology
 from osrdyne_worker import Request, WorkerEnvironment, loop, serve
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
+from testbed.workers import LIBRARY
 
 pytestmark = pytest.mark.both_versions
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 
-LIBRARY = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 KEYS = ("a", "b", "c")
 
 

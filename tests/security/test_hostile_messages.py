@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import psutil
 from hypothesis import given, settings
@@ -19,9 +17,9 @@ from osrdyne_amqp.errors import BrokerError, Unencodable
 from osrdyne_client import Client
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
+from testbed.workers import LIBRARY
 from tests.security.arbitrary import FUZZ, MESSAGES
 
-LIBRARY = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 #: Valid keys are few, because each costs a worker; those that nobody can be given are any.
 KEYS = st.sampled_from(["42", "43", "x/y", "~", "xchg", "é", ""]) | st.binary(max_size=30).map(
     lambda data: b"\xff" + data

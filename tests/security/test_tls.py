@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -19,12 +18,12 @@ from osrdyne_client import Client
 from testbed.pool import DaemonProcess, Pool
 from testbed.tls import Authority, Certificate, TlsBroker
 from testbed.waiting import until
+from testbed.workers import LIBRARY
 from tests.broker.fake_broker import fake_broker
 
 # Its brokers are of its own: one group, so that each is started once.
 pytestmark = [pytest.mark.both_versions, pytest.mark.xdist_group("tls")]
 
-LIBRARY = [sys.executable, str(Path(__file__).parents[2] / "testbed/library_worker.py")]
 PASSWORD = "hunter2hunter2"
 
 
