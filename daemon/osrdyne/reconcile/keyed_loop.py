@@ -21,7 +21,7 @@ class KeyedLoop:
     def __init__(self, clock: Callable[[], float], facts: Sequence[Changes]) -> None:
         self._clock = clock
         self._facts = facts
-        self._changed = ChangeReader([])
+        self._changed = ChangeReader()
         self._timers = Timers()
         self._busy: set[str] = set()
         self._tasks: asyncio.TaskGroup
@@ -55,13 +55,11 @@ class KeyedLoop:
         `look` decides about one key that has no action under way, and may `begin` one. `afterwards` follows each round
         of looks. `beside` runs as long as the loop.
         """
-        readers = [one.reader() for one in self._facts]
+        self._changed.follow(*self._facts)
         for key in keys:
             self._changed.add(key)
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                for reader in readers:
-                    self._tasks.create_task(reader.relay(self._changed))
                 for other in beside:
                     self._tasks.create_task(other)
                 while True:
@@ -71,8 +69,7 @@ class KeyedLoop:
                             look(key)
                     afterwards()
         finally:
-            for reader in readers:
-                reader.close()
+            self._changed.close()
 
     async def _act(self, key: str, action: Coroutine[Any, Any, None]) -> None:
         try:

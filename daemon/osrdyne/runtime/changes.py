@@ -64,27 +64,33 @@ class Changes:
     """Which keys changed: every reader has its own set, so that none misses a key and none looks at all keys."""
 
     def __init__(self) -> None:
-        self._readers: list[ChangeReader] = []
+        self.readers: list[ChangeReader] = []
 
     def reader(self) -> ChangeReader:
         """Return a new reader; it sees what changes from now on."""
-        reader = ChangeReader(self._readers)
-        self._readers.append(reader)
+        reader = ChangeReader()
+        reader.follow(self)
         return reader
 
     def add(self, key: str) -> None:
-        """Tell every reader that `key` changed."""
-        for reader in self._readers:
+        """Pass a key that changed to every reader."""
+        for reader in self.readers:
             reader.add(key)
 
 
 class ChangeReader:
-    """One reader's keys that changed since it last took them. May also be rung for a key of its own."""
+    """One reader's keys that changed since it last took them, from any number of sources or added by itself."""
 
-    def __init__(self, readers: list[ChangeReader]) -> None:
-        self._readers = readers
+    def __init__(self) -> None:
+        self._sources: list[Changes] = []
         self._keys: dict[str, None] = {}
         self._event = asyncio.Event()
+
+    def follow(self, *sources: Changes) -> None:
+        """See from now on what changes there, until `close`."""
+        for source in sources:
+            source.readers.append(self)
+        self._sources += sources
 
     def add(self, key: str) -> None:
         self._keys[key] = None
@@ -105,14 +111,10 @@ class ChangeReader:
         self._event.clear()
         return keys
 
-    async def relay(self, other: ChangeReader) -> None:
-        """Pass every change on to another reader, until cancelled."""
-        while True:
-            for key in await self.take(None):
-                other.add(key)
-
     def close(self) -> None:
-        self._readers.remove(self)
+        for source in self._sources:
+            source.readers.remove(self)
+        self._sources.clear()
 
 
 def wait_for(due: float | None, now: float) -> float | None:

@@ -150,4 +150,4 @@ async def test_a_key_is_forgotten_with_its_queue_and_no_other(listener: Listener
             listener.state.forgotten.add(key)
         await asyncio.sleep(1.0)
         assert list(listener.state.activity) == ["7"]
-    assert listener.state.forgotten._readers == []
+    assert listener.state.forgotten.readers == []

@@ -371,7 +371,7 @@ async def test_a_loop_that_ends_while_the_engine_is_away_leaves_no_reader_behind
         await asyncio.sleep(1.0)
     state = loop.state
     for changes in (state.target_changes, state.queue_changes, state.activity_changes, state.totals_changes):
-        assert not changes._readers
+        assert not changes.readers
 
 
 async def test_a_key_no_longer_wanted_while_it_waits_for_its_start_is_not_started() -> None:

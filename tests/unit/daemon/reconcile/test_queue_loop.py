@@ -325,8 +325,8 @@ async def test_a_loop_that_ends_leaves_no_reader_behind() -> None:
     loop = Loop()
     async with running(*loop.coroutines):
         await asyncio.sleep(1.0)
-    assert not loop.state.target_changes._readers
-    assert not loop.state.group_changes._readers
+    assert not loop.state.target_changes.readers
+    assert not loop.state.group_changes.readers
 
 
 async def test_a_queue_that_the_broker_lost_is_made_anew_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -71,7 +71,7 @@ async def test_a_closed_reader_is_told_nothing_more() -> None:
 
 @pytest.mark.looptime
 async def test_taking_waits_for_a_change_or_for_the_time_given() -> None:
-    loop, reader = asyncio.get_running_loop(), ChangeReader([])
+    loop, reader = asyncio.get_running_loop(), ChangeReader()
     assert await reader.take(5.0) == []
     assert loop.time() == 5.0
     loop.call_later(2.0, reader.add, "42")
@@ -81,7 +81,7 @@ async def test_taking_waits_for_a_change_or_for_the_time_given() -> None:
 
 @pytest.mark.looptime
 async def test_a_wait_shorter_than_the_clock_can_show_still_lets_time_pass() -> None:
-    loop, reader = asyncio.get_running_loop(), ChangeReader([])
+    loop, reader = asyncio.get_running_loop(), ChangeReader()
     await asyncio.sleep(23.506)
     assert await reader.take(1e-13) == []
     assert loop.time() > 23.506
