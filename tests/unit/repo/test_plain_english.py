@@ -15,7 +15,9 @@ PAGES = (
     "docs/README.md",
     "docs/comparison.md",
     "docs/install.md",
+    "docs/operations.md",
     "docs/quickstart.md",
+    "docs/settings.md",
     "docs/tour.md",
 )
 #: Words a sentence.
