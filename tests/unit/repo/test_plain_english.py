@@ -13,12 +13,14 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "docs/README.md",
+    "docs/client.md",
     "docs/comparison.md",
     "docs/install.md",
     "docs/operations.md",
     "docs/quickstart.md",
     "docs/settings.md",
     "docs/tour.md",
+    "docs/worker.md",
 )
 #: Words a sentence.
 MOST = 25
