@@ -13,6 +13,8 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "docs/README.md",
+    "docs/architecture.md",
+    "docs/cli.md",
     "docs/client.md",
     "docs/comparison.md",
     "docs/drivers.md",
