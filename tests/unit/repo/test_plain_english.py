@@ -22,7 +22,9 @@ PAGES = (
     "docs/operations.md",
     "docs/protocol.md",
     "docs/quickstart.md",
+    "docs/security.md",
     "docs/settings.md",
+    "docs/testing.md",
     "docs/tour.md",
     "docs/worker.md",
 )
