@@ -18,6 +18,8 @@ PAGES = (
     "docs/client.md",
     "docs/comparison.md",
     "docs/drivers.md",
+    "docs/environments.md",
+    "docs/images.md",
     "docs/install.md",
     "docs/operations.md",
     "docs/protocol.md",
