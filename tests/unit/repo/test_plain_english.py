@@ -15,6 +15,7 @@ PAGES = (
     "docs/README.md",
     "docs/airports.md",
     "docs/architecture.md",
+    "docs/benchmarks.md",
     "docs/cli.md",
     "docs/client.md",
     "docs/comparison.md",
