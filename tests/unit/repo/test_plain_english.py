@@ -26,6 +26,7 @@ PAGES = (
     "docs/install.md",
     "docs/invariants.md",
     "docs/operations.md",
+    "docs/pipeline.md",
     "docs/protocol.md",
     "docs/quickstart.md",
     "docs/rabbitmq-facts.md",
