@@ -36,6 +36,13 @@ PAGES = (
     "docs/testing.md",
     "docs/tour.md",
     "docs/worker.md",
+    "libs/amqp/README.md",
+    "libs/client/README.md",
+    "libs/protocol/README.md",
+    "libs/worker/README.md",
+    "roles/daemon/README.md",
+    "roles/rabbitmq/README.md",
+    "roles/topology/README.md",
 )
 #: Words a sentence.
 MOST = 25
