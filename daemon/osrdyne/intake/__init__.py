@@ -1,7 +1,6 @@
 """Messages become facts: orphans, activity events, and what the management API says of queues.
 
 `orphan_forwarder` forwards or refuses orphans by `orphan_rules`, within `hold_limits`. `activity_listener` renews keys
-by `activity_rules`, one event of each of the `bursts`, and keeps the `delivery_history`. `queue_watcher` samples the
-request queues. Here belongs what reads a message or a sample. What follows from it for queues and groups is
-`reconcile`'s.
+by `activity_rules`, once for each burst of events (`bursts`), and keeps the `delivery_history`. `queue_watcher` samples
+the request queues. Modules here read messages or samples. Package `reconcile` acts on queues and groups.
 """

@@ -1,9 +1,8 @@
 """The activity listener: turns what workers report into facts about keys.
 
 Only `started`, `request-received`, `finished` and `alive` count, and only for a key that has a queue: an event
-of an unknown key wakes nothing. Events are acknowledged by being delivered. The broker may lose some
-(docs/rabbitmq-facts.md#messages-that-vanish); that costs nothing, because nothing is stopped for lack of activity
-alone.
+of an unknown key wakes nothing. Events are consumed without acknowledgements. The broker may lose some
+(docs/rabbitmq-facts.md#messages-that-vanish); this does no harm, because lack of activity alone stops nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from osrdyne_amqp import Message
 from osrdyne_protocol import events, headers, keys
 from osrdyne_protocol.errors import InvalidKey
 
-#: Events of this exchange that are no activity.
+#: Events on this exchange that do not count as activity.
 _OTHERS = events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING}
 
 
 class ActivityListener:
-    """Handles one message at a time, without waiting for anything. `run` forgets keys whose queue is gone."""
+    """Handles one message at a time and never waits. `run` forgets keys whose queue is gone. `debounce` in seconds."""
 
     def __init__(self, state: PoolState, metrics: Metrics, *, debounce: float) -> None:
         self._state = state
@@ -34,7 +33,7 @@ class ActivityListener:
         self._debounce = Bursts(debounce)
 
     async def run(self) -> None:
-        """Forget what was reported of keys that have no queue any more, until cancelled."""
+        """Forget the activity of keys that no longer have a queue, until cancelled."""
         with closing(self._state.forgotten.reader()) as forgotten:
             while True:
                 for key in await forgotten.take(None):
@@ -42,7 +41,7 @@ class ActivityListener:
                         self._state.activity.pop(key, None)
 
     def on_message(self, message: Message) -> None:
-        """Take one event. Never raises: what cannot be read is counted and dropped."""
+        """Handle one event. Never raises: an unreadable event is counted and dropped."""
         event = headers.text((message.properties.headers or {}).get(headers.X_EVENT))
         if event not in events.ACTIVITY:
             self._metrics.activity.labels("own" if event in _OTHERS else "unreadable").inc()
@@ -72,7 +71,7 @@ class ActivityListener:
             state.activity_changes.add(key)
 
     def _renew(self, key: str, event: str, now: float) -> bool:
-        """Renew a key, and say whether this event did; the rest of a burst does not."""
+        """Renew a key; return whether this event renewed it. Later events of a burst do not."""
         state = self._state
         extra_lifetime = activity_rules.extra_lifetime(state.tracker, self._debounce, key, event, now)
         if extra_lifetime is None:

@@ -1,6 +1,6 @@
 """Which activity events renew their key, and for how much longer. Pure; time is an argument.
 
-The activity listener and the replay both go by this. Takes only events of `events.ACTIVITY`.
+The activity listener and the replay both use these rules. Only events of `events.ACTIVITY` are accepted.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from osrdyne_protocol import events
 
 
 def extra_lifetime(tracker: TargetTracker, debounce: Bursts, key: str, event: str, now: float) -> float | None:
-    """Return what an event adds to its key's unbind delay; None where it does not renew the key.
+    """Return the seconds that an event adds to its key's unbind delay; None where it does not renew the key.
 
-    The rest of a burst renews nothing, and of workers' starts only the first after somebody asked for the key does.
+    Later events of a burst renew nothing. Of the starts of workers, only the first after a request renews the key.
     """
     if event != events.STARTED:
         tracker.note_demand(key)

@@ -1,8 +1,8 @@
-"""Debouncing of activity: only the first event of a burst goes on. Pure; time is an argument."""
+"""Debouncing of activity: only the first event of a burst counts. Pure; time is an argument."""
 
 from __future__ import annotations
 
-#: Bursts remembered before those that are over are forgotten.
+#: With this many bursts in memory, those that are over are removed.
 _TIDY_AT = 4096
 
 
@@ -15,10 +15,10 @@ class Bursts:
         self._tidy_at = _TIDY_AT
 
     def observe(self, key: str, now: float) -> float | None:
-        """Return the extra lifetime in seconds that the first event of a burst asks for, None for the others.
+        """Return the extra lifetime in seconds for the first event of a burst, None for the others.
 
-        The rest of the burst is not reported, so the first event speaks for all of it: without the burst's
-        length on top, a key under steady use would live shorter than its delay.
+        The later events do not renew the key, so the first one covers the whole burst. Without the burst's
+        length on top, a key in steady use would live shorter than its delay.
         """
         since = self._open.get(key)
         if since is not None and now - since < self._length:

@@ -1,7 +1,7 @@
-"""Which workers were given which request, and when, as they told: for who looks at a poison entry later.
+"""Which workers received which request, and when, as they reported. Helps a person who inspects a poison entry.
 
-Best effort: only of workers that send `request-received` with their id and the request's, only what this daemon heard
-since it started, and of a bounded number of requests, the ones given out last.
+Best effort: it covers only workers that send `request-received` with their id and the request's, only events that this
+daemon received since it started, and only a bounded number of requests, those delivered last.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-#: Requests that are remembered, and hand-outs of each; a request is a few hundred bytes.
+#: Requests that are remembered, and deliveries of each; a request takes a few hundred bytes.
 MOST_REQUESTS = 10_000
 MOST_HANDOUTS = 32
 #: Longest worker id and request id that are remembered, in characters.
@@ -18,21 +18,21 @@ LONGEST_ID = 255
 
 @dataclass(frozen=True, slots=True)
 class PastDelivery:
-    """A request was given to this worker at this time, in milliseconds since the Unix epoch."""
+    """A request was delivered to this worker at this time, in milliseconds since the Unix epoch."""
 
     worker_id: str
     time_ms: int
 
 
 class DeliveryHistory:
-    """Hand-outs of the requests that were given out last and have not been answered, by key and request id."""
+    """Deliveries of the unanswered requests that were delivered last, by key and request id."""
 
     def __init__(self, most_requests: int = MOST_REQUESTS) -> None:
         self._most = most_requests
         self._requests: OrderedDict[tuple[str, str], tuple[PastDelivery, ...]] = OrderedDict()
 
     def add(self, key: str, request_id: str, handout: PastDelivery) -> None:
-        """Remember one; of a request that was given out very often, the first and the last ones."""
+        """Remember one delivery. Of a request that was delivered very often, the first and the last ones stay."""
         if len(request_id) > LONGEST_ID or len(handout.worker_id) > LONGEST_ID:
             return
         known = self._requests.pop((key, request_id), ())

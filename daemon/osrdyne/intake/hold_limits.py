@@ -1,18 +1,18 @@
 """How many messages a task may hold while it waits: by number for each key, and by number and bytes in all.
 
-Pure bookkeeping. What does not fit is put back at the tail of its queue, so that one bad key cannot hold
-every prefetch slot; how fast it may be put back is bounded too, so that it does not spin.
+Pure. A message that does not fit goes back to the tail of its queue, so that one bad key cannot hold every
+prefetch slot. Its return is delayed (`broker.requeue`), so that the message does not circle at full speed.
 
 A key never holds more than is left for all the others, and the last quarter is for keys that hold nothing
-yet: so some bad keys, each with many requests, do not keep out a good one.
+yet. So a few bad keys with many requests each do not keep out a good one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: One part in so many of the room is for keys that hold nothing yet.
-_RESERVED = 4
+#: This share of the room is for keys that hold nothing yet: one part in 4.
+_RESERVED_PART = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,10 @@ class HeldMessages:
         self.bytes = 0
 
     def admit(self, key: str, size: int) -> bool:
-        """Take one message of `size` bytes into account and return True, or return False when it is too much.
+        """Count one message of `size` bytes and return True; return False when it does not fit.
 
-        The first message of a key is also admitted when the bytes are used up, if it is no larger than an even
-        share of them. One larger than the bound on bytes is admitted when it is the only one, else it never
-        would be.
+        When the bytes are used up, the first message of a key still fits if it is no larger than an even
+        share of them. A message larger than the bound on bytes fits only when no other is held.
         """
         fits = self._fits(key, size)
         if fits:
@@ -57,7 +56,7 @@ class HeldMessages:
         if messages == 0:
             small = size * limits.total <= limits.total_bytes
             return small or self.messages == 0 or self.bytes + size <= limits.total_bytes
-        free = room - limits.total // _RESERVED
+        free = room - limits.total // _RESERVED_PART
         return messages < min(limits.per_key, free) and held + size <= limits.total_bytes - self.bytes
 
     def release(self, key: str, size: int) -> None:

@@ -1,7 +1,7 @@
-"""The orphan forwarder: gets each orphan to its key's queue, or answers why it cannot.
+"""The orphan forwarder: forwards each orphan to its key's queue, or answers why it cannot.
 
-For each orphan on its own: require the key, wait until the queue loop has asserted its queue since, publish
-with confirm, then acknowledge. No orphan waits for another key's. Reads `state.queues`, and only waits there.
+Each orphan has its own task: require the key, wait until the queue loop has asserted the queue after that, publish
+with confirm, then acknowledge. No orphan waits for another key's. Reads `state.queues`, and waits nowhere else.
 An orphan is acknowledged after its forward, its answer or its copy is confirmed, never before.
 """
 
@@ -33,15 +33,15 @@ from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
-#: After so many forwards that came back, a binding is late no longer: it does not route, and is made anew.
+#: After this many forwards that came back, the binding counts as broken and is created again.
 _UNROUTED_AFTER = 4
-#: Longest wait in seconds between two tries to forward one orphan.
-_LONGEST_WAIT = 5.0
+#: Longest wait between two tries to forward one orphan.
+_LONGEST_WAIT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardLimits:
-    """How many orphans may be held, and for how long they live."""
+    """How many orphans may be held, and how long they live."""
 
     prefetch: int
     held: HoldLimits
@@ -49,7 +49,7 @@ class ForwardLimits:
 
 
 class OrphanForwarder:
-    """One task for each orphan, all under `tasks`; a task that fails ends the session, so that all is redelivered."""
+    """One task for each orphan, all under `tasks`. A task that fails ends the session; all orphans are redelivered."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class OrphanForwarder:
         self._requeue = Requeuer(publisher, share=limits.prefetch // 4)
 
     def on_message(self, message: Message) -> None:
-        """Take one orphan."""
+        """Start a task for one orphan."""
         self._tasks.create_task(self._handle(message), name="orphan")
 
     async def _handle(self, message: Message) -> None:
@@ -85,7 +85,7 @@ class OrphanForwarder:
         except BrokerError:
             raise
         except Exception:
-            # A mistake of ours must not come back with every redelivery: the message ends, with its reason.
+            # A bug must not fail again at every redelivery: answer the request with a reason.
             log.exception("orphan could not be handled")
             await self._answer(message, Answer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
 
@@ -112,8 +112,8 @@ class OrphanForwarder:
         try:
             async with asyncio.timeout(remaining):
                 if forward.hops:
-                    # It was forwarded before and came back: a binding may take a moment to be seen everywhere.
-                    await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT))
+                    # It was forwarded before and came back: a binding may take a moment to reach every node.
+                    await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT_SECONDS))
                 if forward.hops >= _UNROUTED_AFTER:
                     self._state.unrouted.add(forward.key)
                 outcome = await self._forward(message, forward)
@@ -144,7 +144,7 @@ class OrphanForwarder:
                 state.require(key)
 
     async def _forward(self, message: Message, forward: Forward) -> Answer | None:
-        """Publish until it is confirmed. Returns an answer when it never can be; ends by the caller's timeout."""
+        """Publish until confirmed. Return an answer when that is impossible; the caller's timeout ends this."""
         failures = 0
         while True:
             await self._bound(forward.key)
@@ -165,16 +165,16 @@ class OrphanForwarder:
                 reason = "the request exchange has no alternate exchange; apply the topology"
                 answer = Answer(statuses.UNROUTABLE, reason)
             except BrokerTimeout as error:
-                # One queue that does not confirm is no reason to end the session of all. Whether the request
+                # One queue that does not confirm must not end the whole session. Whether the request
                 # arrived is unknown; delivery is at least once, so it is sent again.
                 self._state.unconfirmed.add(forward.key)
                 answer = Answer(statuses.UNROUTABLE, str(error))
             failures += 1
             if failures == 1:
                 log.warning("forward not accepted; trying again", extra={"key": forward.key, "reason": answer.reason})
-            if wall_ms() + 1000 * _LONGEST_WAIT >= forward.deadline_ms and failures > 1:
+            if wall_ms() + 1000 * _LONGEST_WAIT_SECONDS >= forward.deadline_ms and failures > 1:
                 return answer
-            await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT / 2))
+            await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT_SECONDS / 2))
 
     async def _answer(self, message: Message, answer: Answer) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
@@ -200,10 +200,10 @@ class OrphanForwarder:
         self._metrics.orphans.labels("put_back").inc()
 
     def _answered(self, message: Message, status: str) -> None:
-        """Be done with an orphan that has its answer, and tell of it."""
+        """Acknowledge, count and report an orphan that was answered."""
         self._deliveries.ack(message.delivery_tag)
         self._metrics.orphans.labels(status).inc()
-        # A key that is none has no place in the events.
+        # An event cannot carry an invalid key.
         with contextlib.suppress(InvalidKey):
             key, request_id = keys.decode(message.routing_key), message.properties.correlation_id
             self._lifecycle.record(events.DEAD_LETTERED, key, request_id=request_id, outcome=status)

@@ -1,9 +1,9 @@
 """What to do with an orphan: a pure decision from the message and the time.
 
-A request is forwarded as it came, less what would break or mislead the forward: `user_id` (the broker refuses
-another user's), headers the broker added on the way, time to live already used up. CC and BCC would fan the
-request out again at each publish, so a request with them is refused. What the broker does with all of these is in
-docs/rabbitmq-facts.md#publishing-a-message-once-more.
+A request is forwarded as it came, without what would break or mislead the forward: `user_id` (the broker refuses
+another user's), headers that the broker added, time to live already used up. CC and BCC would copy the request to
+more queues at each publish, so a request with them is refused. docs/rabbitmq-facts.md#publishing-a-message-once-more
+says how the broker treats each of these.
 
 Times in headers are integer milliseconds of the wall clock: they cross processes and restarts.
 """
@@ -18,15 +18,15 @@ from osrdyne_protocol import headers, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.names import PoolNames
 
-#: Longest time to live that a broker takes, in milliseconds.
-_LONGEST_EXPIRATION = 2**32 - 1
+#: Longest time to live that a broker accepts.
+_LONGEST_EXPIRATION_MS = 2**32 - 1
 #: Forwards of one request after which it counts as unroutable. Each waits longer than the one before.
 MAX_HOPS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Forward to the request exchange under `key`. Past `deadline_ms` it must be answered `expired` instead."""
+    """Forward to the request exchange under `key`. After `deadline_ms`, answer `expired` instead."""
 
     key: str
     properties: Properties
@@ -47,7 +47,7 @@ Decision = Forward | Answer
 
 
 def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: int) -> Decision:
-    """Decide what becomes of one orphan that is seen at `now_ms`."""
+    """Decide what to do with one orphan that is seen at `now_ms`."""
     if message.malformed is not None:
         return Answer(statuses.INVALID_REQUEST, "the message's properties cannot be read")
     try:
@@ -82,30 +82,30 @@ def names_pool_queue(reply_to: str | bytes | None, names: PoolNames) -> bool:
 
 
 def at_publish(properties: Properties, *, now_ms: int) -> Properties:
-    """Return the properties with which a held request is published now: time to live less what was used up.
+    """Return the properties with which a held request is published now: with the rest of its time to live.
 
-    `expiration` is relative, and a publish starts it again: what is left is told by the absolute deadline, the
-    client's or the one that the request was given at first sight. So the broker ends it in its queue, also where
-    its workers do not look at deadlines.
+    `expiration` is relative, and each publish starts it again. So the rest comes from the absolute deadline, the
+    client's or the one set at first sight. The broker then expires the request in its queue, even where workers
+    ignore deadlines.
     """
     result = copy.copy(properties)
     expiration, deadline = _expiration(result), headers.integer(result.headers or {}, headers.X_DEADLINE)
     if deadline is not None:
         left = max(1, deadline - now_ms)
-        if expiration is not None or left <= _LONGEST_EXPIRATION:
+        if expiration is not None or left <= _LONGEST_EXPIRATION_MS:
             result.expiration = str(left if expiration is None else min(expiration, left))
     return result
 
 
 def put_back(message: Message, *, now_ms: int) -> Properties:
-    """Return the properties with which an orphan goes back to the tail of its queue: it keeps its clock."""
+    """Return the properties with which an orphan goes back to the tail of its queue; its deadline stays."""
     return _stamped(message.properties, now_ms)
 
 
 def _stamped(original: Properties, now_ms: int) -> Properties:
-    """Return what may travel on of a request's properties, with the times at which it was seen and ends.
+    """Return the properties that a forward keeps, with the times of first sight and of the deadline.
 
-    `expiration` becomes an absolute deadline at first sight; that of a later sight, counted anew, is no earlier.
+    `expiration` becomes an absolute deadline at first sight. Later sights do not move it to an earlier time.
     """
     result = copy.copy(original)
     given = {name: value for name, value in (original.headers or {}).items() if name not in headers.BROKER_ADDED}

@@ -1,10 +1,10 @@
-"""The queue watcher: asks the management API now and then for what status, metrics and stuck groups need.
+"""The queue watcher: polls the management API for the counts that status, metrics and stuck groups need.
 
 Writes `state.totals`, `state.former_totals`, `state.counted_at`, `state.ready_since`, `state.depths`, `state.alarm` and
-`state.lost`. What it sees is seconds late, so nothing is deleted on its word alone.
+`state.lost`. Its counts are seconds late, so nothing is deleted because of them alone.
 
-Of a queue that the broker lost there are no counts. So only queues without counts are asked about one by one, and those
-that have not confirmed a forward.
+The broker has no counts of a queue that it lost. So the watcher checks one by one only queues without counts, and
+queues that have not confirmed a forward.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
-#: Queues that are asked about one by one in one look. A call takes the broker a millisecond.
+#: Queues that one poll checks one by one. A call takes the broker a millisecond.
 _MOST_ASKED = 200
 
 
 class QueueWatcher:
-    """Runs until cancelled; a management API that is away is logged once and asked again.
+    """Runs until cancelled; an unreachable management API is logged once and polled again.
 
-    `blocked` says why the broker has blocked the daemon's own connection, None while it does not.
+    `blocked` says why the broker has blocked the daemon's own connection, None while it has not. `interval` in seconds.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class QueueWatcher:
         self._failing = False
 
     async def run(self) -> None:
-        # What was seen before an outage proves nothing about workers that had no broker meanwhile.
+        # Counts from before an outage prove nothing: the workers had no broker meanwhile.
         self._state.former_totals, self._state.totals = self._state.totals or self._state.former_totals, {}
         self._state.counted_at = None
         self._state.ready_since.clear()
         try:
             self._note_alarm(self._blocked())
             while True:
-                # At once: after a broker's end there may be queues that it has lost.
+                # At once: a broker that restarted may have lost queues.
                 await self._look()
                 await asyncio.sleep(self._interval)
         finally:
@@ -72,7 +72,7 @@ class QueueWatcher:
             if not self._failing:
                 log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
             self._failing = True
-            # What cannot be seen cannot show that a group takes nothing.
+            # Without counts, nothing shows that a group is stuck.
             self._state.ready_since.clear()
             self._state.depths = {}
             self._note_alarm(self._blocked())
@@ -82,7 +82,7 @@ class QueueWatcher:
         self._state.depths, self._state.counted_at = depths, asked
         self._note(queues)
         if self._state.alarm is not None:
-            # Nor is a group stuck whose replies the broker holds back.
+            # A group whose replies the broker holds back is not stuck.
             self._state.ready_since.clear()
 
     async def _look_for_lost(self, queues: list[RequestQueue]) -> None:
@@ -92,23 +92,23 @@ class QueueWatcher:
         unconfirmed = [key for key in sorted(state.unconfirmed) if key in own]
         state.unconfirmed.clear()
         before = state.lost
-        # Those that look lost already first: whether they still do is what matters most.
+        # Queues that already look lost come first: whether they still do matters most.
         suspects = dict.fromkeys([*(key for key in before.seen if key in own), *unconfirmed, *silent])
         looks = dict.fromkeys((key for key in before.seen if key not in own), False)
         for key in list(suspects)[:_MOST_ASKED]:
             if state.clock() - now > self._interval:
-                break  # an API that is slow must not hold up what else is to be seen
+                break  # a slow API must not delay the rest of the poll
             found = await never_led(self._management, own[key].name)
             if found is not None:
                 looks[key] = found
-        # The queue loop may have taken some meanwhile: what is known of them is from before it did.
+        # The queue loop may have handled some meanwhile, which makes what was seen of them out of date.
         taken = {key: False for key in before.seen if key not in state.lost.seen}
         state.lost = state.lost.after({**looks, **taken}, now)
         for key in dict.fromkeys([*before.seen, *state.lost.seen]):
             state.lost_changes.add(key)
 
     def _forget(self) -> None:
-        """Leave nothing that would look as if it were still true."""
+        """Clear values that would look current after the session."""
         self._state.depths = {}
         self._state.lost = Evidence()
         self._state.alarm = None
@@ -125,7 +125,7 @@ class QueueWatcher:
         totals = {
             one.key: one.totals
             for one in queues
-            # A queue of somebody else's must not speak for a key of ours.
+            # Counts of a foreign queue must not count for a key of this pool.
             if one.key is not None and one.totals is not None and self._names.request_queue(one.key) == one.name
         }
         state.totals = totals

@@ -1,4 +1,4 @@
-"""The target clock: lets time pass in the target, so that keys without activity step down when they are due."""
+"""The target clock: lets time pass in the target, so that keys without activity step down on time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TargetClock:
         try:
             while True:
                 due = state.tracker.next_change()
-                # A key required meanwhile may be due before the one waited for.
+                # A key that is required meanwhile may be due earlier.
                 await self._required.take(wait_for(due, state.clock()))
                 for key in state.tracker.advance(state.clock()):
                     state.target_changes.add(key)

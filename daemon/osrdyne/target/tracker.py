@@ -1,7 +1,7 @@
-"""What should be: for each key Active or Unbound, under one 64-bit generation.
+"""The target: each wanted key is Active or Unbound, under one 64-bit generation.
 
 Pure: time is an argument (monotonic seconds), there is no I/O. Facts come in through `require`, time through
-`advance`; what comes out is `wanted`. A key that is not in it should have neither queue nor group.
+`advance`; the result is `wanted`. A key that is not in it should have neither queue nor group.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TargetTracker:
         self._generation = 0
         self._wanted: dict[str, Wanted] = {}
         self._deadlines: list[tuple[float, str]] = []
-        #: Keys that a worker's start renewed, or that are kept, and that nobody has asked for since.
+        #: Keys that a worker's start or `keep` renewed, without demand since.
         self._renewed_by_start: set[str] = set()
 
     @property
@@ -65,9 +65,9 @@ class TargetTracker:
         return self._activate(key, now + extra_lifetime + self._delays(key).unbind_delay, found_unbound=found_unbound)
 
     def keep(self, key: str, until: float) -> int:
-        """Make a key Active at least until then, for nobody's sake; return the generation from which that holds.
+        """Make a key Active at least until then, without demand; return the generation from which that holds.
 
-        No delay follows from this, nor from the start of a worker that it leads to.
+        The key's delays do not apply: neither this nor the worker start that it causes renews the key.
         """
         current = self._wanted.get(key)
         if current is None or current.status is not Status.ACTIVE:
@@ -87,13 +87,13 @@ class TargetTracker:
         return self._generation
 
     def note_demand(self, key: str) -> None:
-        """Note that somebody asks for a key or works for it: the next start of a worker counts again."""
+        """Note that a key has demand (a request, or work on one): the next start of a worker counts again."""
         self._renewed_by_start.discard(key)
 
     def start_counts(self, key: str) -> bool:
-        """Say whether a worker's start renews a key: once after somebody asked for it, while it is wanted.
+        """Return whether a worker's start renews a key: once after each demand, while the key is wanted.
 
-        A worker that crashes and is started again and again would else keep its key for ever, with nobody asking.
+        Otherwise a worker that crashes and restarts again and again would keep its key for ever, without demand.
         """
         return key in self._wanted and key not in self._renewed_by_start
 
@@ -112,10 +112,10 @@ class TargetTracker:
             until, key = heapq.heappop(self._deadlines)
             current = self._wanted.get(key)
             if current is None or current.until != until:
-                continue  # renewed since: a later entry of the heap stands for it
+                continue  # renewed since: a later heap entry replaces this one
             self._generation = (self._generation + 1) & _GENERATION_MASK
             if current.status is Status.ACTIVE:
-                # Counted from when the step was due, so that a late look does not lengthen the key's life.
+                # Counted from when the step was due, so that a late call does not lengthen the key's life.
                 self._put(key, Wanted(Status.UNBOUND, self._generation, until + self._delays(key).stop_delay))
             else:
                 del self._wanted[key]

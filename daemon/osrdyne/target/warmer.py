@@ -1,7 +1,7 @@
-"""The warmer: keeps keys active through their windows, so that their groups run before anybody asks.
+"""The warmer: keeps keys active through their windows, so that their groups run before the first request.
 
-Reads wall time; writes the target and nothing else: what follows is what follows for any key. A clock that is set
-is noticed within half a minute.
+Reads wall time and writes only the target; the other tasks treat such a key like any other. It notices a changed
+wall clock within half a minute.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from osrdyne.state import PoolState
 from osrdyne.target.window_rules import Schedule
 
-#: Longest time in seconds between two looks at the clock.
-_LONGEST_WAIT = 30.0
+#: Longest time between two readings of the clock.
+_LONGEST_WAIT_SECONDS = 30.0
 
 
 class Warmer:
@@ -32,4 +32,4 @@ class Warmer:
             wait = self._schedule.next(now)
             if wait is None:
                 return
-            await asyncio.sleep(min(wait / 1000 + 0.001, _LONGEST_WAIT))
+            await asyncio.sleep(min(wait / 1000 + 0.001, _LONGEST_WAIT_SECONDS))

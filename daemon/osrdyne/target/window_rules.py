@@ -1,8 +1,8 @@
 """Which keys are kept active now, and when the next window begins. Pure; wall time is an argument, in
 milliseconds since the Unix epoch.
 
-Windows are the one thing that wall time decides: people mean hours of the day. How long a key is kept is told as an
-interval from now.
+Only windows depend on wall time: people mean hours of the day. How long a key is kept is returned as milliseconds
+from now.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from osrdyne_protocol.settings import Delays
 from osrdyne_protocol.windows import DAYS, parse_window
 
-#: Milliseconds: in whole numbers a window begins exactly when it begins.
+#: In milliseconds: with whole numbers, a window begins exactly on time.
 _MINUTE = 60_000
 _DAY = 24 * 60 * _MINUTE
 _WEEK = 7 * _DAY
-#: The first moment of 1970 was this far into its week.
+#: The Unix epoch was this many milliseconds into its week.
 _EPOCH_IN_WEEK = DAYS.index("thu") * _DAY
 
 
