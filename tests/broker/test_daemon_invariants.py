@@ -153,7 +153,7 @@ def test_3_a_queue_that_somebody_else_bound_stays(
     queue = pool.names.request_queue("42")
     channel = admin_channel(pool)
     channel.queue_bind(queue, "amq.topic", "mine")
-    until(lambda: "somebody else bound" in ((daemon.key("42") or {}).get("last_error") or ""), what="error")
+    until(lambda: "another program bound" in ((daemon.key("42") or {}).get("last_error") or ""), what="error")
     assert queue in pool.queues()
     channel.queue_unbind(queue, "amq.topic", "mine")
     until(lambda: queue not in pool.queues(), what="end of the queue")

@@ -90,7 +90,7 @@ def test_a_queue_of_somebody_else_under_a_keys_name_is_told_and_never_deleted(
         found = daemon.key("42")
         return str(found["last_error"]) if found else ""
 
-    until(lambda: f"queue {name} is somebody else's" in error(), what="the key's error")
+    until(lambda: f"queue {name} is not osrdyne's" in error(), what="the key's error")
     assert "empty and delete it" in error()
     # When its owner removes it, the request that waited is served
     pool.broker.management.delete("queues", pool.vhost, name)

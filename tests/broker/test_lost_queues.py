@@ -73,7 +73,7 @@ async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_a
     shown = daemon.key("lost")
     assert shown is not None
     assert (shown["queue_remade_ago"] is not None) is lost
-    told = [one for one in daemon.lines() if one["message"] == "the broker had lost this queue; it is made anew"]
+    told = [one for one in daemon.lines() if one["message"] == "the broker had lost this queue; it is created again"]
     assert [one["key"] for one in told] == ["lost"] * lost
 
 

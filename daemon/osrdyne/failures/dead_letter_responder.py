@@ -1,4 +1,4 @@
-"""The dead-letter responder: tells callers why their request died, and keeps what workers failed on.
+"""The dead-letter responder: answers callers why their request failed, and keeps what workers failed on.
 
 The error reply goes first and waits for nothing else. A dead letter is acknowledged after its reply and, where
 one is due, its copy in the poison inventory are confirmed. When the inventory is full, the letter goes back to
@@ -55,7 +55,7 @@ class DeadLetterResponder:
         self._requeue = Requeuer(publisher, share=prefetch // 4)
 
     def on_message(self, message: Message) -> None:
-        """Take one dead letter."""
+        """Start a task for one dead letter."""
         self._tasks.create_task(self._handle(message), name="dead-letter")
 
     async def _handle(self, message: Message) -> None:
@@ -64,7 +64,7 @@ class DeadLetterResponder:
         except BrokerError:
             raise
         except Exception:
-            # A mistake of ours must not come back with every redelivery: the letter is kept, with its reason.
+            # A bug must not fail again at every redelivery: keep the letter, with a reason.
             log.exception("dead letter could not be handled")
             verdict = Verdict(None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, "")
             if await self._keep(message, verdict, statuses.INVALID_REQUEST):
@@ -82,7 +82,7 @@ class DeadLetterResponder:
         if keep_as is not None and not await self._keep(message, verdict, keep_as):
             await self._put_back(message, answered=answered)
             if verdict.status is None or not answered:
-                # It comes again twice a second: told of each time, it would push all else out of the events.
+                # It comes again twice a second: an event each time would crowd out all other events.
                 return
         else:
             self._deliveries.ack(message.delivery_tag)
@@ -106,12 +106,12 @@ class DeadLetterResponder:
         )
 
     def _stage(self, message: Message, verdict: Verdict) -> str | None:
-        """Return at which stage a request expired; None of one that did not."""
+        """Return the stage at which a request expired; None when it did not expire."""
         if verdict.status != statuses.EXPIRED:
             return None
         if not verdict.queue.startswith(self._names.request_queue_prefix) or verdict.key is None:
             return expiry.ORPHAN
-        # Times of workers are monotonic, those in messages are wall time: that of the message becomes monotonic.
+        # Times of workers are monotonic, times in messages are wall time: convert the message's to monotonic.
         entered = dead_letter_rules.entered(message, message_ttl=self._message_ttl)
         return expiry.in_request_queue(
             entered=None if entered is None else entered - wall_ms() / 1000 + self._state.clock(),
@@ -124,7 +124,7 @@ class DeadLetterResponder:
             properties = dead_letter_rules.put_back(message, answered=answered)
             await self._requeue.put(message, self._names.dead_letter_exchange, properties)
         except MessageRefused as error:
-            # Neither the inventory nor its own queue takes it: it stays where it is until the next session.
+            # Neither the inventory nor its own queue accepts it: it stays unacknowledged until the next session.
             log.error(
                 "dead letter cannot be kept",
                 extra={"key": dead_letter_rules.original_key(message), "reason": str(error)},

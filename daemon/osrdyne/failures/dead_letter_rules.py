@@ -1,7 +1,7 @@
 """What to do with a dead letter: a pure decision from the message.
 
 The caller is answered with the reason. A request that its workers failed on, and one whose caller cannot be
-answered, is also kept in the poison inventory: nothing is gone. RabbitMQ puts the newest death first into
+answered, is also kept in the poison inventory: nothing is lost. RabbitMQ puts the newest death first into
 `x-death` (docs/rabbitmq-facts.md#what-a-dead-letter-says).
 """
 
@@ -18,7 +18,7 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 from osrdyne_protocol.names import PoolNames
 
-#: What a letter without a reason is kept as: somebody published to the dead-letter exchange.
+#: Reason of a kept letter that has none: it was published directly to the dead-letter exchange.
 NOT_DEAD_LETTERED = "not_dead_lettered"
 
 _REASONS: Mapping[str, str] = {
@@ -29,27 +29,27 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-#: Of a time to live in milliseconds that a broker takes.
-_MOST_DIGITS = 10
+#: Most digits of a time to live in milliseconds that a broker accepts.
+_MOST_TTL_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of one dead letter."""
+    """What to do with one dead letter."""
 
-    #: Status of the error reply; None when there is nobody to answer or it was answered already.
+    #: Status of the error reply; None when there is no caller to answer, or the caller was answered already.
     status: str | None
     #: A sentence for a person.
     reason: str
     #: Reason under which a copy is kept in the poison inventory; None when none is kept.
     keep_as: str | None
-    #: Key and queue in which the request died, as far as the letter tells.
+    #: Key and queue in which the request was dead-lettered, as far as the letter says.
     key: str | None
     queue: str
 
 
 def decide(message: Message, names: PoolNames) -> Verdict:
-    """Decide what becomes of one dead letter."""
+    """Decide what to do with one dead letter."""
     given = message.properties.headers or {}
     cause = headers.text(given.get(headers.X_FIRST_DEATH_REASON))
     queue = headers.text(given.get(headers.X_FIRST_DEATH_QUEUE)) or ""
@@ -58,7 +58,7 @@ def decide(message: Message, names: PoolNames) -> Verdict:
         return Verdict(None, "came without a dead-letter reason", cause or NOT_DEAD_LETTERED, key, queue)
     answerable = bool(message.properties.reply_to) and not names_pool_queue(message.properties.reply_to, names)
     failed = cause == statuses.DELIVERY_LIMIT and queue.startswith(names.request_queue_prefix)
-    # Only such a letter is put back after its answer; on any other, the mark is a client's own.
+    # Only such a letter is put back after its answer; on any other, a client set the mark.
     answered = failed and was_answered(message)
     return Verdict(
         status=cause if answerable and not answered else None,
@@ -80,10 +80,10 @@ def original_key(message: Message) -> str | None:
 
 
 def entered(message: Message, *, message_ttl: float) -> float | None:
-    """Return when an expired request entered its request queue, in seconds since the epoch, as far as can be told.
+    """Return when an expired request entered its request queue, in seconds since the epoch; None when unknown.
 
-    A forwarded request says when it was first seen. Of another the broker says when it died (to the second), after
-    its own time to live or the queue's, `message_ttl` in seconds.
+    A forwarded request carries the time of first sight. For others the broker records when they expired (to the
+    second), after their own time to live or the queue's, `message_ttl` in seconds.
     """
     given = message.properties.headers or {}
     seen = headers.integer(given, headers.X_FIRST_SEEN)
@@ -96,15 +96,15 @@ def entered(message: Message, *, message_ttl: float) -> float | None:
         return None
     own = headers.text(first.get("original-expiration"))
     # A forged letter can hold more digits than Python makes a number of.
-    readable = own is not None and len(own) <= _MOST_DIGITS and own.isascii() and own.isdigit()
+    readable = own is not None and len(own) <= _MOST_TTL_DIGITS and own.isascii() and own.isdigit()
     lifetime = int(own or 0) / 1000 if readable else message_ttl
     return died.timestamp() - min(lifetime, message_ttl)
 
 
 def deliveries(message: Message) -> int | None:
-    """Return how often the request was handed to a worker, as the broker counted; None where it did not.
+    """Return how often the request was delivered to a worker, as the broker counted; None where it did not.
 
-    RabbitMQ 4.3 counts failures and hand-outs apart, and every failure is a hand-out; 4.0 counts one for both.
+    RabbitMQ 4.3 counts failures and deliveries separately, and every failure is a delivery; 4.0 has one count for both.
     """
     given = message.properties.headers or {}
     counts = [headers.integer(given, name) for name in (headers.X_DELIVERY_COUNT, headers.X_ACQUIRED_COUNT)]
@@ -122,10 +122,10 @@ def kept(
     attempts: Sequence[PastDelivery] = (),
     now_ms: int,
 ) -> Properties:
-    """Return the properties of the copy in the poison inventory: it never expires and goes nowhere else."""
+    """Return the properties of the copy in the poison inventory: it never expires and goes to no other queue."""
     result = copy.copy(message.properties)
     result.headers = {
-        # What a client calls its own entry is not ours: an identity of old would name two entries.
+        # Drop poison headers that the client set: an old identity would name two entries.
         **{name: value for name, value in (result.headers or {}).items() if name not in headers.POISON},
         headers.X_POISON_ID: poison_id,
         headers.X_POISON_REASON: reason,
@@ -133,7 +133,7 @@ def kept(
         headers.X_POISON_QUEUE: queue,
         headers.X_POISON_TIME: now_ms,
     }
-    # RabbitMQ 4.0 leaves its count out of what dies by a reject; then what workers told must do.
+    # RabbitMQ 4.0 adds no count to a rejected request; then the deliveries that workers reported count.
     handed_out = max(deliveries(message) or 0, len(attempts))
     if handed_out:
         result.headers[headers.X_POISON_DELIVERIES] = handed_out
@@ -152,12 +152,12 @@ def kept(
 
 
 def was_answered(message: Message) -> bool:
-    """Say whether a dead letter carries the mark that its caller has its answer."""
+    """Return whether a dead letter carries the mark that its caller was answered."""
     return (message.properties.headers or {}).get(headers.X_ANSWERED) is True
 
 
 def put_back(message: Message, *, answered: bool) -> Properties:
-    """Return the properties with which a dead letter goes back to the tail, and whether its caller has its answer."""
+    """Return the properties with which a dead letter goes back to the tail; `answered` marks that its caller was."""
     result = copy.copy(message.properties)
     dropped = (headers.CC, headers.BCC, headers.X_ANSWERED)
     result.headers = {name: value for name, value in (result.headers or {}).items() if name not in dropped}

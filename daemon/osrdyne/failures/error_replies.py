@@ -1,7 +1,7 @@
 """Error replies and the poison inventory: how a request that cannot be served is brought to an end.
 
-Whoever has a caller is answered with correlation id and status; a reply that comes back (its caller is gone)
-is final. What nobody can be told is kept in the poison inventory instead, so that no request just vanishes.
+A caller gets a reply with correlation id and status; a reply that comes back (its caller is gone) is final.
+A request without a caller to answer is kept in the poison inventory instead, so that no request just vanishes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 _ID_BYTES = 6
 #: Longest reason that a reply carries, in characters.
 _REASON_LENGTH = 500
-#: Seconds for which a reply is tried that is refused, and the longest pause between two tries.
-_PATIENCE = 15.0
-_LONGEST_PAUSE = 4.0
-#: Beyond so many, a refused reply is not tried again: they must not hold every prefetch slot.
+#: How long a refused reply is tried again, and the longest pause between two tries.
+_RETRY_SECONDS = 15.0
+_LONGEST_PAUSE_SECONDS = 4.0
+#: With this many replies waiting for their next try, a refused one is given up: they must not fill the prefetch.
 _MOST_TRYING_AGAIN = 64
 
 
@@ -49,8 +49,8 @@ class ErrorReplies:
     async def settle(self, message: Message, *, status: str, reason: str, expired_at: str | None = None) -> bool:
         """Answer a request's caller, or keep the request when there is none.
 
-        `expired_at` is the stage (`osrdyne_protocol.expiry`) for the status `expired`. Returns False when neither was
-        possible now (the inventory is full): it must be tried again.
+        `expired_at` is the stage (`osrdyne_protocol.expiry`) for the status `expired`. Returns False when neither is
+        possible now (the inventory is full): the caller must try again.
         """
         if await self.reply(message, status=status, reason=reason, expired_at=expired_at):
             return True
@@ -58,10 +58,10 @@ class ErrorReplies:
         return await self.keep(message, reason=status, detail=reason, key=key, queue="")
 
     async def reply(self, message: Message, *, status: str, reason: str, expired_at: str | None = None) -> bool:
-        """Answer the caller; returns False when there is nobody who could be answered.
+        """Answer the caller; return False when there is no caller who can be answered.
 
-        A reply queue that refuses or does not confirm for `_PATIENCE` seconds (its owner chose its arguments) is
-        nobody, too.
+        That includes a reply queue that refuses or does not confirm for `_RETRY_SECONDS` (its owner chose its
+        arguments).
         """
         reply_to = message.properties.reply_to
         if not reply_to or names_pool_queue(reply_to, self._names):
@@ -80,9 +80,9 @@ class ErrorReplies:
         return True
 
     async def _deliver(self, reply_to: str | bytes, properties: Properties) -> bool:
-        """Publish a reply. One that is refused is tried again for a while: a single refusal may be the broker's."""
+        """Publish a reply. A refused one is tried again for a while: the broker may refuse for a moment."""
         loop, failures = asyncio.get_running_loop(), 0
-        patient_until = loop.time() + _PATIENCE
+        patient_until = loop.time() + _RETRY_SECONDS
         while True:
             try:
                 return await self._publisher.reply(reply_to, b"", properties)
@@ -92,7 +92,7 @@ class ErrorReplies:
                     raise
             self._trying_again += 1
             try:
-                await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE))
+                await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS))
             finally:
                 self._trying_again -= 1
 
@@ -106,9 +106,9 @@ class ErrorReplies:
         queue: str,
         attempts: Sequence[PastDelivery] = (),
     ) -> bool:
-        """Put a copy into the poison inventory; returns False when it is full or missing.
+        """Put a copy into the poison inventory; return False when it is full or missing.
 
-        `attempts` are the workers that are known to have been given the request.
+        `attempts` are the known deliveries of the request to workers.
         """
         properties = dead_letter_rules.kept(
             message,
@@ -133,7 +133,7 @@ class ErrorReplies:
         try:
             await self._keep_as(message, properties)
         except MessageRefused:
-            # What was there already leaves no room for what we add: the body and our own headers are kept.
+            # The message's headers leave no room for ours: keep the body and our headers.
             ours = {name: value for name, value in (properties.headers or {}).items() if name in headers.POISON}
             ours[headers.X_POISON_DETAIL] = f"{ours.get(headers.X_POISON_DETAIL)}; its own headers did not fit"
             await self._keep_as(message, Properties(headers=ours, delivery_mode=2))

@@ -1,7 +1,7 @@
-"""The worker loop: makes worker groups what the target says, through the driver, each key on its own.
+"""The group loop: brings worker groups to the target through the driver, each key on its own.
 
-Reads target, queues, activity and totals; alone writes `state.groups` and `state.attempts`. It alone speaks to the
-driver. Event driven: a key that needs a group gets one at once; the periodic listing only corrects drift.
+Reads target, queues, activity and totals. Only this loop writes `state.groups` and `state.attempts` and calls the
+driver. It is event driven: a key that needs a group gets one at once; the periodic listing only corrects drift.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from osrdyne_protocol import events
 
 log = logging.getLogger(__name__)
 
-#: Seconds that changes of the engine are collected for before it is listed.
-_SETTLE = 0.05
-#: An engine that told its changes for so many seconds is lost anew, and that is said, when it tells no more.
-_GOOD = 5.0
+#: Changes reported by the engine are collected for this long before it is listed.
+_COLLECT_CHANGES_SECONDS = 0.05
+#: Warn again of a lost event stream only if the stream was healthy for this long.
+_HEALTHY_STREAM_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTiming:
-    """Limits that the loop keeps to, in seconds but for the first."""
+    """Limits of the loop. All but the first are in seconds."""
 
-    #: Starts in flight at once: accepted by the engine, and not yet a sign of life.
+    #: Starts in flight at once: accepted by the engine, without a sign of life yet.
     starts_in_flight: int
     #: A start counts as in flight for at most this long, so that hanging ones do not hold up others.
     start_hold: float
-    #: A running group with ready messages that takes none for this long is stuck.
+    #: A running group that takes none of its ready messages for this long is stuck.
     patience: float
     #: Time between two listings of the engine.
     listing_interval: float
@@ -46,18 +46,18 @@ class GroupTiming:
 
 
 class GroupLoop:
-    """Runs until cancelled. No group's failure reaches another, or ends the loop."""
+    """Runs until cancelled. A failure of one group affects no other group and does not end the loop."""
 
     def __init__(self, state: PoolState, driver: Driver, lifecycle: LifecycleEvents, timing: GroupTiming) -> None:
         self._state = state
         self._driver = driver
         self._lifecycle = lifecycle
         self._timing = timing
-        #: Starts in flight, and when each was begun.
+        #: Starts in flight, and when each began, in monotonic seconds.
         self._starting: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
         self._accepted: dict[str, float] = {}
-        #: Keys whose group changed while an action on it was under way: what the action saw may be out of date.
+        #: Keys whose group changed during an action on it: the action's result may be out of date.
         self._changed_meanwhile: set[str] = set()
         self._listing = asyncio.Event()
         self._loop = KeyedLoop(
@@ -101,7 +101,7 @@ class GroupLoop:
             if now < at:
                 self._loop.look_at(key, at)
             else:
-                self._listing.set()  # whether it runs, and does not wait for its next start, is the engine's to say
+                self._listing.set()  # only the engine knows whether the worker runs, or waits for its next start
 
     def _note_life(self, key: str, attempt: Attempt, group: Group | None, now: float) -> None:
         activity = self._state.activity.get(key)
@@ -131,7 +131,7 @@ class GroupLoop:
         fresh_first = sorted(self._waiting, key=lambda key: key in attempts and attempts[key].failures > 0)
         now = self._state.clock()
         for key in fresh_first:
-            # A start that hangs in the engine counts no longer than one that shows no life.
+            # A start that hangs in the engine counts as long as one without a sign of life, no longer.
             in_flight = sum(1 for began in self._starting.values() if now < began + self._timing.start_hold)
             if in_flight >= self._timing.starts_in_flight:
                 return
@@ -150,7 +150,7 @@ class GroupLoop:
         except (DriverError, TimeoutError) as error:
             self._failed(key, str(error) or f"the driver did not answer within {self._timing.driver_timeout:.0f} s")
         except Exception as error:
-            # A driver's mistake about one key must not end the session of all.
+            # A driver's bug with one key must not end the whole session.
             log.exception("the driver failed unexpectedly", extra={"key": key})
             self._failed(key, f"{type(error).__name__}: {error}")
         finally:
@@ -197,7 +197,8 @@ class GroupLoop:
                     self._changed(change)
                 return
             except DriverError as error:
-                failures = 1 if self._state.clock() - began > _GOOD else failures + 1
+                healthy = self._state.clock() - began > _HEALTHY_STREAM_SECONDS
+                failures = 1 if healthy else failures + 1
                 if failures == 1:
                     log.warning("lost the engine's changes; listing instead", extra={"reason": str(error)})
                 self._listing.set()
@@ -220,8 +221,8 @@ class GroupLoop:
                     await self._listing.wait()
             except TimeoutError:
                 pass
-            # Many changes at once are one listing.
-            await asyncio.sleep(_SETTLE)
+            # Many changes at once need one listing.
+            await asyncio.sleep(_COLLECT_CHANGES_SECONDS)
             self._listing.clear()
             began = self._state.clock()
             self._adopt(await self._list(), began=began)

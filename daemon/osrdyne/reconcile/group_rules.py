@@ -1,8 +1,8 @@
 """What to do next about one worker group: a pure decision from target, queue, engine and past attempts.
 
-How many workers a group has is the autoscaler's; this decides only whether the group should be there. Rules:
+The autoscaler decides how many workers a group has; these rules decide only whether the group exists. Rules:
 a wanted key with a queue has a group; a group is stopped only when its queue is drained or gone; a failing
-start waits longer each time; a changed template or a stuck group is stopped, and started again once gone.
+start waits longer each time; a stuck group, or one with an old template, is stopped, and started again once gone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from osrdyne.drivers.base import Group, GroupState
 from osrdyne.reconcile.queue_rules import Phase
 from osrdyne.runtime.back_off import back_off
 
-#: A group that ran this long, in seconds, before it failed is not held to have failed at its start.
+#: A group that ran for this many seconds before it failed did not fail at its start.
 HEALTHY_AFTER = 10.0
 
 
@@ -25,12 +25,12 @@ class Attempt:
     failures: int = 0
     not_before: float = 0.0
     error: str | None = None
-    #: When the engine last accepted a start, or was first seen to have restarted a failed worker by itself; None when
-    #: neither was since the last failure, if any.
+    #: When the engine last accepted a start, or when it first turned out that the engine had restarted a failed worker
+    #: by itself; None when neither happened since the last failure, if any.
     started_at: float | None = None
-    #: A worker of the group has shown life since.
+    #: A worker of the group has shown a sign of life since.
     alive: bool = False
-    #: When it last failed; None when it never did, or has made up for it.
+    #: When it last failed; None when it never did, or has run long enough since.
     failed_at: float | None = None
 
 
@@ -43,7 +43,7 @@ class GroupAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """An action to take now and why, or the time at which to ask again; both None when nothing is due."""
+    """An action to take now and why, or when to decide again (`at`, monotonic seconds); both None: nothing is due."""
 
     action: GroupAction | None = None
     reason: str = ""
@@ -98,9 +98,9 @@ def after_failure(attempt: Attempt, error: str, *, now: float) -> Attempt:
 
 
 def after_sign_of_life(attempt: Attempt, group: Group | None, *, at: float, now: float) -> Attempt:
-    """Return what is remembered once a worker reported, last at `at`. One that lived long has made up for failures.
+    """Return what is remembered once a worker reported, last at `at`. One that lived long clears earlier failures.
 
-    A worker that reports after a failure, though nobody started its group, was restarted by its engine.
+    A worker that reports after a failure, without a start by the daemon, was restarted by its engine.
     """
     if attempt.started_at is None and attempt.failed_at is not None and group is not None and at > attempt.failed_at:
         attempt = replace(attempt, started_at=at)
@@ -113,14 +113,14 @@ def after_sign_of_life(attempt: Attempt, group: Group | None, *, at: float, now:
 
 
 def makes_up_at(attempt: Attempt) -> float | None:
-    """Return when a worker that lives on makes up for past failures; None where none lives, or nothing is to be."""
+    """Return when a living worker clears past failures (monotonic seconds); None without a worker or failures."""
     if not attempt.alive or attempt.failed_at is None or attempt.started_at is None:
         return None
     return attempt.started_at + HEALTHY_AFTER
 
 
 def holds_start_slot(attempt: Attempt, group: Group | None, *, hold: float, now: float) -> bool:
-    """Say whether a key still counts as a start in flight: accepted, not yet alive, at most `hold` seconds."""
+    """Return whether a key still counts as a start in flight: accepted, not yet alive, at most `hold` seconds."""
     return (
         attempt.started_at is not None
         and not attempt.alive
@@ -138,10 +138,10 @@ def stuck_reason(
     patience: float,
     now: float,
 ) -> str | None:
-    """Say why a running group counts as stuck, None when it does not.
+    """Return why a running group counts as stuck, None when it does not.
 
-    Stuck is a group whose queue has had ready messages for `patience` seconds (consumer timeout plus start
-    grace) of which it took none. RabbitMQ 4.3 cancels the consumer of a hung worker, and that worker then gets
+    A group is stuck when its queue has had ready messages for `patience` seconds (consumer timeout plus start
+    grace) and the group took none of them. RabbitMQ 4.3 cancels the consumer of a hung worker, which then gets
     nothing more (docs/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long).
     """
     if ready_since is None:

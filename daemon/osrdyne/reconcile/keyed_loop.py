@@ -1,6 +1,6 @@
 """The loop that queues and groups share: each key is looked at when something about it changed or its time has come.
 
-A key has at most one action under way; all keys act at once. What should be done is not decided here.
+A key has at most one action under way; all keys act at once. The caller's `look` decides what to do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from osrdyne.runtime.changes import ChangeReader, Changes, Timers
 class KeyedLoop:
     """Looks at keys, one action at a time for each.
 
-    `clock` gives monotonic seconds. `facts` are the changes that make a key worth a look.
+    `clock` returns monotonic seconds. `facts` are the changes after which a key is looked at.
     """
 
     def __init__(self, clock: Callable[[], float], facts: Sequence[Changes]) -> None:
@@ -27,14 +27,14 @@ class KeyedLoop:
         self._tasks: asyncio.TaskGroup
 
     def look_at(self, key: str, when: float | None = None) -> None:
-        """Have a key looked at soon, or at a time. A later call with a time replaces the earlier one."""
+        """Look at a key soon, or at a time in monotonic seconds. A later call with a time replaces the earlier one."""
         if when is None:
             self._changed.add(key)
         else:
             self._timers.at(key, when)
 
     def is_busy(self, key: str) -> bool:
-        """Say whether an action on a key is under way."""
+        """Return whether an action on a key is under way."""
         return key in self._busy
 
     def begin(self, key: str, action: Coroutine[Any, Any, None], name: str) -> None:

@@ -1,8 +1,8 @@
-"""The queue loop: makes request queues what the target says, one key at a time and all keys at once.
+"""The queue loop: brings request queues to the target, with one action at a time for each key.
 
-Reads the target and the listing of groups; alone writes `state.queues`. It alone declares, binds, unbinds and
-deletes request queues. Each key has at most one action under way, so that a deletion never races a declare.
-It never decides what should be: finding messages in an unwanted queue is a fact, which makes the key Active.
+Reads the target and the listing of groups. Only this loop writes `state.queues`, and only it declares, binds, unbinds
+and deletes request queues. A key has at most one action under way, so a deletion never races a declare.
+The loop sets no targets: messages found in an unwanted queue are a fact, which makes the key Active.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ANSWERS_AGAIN = "the broker answers for this queue again, which looked lost"
 
 @dataclass(frozen=True, slots=True)
 class QueueTiming:
-    """Seconds that the loop keeps to."""
+    """Times of the loop, in seconds."""
 
     #: How late the broker's totals may be; samples are at least this far apart.
     statistics_interval: float
@@ -44,10 +44,10 @@ class QueueTiming:
 
 
 def adopt(state: PoolState, keys: Iterable[str]) -> None:
-    """Begin a session with the queues of these keys, of which nothing else is known. No loop runs yet."""
+    """Begin a session with the existing queues of these keys, before any loop runs."""
     state.queues.clear()
     for key in keys:
-        # Also what is wanted already: while there was no connection, no activity could renew it.
+        # Also keys that are wanted already: without a connection, no activity could renew them.
         state.require(key)
         state.queues.set(key, QueueState(Phase.UNKNOWN))
 
@@ -109,7 +109,7 @@ class QueueLoop:
             )
             result = queue_rules.after_failure(queue, step, str(error) or type(error).__name__, now=self._state.clock())
         except Exception as error:
-            # A mistake of ours about one key must not end the session of all.
+            # A bug with one key must not end the whole session.
             log.exception("queue action failed unexpectedly; it is tried again", extra={"key": key})
             result = queue_rules.after_failure(queue, step, f"{type(error).__name__}: {error}", now=self._state.clock())
         if result is None:
@@ -122,14 +122,14 @@ class QueueLoop:
     def _left_alone(self, key: str, queue: QueueState, said: str) -> QueueState:
         name = self._names.request_queue(key)
         if queue.phase is not Phase.FOREIGN:
-            log.warning("queue under a name of ours is somebody else's; left alone", extra={"key": key, "reason": said})
+            log.warning("a foreign queue has a request queue's name; left alone", extra={"key": key, "reason": said})
         return queue_rules.foreign(queue, name, said, now=self._state.clock())
 
     async def _take(self, key: str, queue: QueueState, step: QueueStep) -> QueueState | None:
         if step is QueueStep.SAMPLE:
             return await self._sample(key, queue)
         if queue.failures:
-            # Keys that keep failing may hang: they share half of the channels, so that the others get through.
+            # Keys that keep failing may hang: they share half of the channels, so that others are not blocked.
             async with self._channels.for_suspects:
                 return await self._on_channel(key, queue, step)
         return await self._on_channel(key, queue, step)
@@ -154,7 +154,7 @@ class QueueLoop:
                 case QueueStep.DISCARD:
                     return await self._discard(key, queue, channel)
         except BrokerTimeout:
-            # The next call on this channel would wait behind the one without an answer.
+            # The next call on this channel would wait behind the unanswered one.
             await channel.close()
             raise
         finally:
@@ -166,7 +166,7 @@ class QueueLoop:
         name = self._names.request_queue(key)
         await channel.declare_queue(name, arguments=request_queue_arguments(key))
         if key in self._state.unrouted:
-            # It may be listed and route nothing; to bind once more changes nothing then
+            # The binding may be listed and route nothing; binding once more does not mend it
             # (docs/rabbitmq-facts.md#bindings-that-route-nothing).
             self._state.unrouted.discard(key)
             await channel.unbind_queue(name, self._names.request_exchange, key)
@@ -224,11 +224,11 @@ class QueueLoop:
         return QueueState(Phase.GONE)
 
     async def _discard(self, key: str, queue: QueueState, channel: Channel) -> QueueState:
-        """Delete a queue that the broker has lost, if it still is: what answers again is left alone."""
+        """Delete a queue that the broker has lost. A queue that answers again stays."""
         name, exchange = self._names.request_queue(key), self._names.request_exchange
-        # What comes after this needs evidence of its own.
+        # Later losses need evidence of their own.
         self._state.lost = self._state.lost.after({key: False}, self._state.clock())
-        # From here on its requests are orphans, which wait with the daemon for the new queue.
+        # From here on its requests are orphans, which the daemon holds until the new queue is there.
         await channel.unbind_queue(name, exchange, key)
         members = await self._management.members(name)
         seen = await channel.declare_queue(name, passive=True)
@@ -238,7 +238,7 @@ class QueueLoop:
         before = self._state.former_totals.get(key)
         held = before.ready + before.unacknowledged if before is not None else None
         log.warning(
-            "the broker had lost this queue; it is made anew",
+            "the broker had lost this queue; it is created again",
             extra={"key": key, "messages_when_last_seen": "not known" if held is None else held},
         )
         self._metrics.queues_lost.inc()
@@ -246,6 +246,6 @@ class QueueLoop:
         self._lifecycle.record(events.QUEUE_LOST, key)
         self._state.remade[key] = self._state.clock()
         if key in self._state.groups:
-            # Callers may have waited for it, and call again now: its group is not stopped in that moment.
+            # Callers may have waited for it and call again now: keep its group running.
             self._state.require(key, found_unbound=True)
         return QueueState(Phase.GONE)

@@ -7,8 +7,8 @@ on the way makes its key Active again:
 unbind; nothing ready; nothing unacknowledged; stop the group; no consumer and nothing ready; two samples of
 totals one statistics interval apart, the first one interval after that look; one last look; delete.
 
-A queue that the broker itself has lost holds nothing that could be lost with it, and works again only when it is made
-anew; `osrdyne_protocol.broker.lost` says what proves that.
+A queue that the broker itself has lost holds nothing, and works again only after it is deleted and created again;
+`osrdyne_protocol.broker.lost` says what proves the loss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Phase(Enum):
     UNBOUND = "unbound"
     #: Unwanted, unbound, and nothing in it: the group may be stopped.
     DRAINED = "drained"
-    #: Somebody else's, under the name of ours: never changed, never deleted.
+    #: A foreign queue with the name of ours: never changed, never deleted.
     FOREIGN = "foreign"
     #: Does not exist.
     GONE = "gone"
@@ -44,11 +44,11 @@ class QueueState:
     asserted: int = -1
     #: When a passive declare last showed nothing ready (in DRAINED: no consumer either).
     looked_at: float | None = None
-    #: When the first sample after that look showed nothing unacknowledged.
+    #: When the first sample after that look showed no unacknowledged message.
     sampled_at: float | None = None
-    #: A queue on its way out that others use or bind is looked at again then; this holds up nothing else.
+    #: When to look again at an unwanted queue that others use or bind; other steps do not wait for it.
     recheck_at: float = 0.0
-    #: Failures in a row of this queue's actions, when the next may be tried, and the last reason.
+    #: Failures in a row of this queue's actions, the earliest time of the next try, and the last reason.
     failures: int = 0
     not_before: float = 0.0
     error: str | None = None
@@ -56,16 +56,16 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class QueueTotals:
-    """What the management API says of a queue; seconds late."""
+    """Counts of a queue from the management API, seconds late."""
 
     ready: int
     unacknowledged: int
     consumers: int
     #: Bindings other than that to the default exchange.
     bindings: int
-    #: False for a queue of another type or with another key than we declare: somebody else's.
+    #: False for a foreign queue: its type or its key is not what we declare.
     ours: bool = True
-    #: Messages that left for the dead-letter exchange and have not arrived: no longer ready, and gone with the queue.
+    #: Messages on their way to the dead-letter exchange: no longer ready, and lost if the queue is deleted.
     dead_lettering: int = 0
 
 
@@ -82,7 +82,7 @@ class QueueStep(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """A step to take now, or the time at which to ask again; both None when nothing is due."""
+    """A step to take now, or when to decide again (`at`, monotonic seconds); both None: nothing is due."""
 
     step: QueueStep | None = None
     at: float | None = None
@@ -128,7 +128,7 @@ def _when(step: QueueStep, due: float, now: float) -> QueuePlan:
 def after_look(queue: QueueState, *, ready: int, consumers: int, recheck: float, now: float) -> QueueState | None:
     """Return what is known after a look; None when messages were found and the key must be Active again.
 
-    Consumers of a drained queue that are not ours (somebody runs workers by hand) keep the queue: it is
+    Foreign consumers of a drained queue (workers that a person runs by hand) keep the queue: it is
     looked at again after `recheck` seconds.
     """
     if ready > 0:
@@ -141,8 +141,8 @@ def after_look(queue: QueueState, *, ready: int, consumers: int, recheck: float,
 def after_sample(queue: QueueState, totals: QueueTotals, *, now: float) -> QueueState | None:
     """Return what is known after a quiet sample; None when it showed messages.
 
-    The first quiet sample of an unbound queue lets its group be stopped, after which all evidence is
-    gathered anew.
+    After the first quiet sample of an unbound queue its group may be stopped, and then all evidence is
+    collected again.
     """
     if totals.ready > 0 or totals.unacknowledged > 0:
         return None
@@ -152,7 +152,7 @@ def after_sample(queue: QueueState, totals: QueueTotals, *, now: float) -> Queue
 
 
 def bound_by_others(queue: QueueState, totals: QueueTotals, *, recheck: float, now: float) -> QueueState | None:
-    """Return what is known when a queue on its way out was bound again by somebody else, else None."""
+    """Return what is known when another program bound an unwanted queue, else None."""
     if totals.bindings == 0:
         return None
     return replace(
@@ -161,14 +161,14 @@ def bound_by_others(queue: QueueState, totals: QueueTotals, *, recheck: float, n
         looked_at=None,
         sampled_at=None,
         recheck_at=now + recheck,
-        error="somebody else bound this queue; it is kept while it is bound",
+        error="another program bound this queue; it is kept while it is bound",
     )
 
 
 def dead_lettering(queue: QueueState, totals: QueueTotals, *, recheck: float, now: float) -> QueueState | None:
     """Return what is known of a queue whose dead letters have not arrived yet, else None.
 
-    They need no worker, and the broker tries again every few minutes, so the queue only has to stay.
+    They need no worker, and the broker tries again every few minutes. So the queue only has to stay.
     """
     if totals.dead_lettering == 0:
         return None
@@ -184,7 +184,7 @@ def dead_lettering(queue: QueueState, totals: QueueTotals, *, recheck: float, no
 def after_failure(queue: QueueState, step: QueueStep, error: str, *, now: float) -> QueueState:
     """Return what is known after a failed action: what it changed is unknown, and the next waits longer."""
     failures = queue.failures + 1
-    # Who only looks changes nothing: its evidence is gathered anew, and the queue need not be unbound again.
+    # A step that only looks changes nothing: evidence is collected again, but the queue stays unbound.
     kept = step in (QueueStep.LOOK, QueueStep.SAMPLE) or queue.phase is Phase.DRAINED
     return QueueState(
         phase=queue.phase if kept else Phase.UNKNOWN,
@@ -196,15 +196,15 @@ def after_failure(queue: QueueState, step: QueueStep, error: str, *, now: float)
 
 
 def foreign(queue: QueueState, name: str, said: str, *, now: float) -> QueueState:
-    """Return what is known once a queue under our name turned out to be somebody else's.
+    """Return what is known once a queue with our name turned out to be foreign.
 
-    While its key is wanted, ours is asked for again, later each time: whoever made it may have removed it.
+    While its key is wanted, the daemon tries to declare its own queue, later each time: the other may be gone by then.
     """
     failures = queue.failures + 1
     return QueueState(
         Phase.FOREIGN,
         failures=failures,
         not_before=now + back_off(failures),
-        error=f"queue {name} is somebody else's: its type or arguments are not ours; empty and delete it, and the "
-        f"daemon makes its own ({said})",
+        error=f"queue {name} is not osrdyne's: its type or arguments differ; empty and delete it, and the daemon "
+        f"creates its own ({said})",
     )

@@ -242,7 +242,7 @@ async def test_a_failing_key_is_tried_again_with_its_reason_and_delays_no_other(
         failed = loop.state.queues.get("bad 0")
         assert failed is not None
         assert "other arguments" in str(failed.error)
-        assert "core-req-bad 0 is somebody else's" in str(failed.error)
+        assert "core-req-bad 0 is not osrdyne's" in str(failed.error)
         await asyncio.sleep(90.0)
         assert 3 < loop.broker.steps("bad 0").count("declare") < 12
         loop.broker.on = lambda what, key: None
@@ -346,7 +346,7 @@ async def test_a_queue_that_the_broker_lost_is_made_anew_and_that_is_told(caplog
     assert "osrdyne_messages_lost_by_broker_total 4.0" in text
     (told,) = [one for one in caplog.records if one.levelname == "WARNING"]
     assert (told.message, vars(told)["messages_when_last_seen"]) == (
-        "the broker had lost this queue; it is made anew",
+        "the broker had lost this queue; it is created again",
         4,
     )
 
