@@ -1,7 +1,7 @@
-"""All that the daemon does at RabbitMQ, by AMQP (`osrdyne_amqp`) and by the management API.
+"""The daemon's access to RabbitMQ, by AMQP (`osrdyne_amqp`) and by the management API.
 
 `publisher` publishes with confirm, `channel_pool` lends channels, `requeue` puts a message back behind the others,
-`memory_limit` bounds what is in memory, `lifecycle_events` sends the daemon's own events. `management_api` asks,
-`management_answers` reads what it says; `topology_watcher` and `static_queues` compare it with what should be there.
-Here belongs no decision about keys.
+`memory_limit` bounds the bytes in memory, `lifecycle_events` sends the daemon's own events. `management_api` queries
+the API and `management_answers` reads its answers; `topology_watcher` and `static_queues` compare them with the
+declared topology. Nothing here decides about keys.
 """

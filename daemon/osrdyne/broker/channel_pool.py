@@ -8,7 +8,7 @@ from osrdyne_amqp import Channel, Connection
 
 
 class ChannelPool:
-    """Channels for operations that may each break their channel: one operation a channel at a time."""
+    """Lends each of its channels to one operation at a time."""
 
     def __init__(self, connection: Connection, size: int) -> None:
         self._connection = connection

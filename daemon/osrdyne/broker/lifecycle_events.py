@@ -1,7 +1,7 @@
-"""The daemon's own events on the activity exchange: one record of all that happened to a pool.
+"""The daemon's own events on the activity exchange: a record of what happened to a pool.
 
-Sent without confirm and on a connection of their own, which the broker may close for them: an event may be lost, no
-request waits for one, and none ends the session. Carries keys and request ids, never bodies, and nothing of the
+They are sent without confirm, on a connection of their own, which the broker may close because of them: an event may
+be lost, no request waits for one, and none ends the session. They carry keys and request ids, never bodies or the
 broker's credentials.
 """
 
@@ -26,8 +26,8 @@ class LifecycleEvents:
     def record(
         self, event: str, key: str, *, request_id: str | bytes | None = None, outcome: str | None = None
     ) -> None:
-        """Send one event about a key. Never raises: what cannot be sent (a foreign message's key or id) is not worth
-        a request.
+        """Send one event about a key. Never raises: an event that cannot be sent (a foreign message's key or id) must
+        not fail its request.
         """
         identity = request_id if isinstance(request_id, str) else None
         self._line.send(

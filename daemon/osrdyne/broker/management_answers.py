@@ -1,6 +1,6 @@
-"""What the daemon reads from an answer of the management API beside a topology. Pure.
+"""What the daemon reads from answers of the management API, other than a topology. Pure.
 
-Every function raises TypeError, KeyError, ValueError or AttributeError for what a RabbitMQ never answers.
+Every function raises TypeError, KeyError, ValueError or AttributeError for an answer that RabbitMQ never gives.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from osrdyne_protocol.names import PoolNames
 
 
 def own_key(raw: Mapping[str, Any]) -> str | None:
-    """Return the key of a queue that is what the daemon declares under its name; None for any other."""
+    """Return the key of a queue that is exactly what the daemon declares under its name; None for any other."""
     name = text(raw, "name")
     key = headers.text(table(raw, "arguments").get(headers.X_OSRDYNE_KEY))
     if key is None or raw.get("type") != "quorum":
@@ -24,7 +24,7 @@ def own_key(raw: Mapping[str, Any]) -> str | None:
 
 
 def alarms(answer: str) -> str | None:
-    """Return the resources that a failed check of alarms names, for example `memory`; None when it is none."""
+    """Return the resources that a failed alarm check names, for example `memory`; None when it names none."""
     try:
         found = {str(one["resource"]) for one in json.loads(answer)["alarms"]}
     except (ValueError, TypeError, KeyError):

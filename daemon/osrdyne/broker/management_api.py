@@ -1,8 +1,7 @@
 """The broker's management API, read only: which request queues there are, and what is in them.
 
-The one module that speaks HTTP to the broker (through pyrabbit2, in a thread each call, because it blocks).
-Its counts of messages are seconds late, and each decision allows for that
-(docs/rabbitmq-facts.md#counts-that-come-late).
+Only this module uses HTTP to reach the broker (through pyrabbit2, each call in a thread, because it blocks).
+Its message counts are seconds late, and each decision allows for that (docs/rabbitmq-facts.md#counts-that-come-late).
 Library exceptions become `ManagementError` here, with what, where and what to do, and without the password.
 """
 
@@ -30,21 +29,21 @@ from osrdyne_protocol.broker.topology import Topology
 from osrdyne_protocol.names import PoolNames
 
 _PAGE_SIZE = 500
-#: No broker has that many queues; something that is not a broker may say that it has.
+#: Limit on pages: no broker has that many queues, but another server at this address may answer without end.
 _MOST_PAGES = 2000
 #: Calls under way at once.
-_CALLS = 4
-#: Asks for a queue's own samples, which are younger than those of the API's aggregates.
+_MOST_CALLS = 4
+#: Requests a queue's own samples, which are younger than those of the API's aggregates.
 _FRESH = {"disable_stats": "true", "enable_queue_totals": "true"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class RequestQueue:
-    """A queue of the pool as the broker lists it; `totals` is None while the broker has no statistics of it."""
+    """A queue of the pool as the broker lists it; `totals` is None while the broker has no statistics for it."""
 
     name: str
-    #: None for a queue that only has a name of ours: of another type, or without the key that belongs to the name.
+    #: None for a foreign queue with a name of ours: of another type, or without the key that belongs to the name.
     key: str | None
     totals: QueueTotals | None
 
@@ -54,17 +53,17 @@ _ALARMS = "health/checks/alarms"
 
 
 class ManagementApi:
-    """Reads one vhost. Every method raises `ManagementError`, and nothing else, whatever answers."""
+    """Reads one vhost. Every method raises `ManagementError`, and nothing else, whatever the server answers."""
 
     def __init__(self, address: Address, vhost: str, *, timeout: float = 10.0) -> None:
-        """Take an address with credentials, `http://user:password@host:15672`, or what returns the present one.
+        """Take an address with credentials, `http://user:password@host:15672`, or a function that returns it.
 
-        It is asked before each call, so that a changed password takes effect at once; it is never shown. For
-        `https` its query takes the files of `osrdyne_amqp.tls`.
+        The function is called before each call, so that a changed password takes effect at once. The password is never
+        shown. For `https` the query takes the files of `osrdyne_amqp.tls`. `timeout` in seconds, for each call.
         """
         self._address = address
         self._timeout = timeout
-        self._calls = asyncio.Semaphore(_CALLS)
+        self._calls = asyncio.Semaphore(_MOST_CALLS)
         #: The virtual host that is read.
         self.vhost = vhost
         self._vhost = quote(vhost, safe="")
@@ -78,9 +77,9 @@ class ManagementApi:
             raise ManagementError(f"management_uri: {error}") from None
 
     async def totals(self, queue: str) -> QueueTotals | None:
-        """Return what is in a queue, and how often it is bound; None when the queue does not exist.
+        """Return a queue's message counts and its number of bindings; None when the queue does not exist.
 
-        Raises `ManagementError` also when the broker has no statistics of the queue yet.
+        Raises `ManagementError` also when the broker has no statistics for the queue yet.
         """
         name = quote(queue, safe="")
         try:
@@ -95,9 +94,9 @@ class ManagementApi:
         return found
 
     async def members(self, queue: str) -> tuple[quorum.Member, ...] | None:
-        """Return what the members of a quorum queue say; None when there is no such quorum queue.
+        """Return the states of a quorum queue's members; None when there is no such quorum queue.
 
-        Raises `ManagementError` also while the broker cannot say, as while it starts the queue.
+        Raises `ManagementError` also while the broker does not know them, for example while it starts the queue.
         """
         try:
             answer = await self._get(f"queues/quorum/{self._vhost}/{quote(queue, safe='')}/status")
@@ -129,7 +128,7 @@ class ManagementApi:
     async def depths(self, names: PoolNames) -> dict[str, int]:
         """Return how many messages are in the orphan, dead-letter and poison queue, by name and seconds late.
 
-        A queue that is not there, or of which the broker has no statistics yet, is left out.
+        A queue that does not exist, or has no statistics yet, is left out.
         """
         static = (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
         params = {
@@ -144,9 +143,9 @@ class ManagementApi:
             return {one["name"]: one["messages"] for one in answer["items"] if isinstance(one.get("messages"), int)}
 
     async def alarm(self) -> str | None:
-        """Return what the broker has an alarm of (`memory`, `disk`), None when it has none.
+        """Return the resources for which the broker has an alarm (`memory`, `disk`), None when it has none.
 
-        The broker tells a connection only once that one publishes; who is idle has to ask.
+        The broker notifies a connection only once that connection publishes; an idle one has to poll.
         """
         try:
             await self._get(_ALARMS)
@@ -175,7 +174,7 @@ class ManagementApi:
             return management_json.read(listings)
 
     async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
-        # Few at a time: an API that hangs must not take every thread that others of this process need.
+        # Few at a time: a hanging API must not take all threads of this process.
         async with self._calls:
             return await self._ask(path, params)
 
@@ -198,14 +197,14 @@ class ManagementApi:
             raise ManagementError(
                 f"no management API at {where}: {_cause(error)}; is the broker up, with rabbitmq_management?"
             ) from None
-        except Exception as error:  # noqa: BLE001 - the library meets what it does not expect, and so do its own
+        except Exception as error:  # noqa: BLE001 - the library, and what it uses, fail in many ways on odd answers
             raise ManagementError(
                 f"{where}/api/{path} answered what cannot be read ({type(error).__name__}); {_STRANGER}"
             ) from None
 
     @contextlib.contextmanager
     def _reading(self, what: str) -> Iterator[None]:
-        """What does not have the shape of RabbitMQ's answers comes from something else."""
+        """Raise `ManagementError` for an answer without the shape of RabbitMQ's: another server sent it."""
         try:
             yield
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -216,9 +215,9 @@ class ManagementApi:
 
 
 async def never_led(api: ManagementApi, queue: str) -> bool | None:
-    """Say whether a quorum queue is there of which no member ever had a leader: see `osrdyne_protocol.broker.quorum`.
+    """Return whether a quorum queue exists whose members never had a leader: see `osrdyne_protocol.broker.quorum`.
 
-    None where that cannot be asked, as while the broker starts the queue: that proves nothing.
+    None where that is not known, for example while the broker starts the queue: that proves nothing.
     """
     try:
         members = await api.members(queue)
@@ -229,7 +228,7 @@ async def never_led(api: ManagementApi, queue: str) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """Where and as whom to ask."""
+    """Address and user of the management API."""
 
     uri: str = field(repr=False)
     where: str
@@ -247,7 +246,7 @@ class _Server:
                 "keyfile, and a password is always needed"
             )
         if not options.is_default:
-            options.context()  # says which file cannot be used; the library's errors do not
+            options.context()  # raises an error that names an unusable file; the library's errors do not
         host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
         address = f"{host}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
         client = pyrabbit2.http.HTTPClient(
@@ -277,7 +276,7 @@ def _split(uri: str) -> SplitResult:
 
 
 _STRANGER = "is it RabbitMQ's management API that listens there?"
-#: What RabbitMQ says when it refuses a call (4.0 and 4.3), and what helps.
+#: RabbitMQ's reasons for refusing a call (4.0 and 4.3), and the remedies.
 _REFUSALS = {
     "Not_Authorized": "{user} is refused; check its name and password",
     "Not management user": "{user} has no tag for the management API; give it the tag 'management'",
@@ -292,11 +291,11 @@ class _NotFound(ManagementError):
 
 
 class _Alarm(ManagementError):
-    """The broker has an alarm; the text says of what."""
+    """The broker has an alarm; the text names the resources."""
 
 
 def _cause(error: BaseException) -> str:
-    """Say why a call failed in the system's words; the library's text is a chain of its own classes."""
+    """Return the system's reason for a failed call; the library's text is a chain of its own classes."""
     inner: object = error if isinstance(error, OSError) else error.__context__
     for _ in range(8):
         if isinstance(inner, ssl.SSLError):
@@ -319,6 +318,6 @@ def _totals(raw: Mapping[str, Any], bindings: int) -> QueueTotals | None:
     if not isinstance(ready, int) or not isinstance(unacknowledged, int):
         return None
     ours = management_answers.own_key(raw) is not None
-    # Dead letters on their way are in the sum only (docs/rabbitmq-facts.md#counts-that-come-late).
+    # Dead letters on their way are counted only in the sum (docs/rabbitmq-facts.md#counts-that-come-late).
     dead_lettering = max(0, int(raw.get("messages") or 0) - ready - unacknowledged)
     return QueueTotals(ready, unacknowledged, int(raw.get("consumers") or 0), bindings, ours, dead_lettering)

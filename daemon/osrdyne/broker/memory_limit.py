@@ -1,12 +1,12 @@
-"""The deliveries of one consumer, on their way to its handler: how many bytes of them are in memory.
+"""A bound on the bytes of one consumer's deliveries that are in memory, between the channel and its handler.
 
-A prefetch counts messages and not bytes: 256 orphans of 16 MiB are 4 GiB. What would go beyond the bound is let go:
-its body is dropped, its delivery stays unacknowledged for a moment and is then given back, so that the broker
-delivers it once more. Give-backs are paced, so that this does not spin, and do not count as failed deliveries:
-the queues that the daemon reads have no delivery limit.
+A prefetch counts messages and not bytes: 256 orphans of 16 MiB are 4 GiB. A delivery beyond the bound is let go: its
+body is dropped, and the delivery is given back a moment later, so that the broker delivers it once more. Give-backs
+are paced, so that the message does not circle at full speed. They do not count as failed deliveries: the queues that
+the daemon reads have no delivery limit.
 
-Stands between a channel and a handler, as a task of the session: what arrives while the session ends starts nothing
-more, and is redelivered in the next one.
+It is a task of the session: a message that arrives while the session ends starts nothing, and is redelivered in the
+next session.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from collections.abc import Callable
 
 from osrdyne_amqp import Channel, Message
 
-#: Seconds between two rounds of giving back.
-_PACE = 0.5
+#: Time between two rounds of giving back.
+_GIVE_BACK_SECONDS = 0.5
 
 
 class MemoryLimit:
     """Takes messages from a channel, and their acknowledgements to it.
 
-    The bodies of messages that are handed on and not yet acknowledged come to `limit` bytes at most, and one message
-    more: without that one, a message that is larger than the room would never be handled.
+    The bodies of messages that are handed on and not yet acknowledged take at most `limit` bytes plus one message.
+    Without that extra one, a message larger than the free room would never be handled.
     """
 
     def __init__(self, channel: Channel, *, limit: int) -> None:
@@ -34,21 +34,21 @@ class MemoryLimit:
         self._limit = limit
         self._arrived: deque[Message] = deque()
         self._news = asyncio.Event()
-        #: Bytes of each message that is handed on, by delivery tag; none of one that never fits.
+        #: Bytes of each message that is handed on, by delivery tag; 0 for one that never fits.
         self._held: dict[int, int] = {}
         self._bytes = 0
-        #: The one that was handed on beyond the limit.
+        #: Delivery tag of the message that was handed on beyond the limit.
         self._beyond: int | None = None
-        #: Tag and bytes of those that were let go, and are to be given back.
+        #: Delivery tag and bytes of messages that were let go, and are to be given back.
         self._let_go: deque[tuple[int, int]] = deque()
 
     def on_message(self, message: Message) -> None:
-        """Take a delivery of the channel."""
+        """Accept a delivery from the channel."""
         self._arrived.append(message)
         self._news.set()
 
     def ack(self, tag: int) -> None:
-        """Acknowledge a delivery, whose body is then forgotten. Raises what `Channel.ack` does."""
+        """Acknowledge a delivery and free its bytes. Raises what `Channel.ack` raises."""
         self._channel.ack(tag)
         self._bytes -= self._held.pop(tag, 0)
         if self._beyond == tag:
@@ -67,7 +67,7 @@ class MemoryLimit:
                 self._hand_on(self._arrived.popleft(), handle)
             if self._let_go and clock() >= due:
                 self._give_back()
-                due = clock() + _PACE
+                due = clock() + _GIVE_BACK_SECONDS
 
     def _hand_on(self, message: Message, handle: Callable[[Message], None]) -> None:
         tag, size = message.delivery_tag, len(message.body)
@@ -77,14 +77,14 @@ class MemoryLimit:
             return
         if not fits:
             self._beyond = tag
-        # One that never fits takes no room of the others: it may wait for long, and they go on meanwhile.
+        # A message that never fits takes no room from the others: it may wait long, and they go on meanwhile.
         counted = size if size <= self._limit else 0
         self._held[tag] = counted
         self._bytes += counted
         handle(message)
 
     def _give_back(self) -> None:
-        """Give back those for which there is room now, the first that came first; when there is none, nothing."""
+        """Give back deliveries for which there is room now, oldest first."""
         room = self._limit - self._bytes
         beyond = self._beyond is None
         while self._let_go and (beyond or self._let_go[0][1] <= room):

@@ -1,11 +1,11 @@
-"""Publishing that must arrive: confirmed, and apart from messages that break their channel.
+"""Publishing with confirms, and with protection from messages that break their channel.
 
 A broker closes the channel on a message that it refuses outright (an expiration it cannot read, a body beyond
-its limit), and with it fails everything else in flight there without saying which message it was. So what was
-in flight is published again one by one on a channel of its own; the one that breaks that channel too is the
-culprit, and only it is refused.
+its limit). Everything else in flight there fails with it, and the broker does not say which message it was. So the
+messages in flight are published again one by one on a separate channel; the one that breaks that channel too is
+the culprit, and only it is refused.
 
-A queue that does not answer holds up nothing but what goes to it: see `osrdyne_amqp.lanes`.
+A queue that does not answer delays only the messages that go to it: see `osrdyne_amqp.lanes`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class MessageRefused(DaemonError):
 
 
 class Publisher:
-    """Publishes with confirm on the daemon's one connection.
+    """Publishes with confirm on the daemon's one connection. `timeout` is the longest wait for a confirm, in seconds.
 
-    Methods raise `MessageRefused` for a message that can never be taken, `Nacked` and `Returned` as the broker says,
-    `BrokerTimeout` when it says nothing, and other `BrokerError` when the connection is gone or the pool is not
-    set up (no such exchange, no permission): that is no message's fault.
+    Methods raise `MessageRefused` for a message that can never be accepted, `Nacked` and `Returned` as the broker
+    reports, `BrokerTimeout` without a confirm, and other `BrokerError` when the connection is gone or the pool is
+    not set up (no such exchange, no permission), which is independent of the message.
     """
 
     def __init__(self, connection: Connection, *, timeout: float) -> None:
@@ -51,7 +51,7 @@ class Publisher:
         *,
         publish_id: str | None = None,
     ) -> None:
-        """Publish and wait for the confirm. With `publish_id` it is mandatory: a return raises `Returned`."""
+        """Publish and wait for the confirm. With `publish_id` the message is mandatory: a return raises `Returned`."""
 
         def on(channel: Channel) -> asyncio.Future[None]:
             return channel.publish(
@@ -101,12 +101,12 @@ class Publisher:
                     await alone.close()
 
     async def _confirmed(self, confirm: asyncio.Future[T]) -> T:
-        # A broker in alarm withholds confirms for as long as it lasts; that is no reason to hang up.
+        # A broker in alarm withholds confirms until the alarm is over; keep waiting.
         while True:
             try:
                 done, _ = await asyncio.wait((confirm,), timeout=self._timeout)
             except asyncio.CancelledError:
-                confirm.cancel()  # nobody will read it
+                confirm.cancel()  # its result is not needed
                 raise
             if done:
                 return confirm.result()

@@ -10,14 +10,14 @@ from osrdyne.runtime.back_off import back_off
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import Nacked, Returned
 
-#: Seconds that a message waits before it goes back, so that a queue of such messages does not spin: the first
-#: while few wait, the second once they hold their share of the prefetch.
-_DELAY = 0.5
-_CROWDED_DELAY = 0.1
+#: How long a message waits before it goes back, so that a queue of such messages does not circle at full speed: the
+#: first while few wait, the second once they fill their share of the prefetch.
+_DELAY_SECONDS = 0.5
+_CROWDED_DELAY_SECONDS = 0.1
 
 
 class Requeuer:
-    """Puts messages back; at most about `share` of them wait for long at the same time."""
+    """Puts messages back; at most about `share` messages wait the longer delay at the same time."""
 
     def __init__(self, publisher: Publisher, *, share: int) -> None:
         self._publisher = publisher
@@ -27,15 +27,14 @@ class Requeuer:
     async def put(self, message: Message, exchange: str, properties: Properties) -> None:
         """Publish a copy and wait for its confirm; the caller acknowledges the original.
 
-        `exchange` is the fanout exchange of the message's queue: the routing key, which is the request's key,
-        stays what it is.
+        `exchange` is the fanout exchange of the message's queue, so the routing key stays the request's key.
 
-        Raises `Refused` when the message can never be published.
+        Raises `MessageRefused` when the message can never be published.
         """
         crowded = self._waiting >= self._share
         self._waiting += 1
         try:
-            await asyncio.sleep(_CROWDED_DELAY if crowded else _DELAY)
+            await asyncio.sleep(_CROWDED_DELAY_SECONDS if crowded else _DELAY_SECONDS)
         finally:
             self._waiting -= 1
         failures = 0

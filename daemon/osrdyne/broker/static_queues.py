@@ -1,8 +1,8 @@
-"""Looks whether the broker has lost one of the pool's static quorum queues, and says so.
+"""Checks whether the broker has lost one of the pool's static quorum queues, and reports it.
 
-The daemon may not delete them: infrastructure code owns them, and a person mends them. To consume a lost queue hangs
-for a minute and then ends the connection, so the session waits here until those that it consumes are mended. While the
-session acts, the topology watcher has it look again. Writes `state.lost_static` and the log.
+The daemon may not delete them: infrastructure code owns them, and a person mends them. Consuming a lost queue hangs
+for a minute and then ends the connection, so the session waits here until the queues that it consumes are mended.
+While the session acts, the topology watcher repeats the check. Writes `state.lost_static` and the log.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class StaticQueues:
-    """The static quorum queues of one pool, for one session; what earlier sessions found stays in the state."""
+    """The static quorum queues of one pool, for one session; findings of earlier sessions stay in the state."""
 
     def __init__(self, names: PoolNames, state: PoolState, management: ManagementApi) -> None:
-        #: To consume one of these takes a queue that works; the poison queue is only published to.
+        #: The session consumes these, so they must work; it only publishes to the poison queue.
         self._consumed = (names.orphan_queue, names.dead_letter_queue, names.activity_queue)
         self._all = (*self._consumed, names.poison_queue)
         self._state = state
@@ -30,7 +30,7 @@ class StaticQueues:
         self._evidence = lost.Evidence.known(state.lost_static, state.clock())
 
     async def usable(self) -> None:
-        """Return once no queue that the session consumes is lost, or may be."""
+        """Return once no queue that the session consumes is lost or looks lost."""
         while True:
             await self.look()
             if not self._evidence.suspects.intersection(self._consumed):
@@ -38,7 +38,7 @@ class StaticQueues:
             await asyncio.sleep(lost.LOOK_AGAIN)
 
     async def look(self) -> None:
-        """Look once, and note what is lost. A queue that cannot be asked keeps what is known of it."""
+        """Check once, and note lost queues. A queue that cannot be checked keeps its last result."""
         looks = dict(
             zip(self._all, await asyncio.gather(*(never_led(self._management, one) for one in self._all)), strict=True)
         )
@@ -47,7 +47,7 @@ class StaticQueues:
         self._note(self._evidence.lost)
 
     def pause(self, interval: float) -> float:
-        """Return the seconds to the next look: `interval`, or less while another look is to prove or end a loss."""
+        """Return the seconds until the next check: `interval`, or less while a suspected loss needs another check."""
         return min(interval, lost.LOOK_AGAIN) if self._evidence.suspects else interval
 
     def _note(self, found: frozenset[str]) -> None:

@@ -1,6 +1,6 @@
 """The topology watcher: compares the live broker with the declared topology, and reports what differs or is lost.
 
-It repairs nothing: static objects are infrastructure code's. A finding is logged once, and counted.
+It repairs nothing: infrastructure code owns static objects. A finding is logged once, and counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class TopologyWatcher:
-    """Runs until cancelled."""
+    """Runs until cancelled. `interval` is the time between two comparisons, in seconds."""
 
     def __init__(
         self,
