@@ -19,8 +19,8 @@ asked. Every error is one line: what is wrong, where, and what to do. What to lo
 """
 
 _PLAIN: Any = {"add_completion": False, "rich_markup_mode": None}
-#: In the order of the help. The module of each is imported once it is asked for: what one command needs takes as long
-#: to import as all of another command's work.
+#: In the order of the help. Each module is imported only when its command runs: importing what one command needs can
+#: take as long as all the work of another.
 _COMMANDS = ("daemon", "call", "status", "lint", "replay", "poison")
 
 
@@ -29,7 +29,7 @@ class _Commands(TyperGroup):
         return list(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        # Where it is none of them, all are loaded, for the one that may be meant.
+        # For an unknown name, load all commands, so that the error can suggest one.
         for name in (cmd_name,) if cmd_name in _COMMANDS else _COMMANDS:
             if name not in self.commands:
                 self.add_command(_loaded(name), name)

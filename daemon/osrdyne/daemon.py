@@ -1,7 +1,7 @@
 """The daemon: waits for the broker, waits for the lock, acts, and begins again when the connection ends.
 
-Nothing that happens to the broker ends it, restarts a worker or forgets a key: target and driver outlive every
-session. It stands on one set of settings; `process` ends it, and goes over to changed ones.
+No broker failure ends it, restarts a worker or forgets a key: target and driver outlive every session.
+It runs with one set of settings; `process` ends it, and starts the next one with changed settings.
 """
 
 from __future__ import annotations
@@ -35,17 +35,16 @@ from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
-#: A session that lasted this long, in seconds, makes up for failures before it.
-_GOOD_SESSION = 30.0
+#: A session that lasted this long resets the count of failures.
+_STABLE_SESSION_SECONDS = 30.0
 
-#: Longest pause between two tries, in seconds: a broker that is back is seen soon, and a refused connection costs it
-#: nothing.
-_LONGEST_PAUSE = 2.0
+#: Longest pause between two tries. It is short, because a refused connection costs the broker nothing.
+_LONGEST_PAUSE_SECONDS = 2.0
 
 
 @dataclass(slots=True)
 class Condition:
-    """What the daemon is doing, for status and readiness."""
+    """The daemon's phase, for status and readiness."""
 
     phase: str = "connecting"
     detail: str | None = None
@@ -62,7 +61,7 @@ class Daemon:
     """One daemon of one pool, by one set of settings. `open` it, let it `act` until cancelled, `close` it."""
 
     def __init__(self, settings: DaemonSettings, metrics: Metrics) -> None:
-        """Raises `SettingsError`, `ManagementError` and InvalidUri for settings that cannot be right."""
+        """Raises `SettingsError`, `ManagementError` and InvalidUri for invalid settings."""
         broker = settings.broker
         self.settings = settings
         self._names = PoolNames(settings.pool.name)
@@ -76,17 +75,17 @@ class Daemon:
         self._opened: tuple[PoolState, Driver] | None = None
 
     def open(self) -> None:
-        """Make the driver. Raises `DriverError` or `SettingsError` for a template or place that cannot be right."""
+        """Create the driver. Raises `DriverError` or `SettingsError` for an invalid template or place."""
         driver = self.settings.driver.open(self.settings.pool)
         self._opened = PoolState.of(self.settings.pool, asyncio.get_running_loop().time), driver
 
     async def act(self) -> None:
-        """Act until cancelled, whatever happens to the broker."""
+        """Act until cancelled; broker failures do not end it."""
         assert self._opened is not None
         await self._act_for_ever(*self._opened)
 
     async def close(self) -> None:
-        """Release the driver; workers go on."""
+        """Close the driver; workers keep running."""
         if self._opened is not None:
             await self._opened[1].close()
 
@@ -101,10 +100,10 @@ class Daemon:
             began = state.clock()
             try:
                 await self._act(state, driver)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the daemon begins again and says so
-                failures = 1 if state.clock() - began >= _GOOD_SESSION else failures + 1
+            except Exception as error:  # noqa: BLE001 - after any error, the daemon logs it and begins again
+                failures = 1 if state.clock() - began >= _STABLE_SESSION_SECONDS else failures + 1
                 self._ended(error)
-            await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE) * random.uniform(0.5, 1.0))
+            await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0))
 
     async def _act(self, state: PoolState, driver: Driver) -> None:
         self._condition.phase = "connecting"
@@ -128,8 +127,8 @@ class Daemon:
         return await Connection.open(
             present(self._uri),
             name=f"{name}, {what}" if what else name,
-            # A broker gives a silent peer up after two to three heartbeats (rabbit_heartbeat.erl), and with it the
-            # lock: these are so short that this, too, is within twice the setting.
+            # A broker closes a silent connection after two to three heartbeats (rabbit_heartbeat.erl), and frees the
+            # lock. With this heartbeat, three of them take at most twice the setting.
             heartbeat=max(1.0, 2 * broker.heartbeat // 3),
             timeout=broker.timeout,
         )

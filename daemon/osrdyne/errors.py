@@ -1,4 +1,4 @@
-"""Errors of the daemon that somebody catches. The docstring is the message where none is given."""
+"""Errors that callers in the daemon catch. The docstring is the message where none is given."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ class DriverError(DaemonError):
 
 
 class ManagementError(DaemonError):
-    """The broker's management API is away, refuses us, or answers what cannot be read."""
+    """The broker's management API is away, refuses the call, or sends an unreadable answer."""

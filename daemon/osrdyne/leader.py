@@ -1,8 +1,8 @@
 """The leader lock: only the connection that holds the exclusive `{pool}-leader` queue may act.
 
-The queue dies with its connection, so lock, consumers and every change end together. It is consumed, too, so
-that the leader notices when somebody deletes it. A standby asks again every second or so, and takes over as
-soon as the broker has noticed that the leader is gone.
+The queue ends with its connection, so lock, consumers and all changes end together. The leader also consumes the
+queue, so that it notices a deletion. A standby tries again about every second, and takes over as soon as the broker
+has noticed that the leader is gone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two tries of a standby, on average.
-_RETRY = 1.0
+#: Average time between two tries of a standby.
+_RETRY_SECONDS = 1.0
 
 
 async def acquire(connection: Connection, names: PoolNames) -> asyncio.Event:
@@ -36,7 +36,7 @@ async def acquire(connection: Connection, names: PoolNames) -> asyncio.Event:
             if not waiting:
                 log.info("another daemon leads this pool; standing by")
             waiting = True
-            await asyncio.sleep(_RETRY * random.uniform(0.75, 1.25))
+            await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.75, 1.25))
         else:
             await channel.consume(names.leader_queue, _ignore, on_cancel=lost.set, no_ack=True)
             log.info("leading")
@@ -44,4 +44,4 @@ async def acquire(connection: Connection, names: PoolNames) -> asyncio.Event:
 
 
 def _ignore(_: Message) -> None:
-    """Nobody has anything to say to a lock."""
+    """Messages in the lock's queue are ignored."""

@@ -1,7 +1,7 @@
-"""The daemon as a process: serves its status, ends at a signal, and goes over to changed settings.
+"""The daemon as a process: serves the status, ends at a signal, and switches to changed settings.
 
-Changed settings are made into a daemon of their own while the one before still acts; then that one ends in good order,
-as at a signal, and the next begins as any daemon does, which restarts no worker and forgets no key.
+Changed settings make a new daemon while the old one still acts. Then the old one ends in good order, as at a signal,
+and the new one begins like any daemon, which restarts no worker and forgets no key.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Process:
     """One process of one pool's daemon."""
 
     def __init__(self, file: SettingsFile) -> None:
-        """Raises `SettingsError`, `ManagementError` and InvalidUri for settings that cannot be right."""
+        """Raises `SettingsError`, `ManagementError` and InvalidUri for invalid settings."""
         self._file = file
         self._metrics = Metrics()
         self._daemon = Daemon(file.settings, self._metrics)
 
     async def run(self) -> None:
-        """Run until SIGTERM or SIGINT; workers go on. Raises what the driver raises for a template that is wrong."""
+        """Run until SIGTERM or SIGINT; workers keep running. Raises the driver's errors for a wrong template."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -50,7 +50,7 @@ class Process:
             await self._daemon.close()
 
     async def _act(self, stopping: asyncio.Task[Any]) -> None:
-        """Act until a signal, or until the next daemon has taken the place of this one."""
+        """Act until a signal, or until the next daemon has replaced this one."""
         now = self._daemon
         async with _task(now.act(), "acting") as acting, _task(self._file.changed(self._make), "settings") as changing:
             await asyncio.wait((acting, changing, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -64,7 +64,7 @@ class Process:
                 extra={"changed": changes(now.settings, self._daemon.settings) or ["template"]},
             )
             if self._daemon.settings.status != now.settings.status:
-                log.warning("the status address stays as it is until the process is started anew")
+                log.warning("a changed status address takes effect when the process restarts")
         await now.close()
 
     def _make(self, settings: DaemonSettings) -> Daemon:
@@ -82,7 +82,7 @@ class Process:
 
 @asynccontextmanager
 async def _task(action: Any, name: str) -> AsyncIterator[asyncio.Task[Any]]:
-    """Run a task beside the body, and end it with the body."""
+    """Run a task alongside the body, and end it with the body."""
     task = asyncio.create_task(action, name=name)
     try:
         yield task

@@ -1,7 +1,7 @@
-"""One session: everything the acting daemon does on one broker connection, from the lock to its loss.
+"""One session: everything that the acting daemon does on one broker connection, from the lock to its loss.
 
-Puts the tasks together and lets them die together: whichever ends first ends all. What must outlive the
-connection (target, driver, attempts) is given from outside.
+Starts all tasks and ends them together: the first that ends ends all. Values that must outlive the connection
+(target, driver, attempts) are passed in.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SessionEnded(DaemonError):
 
 @dataclass(frozen=True, slots=True)
 class DaemonSession:
-    """What a session stands on."""
+    """One session's parts, and the method that runs it."""
 
     settings: DaemonSettings
     names: PoolNames
@@ -59,7 +59,7 @@ class DaemonSession:
     metrics: Metrics
     management: ManagementApi
     daemon_id: str
-    #: A connection apart from the session's, which no event can end then.
+    #: A separate connection for events, so that no event can end the session.
     events: EventLine
 
     async def run(self, connection: Connection, lock_lost: asyncio.Event, acting: Callable[[], None]) -> None:
@@ -72,7 +72,7 @@ class DaemonSession:
         limits = settings.limits
         orphan_channel = await connection.channel(prefetch=limits.orphan_prefetch)
         letter_channel = await connection.channel(prefetch=limits.dead_letter_prefetch)
-        # Twice what is held at most, and as much again for what only passes through.
+        # Twice the bytes that may be held, and as much again for messages that only pass through.
         orphans = MemoryLimit(orphan_channel, limit=3 * limits.held_bytes)
         letters = MemoryLimit(letter_channel, limit=3 * limits.held_bytes)
         activity = await connection.channel(prefetch=1000)
@@ -161,7 +161,7 @@ class DaemonSession:
             tasks.create_task(GroupLoop(state, self.driver, lifecycle, timing).run(), name="worker-loop")
 
     async def _check_topology(self) -> None:
-        """Refuse to begin while a static object is missing: nothing could be consumed, answered or kept."""
+        """Raise an error while a static object is missing: nothing could be consumed, answered or kept."""
         live = await self.management.topology()
         missing = [one for one in drift(topology(self.settings.pool), live) if one.rule == "missing"]
         if missing:
@@ -169,23 +169,23 @@ class DaemonSession:
             raise SessionEnded(incomplete(objects, self.names.events_stream, self.management.vhost))
 
     async def _adopt(self) -> None:
-        """Take over every request queue there is: a restart forgets no key."""
-        # Keys whose time ran out meanwhile, and that have no queue any more: another daemon has led since.
+        """Take over every existing request queue: a restart forgets no key."""
+        # Drop keys whose time ran out meanwhile: if they have no queue any more, another daemon has led since.
         self.state.tracker.advance(self.state.clock())
         keys = []
         for found in await self.management.request_queues(self.names):
             if found.key is not None and self.names.request_queue(found.key) == found.name:
                 keys.append(found.key)
             else:
-                log.warning("queue in our namespace that is not ours; left alone", extra={"queue": found.name})
+                log.warning("a foreign queue has a request queue's name; left alone", extra={"queue": found.name})
         adopt(self.state, keys)
 
 
 def incomplete(missing: Sequence[str], stream: str, vhost: str) -> str:
-    """What to say of static objects that the broker does not have, `stream` being the pool's stream of events.
+    """Return the text about static objects that the broker does not have; `stream` is the pool's stream of events.
 
-    Seen after a kill of RabbitMQ 4.0: for a moment, or for good, the stream alone is missing, and its binding is there
-    already. One that somebody deleted has lost its binding, too.
+    Seen after a kill of RabbitMQ 4.0: for a moment, or for good, only the stream is missing, while its binding exists.
+    A stream that was deleted has lost its binding, too.
     """
     if list(missing) == [f"queue {stream}"]:
         mend = lost.stream_problem(vhost, stream)
@@ -213,7 +213,7 @@ async def _consume(channel: Channel, queue: str, on_message: Callable[[Message],
 
 
 async def _unless_ended(connection: Connection, lock_lost: asyncio.Event, work: Awaitable[None]) -> None:
-    """Wait for work that may take until a person does something, unless the connection or the lock is lost."""
+    """Wait for work that may need a person's action, unless the connection or the lock is lost first."""
     async with asyncio.TaskGroup() as tasks:
         ends = [tasks.create_task(_end_with(connection)), tasks.create_task(_end_without(lock_lost))]
         await work
@@ -228,4 +228,4 @@ async def _end_with(connection: Connection) -> None:
 
 async def _end_without(lock_lost: asyncio.Event) -> None:
     await lock_lost.wait()
-    raise SessionEnded("the lock is lost: somebody deleted the leader queue")
+    raise SessionEnded("the lock is lost: the leader queue was deleted")

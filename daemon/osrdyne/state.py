@@ -1,7 +1,7 @@
-"""What the control tasks of one pool share: facts and values, never calls.
+"""The state that the control tasks of one pool share: facts and values, never calls.
 
 Each value has one writer, with a few exceptions; docs/architecture.md lists both. The tracker outlives a broker
-connection; what was known of queues does not. Single-threaded: everything here is touched from the event loop only.
+connection; knowledge of queues does not. Single-threaded: only the event loop touches these values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from osrdyne_protocol.settings import PoolSettings
 
 @dataclass(slots=True)
 class KeyActivity:
-    """What workers of one key last told. Times are monotonic seconds."""
+    """When workers of one key last reported, in monotonic seconds."""
 
     last_event: float
     last_taken: float | None = None
@@ -30,56 +30,57 @@ class KeyActivity:
 
 @dataclass(slots=True)
 class PoolState:
-    """Everything that is known and wanted of one pool."""
+    """The actual and the wanted state of one pool."""
 
     tracker: TargetTracker
     clock: Callable[[], float]
     #: Keys whose wanted status or generation changed.
     target_changes: Changes = field(default_factory=Changes)
-    #: What was applied to queues, by the queue loop.
+    #: What is known of queues; written by the queue loop.
     queues: Keyed[QueueState] = field(default_factory=Keyed)
     queue_changes: Changes = field(default_factory=Changes)
-    #: Keys that left `queues`, because they have no queue and need none, by the queue loop.
+    #: Keys that left `queues`, because they have no queue and need none; written by the queue loop.
     forgotten: Changes = field(default_factory=Changes)
-    #: Keys whose requests keep coming back although their queue is bound: marked by the orphan forwarder. The queue
-    #: loop takes the mark and binds the queue once more.
+    #: Keys whose requests keep coming back although their queue is bound. The orphan forwarder adds a key; the queue
+    #: loop removes it and binds the queue once more.
     unrouted: set[str] = field(default_factory=set)
-    #: What the engine runs, by the worker loop.
+    #: Groups that the engine runs, and past attempts to start them; written by the group loop.
     groups: dict[str, Group] = field(default_factory=dict)
     group_changes: Changes = field(default_factory=Changes)
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    #: What workers told, by the activity listener.
+    #: What workers reported; written by the activity listener.
     activity: dict[str, KeyActivity] = field(default_factory=dict)
     activity_changes: Changes = field(default_factory=Changes)
-    #: Which workers were given which request, by the activity listener.
+    #: Which workers received which request; written by the activity listener.
     delivery_history: DeliveryHistory = field(default_factory=DeliveryHistory)
-    #: Totals of request queues, seconds late, and since when each had ready messages, by the queue watcher.
+    #: Totals of request queues, seconds late, and since when each had ready messages; written by the queue watcher.
     totals: dict[str, QueueTotals] = field(default_factory=dict)
     ready_since: dict[str, float] = field(default_factory=dict)
     totals_changes: Changes = field(default_factory=Changes)
-    #: When `totals` and `depths` were asked for, in monotonic seconds, by the queue watcher.
+    #: When the queue watcher requested `totals` and `depths`, in monotonic seconds.
     counted_at: float | None = None
-    #: What was known of queues when the connection before this one ended, by the queue watcher.
+    #: The totals when the previous connection ended; written by the queue watcher.
     former_totals: dict[str, QueueTotals] = field(default_factory=dict)
-    #: Keys whose queue has not confirmed a forward in time: marked by the orphan forwarder. The queue watcher takes the
-    #: marks and looks at the queues.
+    #: Keys whose queue has not confirmed a forward in time. The orphan forwarder adds a key; the queue watcher removes
+    #: it and checks the queue.
     unconfirmed: set[str] = field(default_factory=set)
-    #: Of keys whose queue the broker seems to have lost: by the queue watcher. The queue loop takes what it deals with.
+    #: Evidence about queues that the broker seems to have lost; written by the queue watcher. The queue loop removes
+    #: the keys that it handles.
     lost: Evidence = field(default_factory=Evidence)
     lost_changes: Changes = field(default_factory=Changes)
-    #: Keys whose queue was made anew because the broker had lost it, and when, by the queue loop.
+    #: Keys whose queue was created again because the broker had lost it, and when; written by the queue loop.
     remade: dict[str, float] = field(default_factory=dict)
-    #: Messages in the orphan, dead-letter and poison queue by name, where known, and what the broker has an alarm
-    #: of; seconds late, by the queue watcher.
+    #: Messages in the orphan, dead-letter and poison queue by name, where known, and the resources of a broker alarm;
+    #: seconds late; written by the queue watcher.
     depths: dict[str, int] = field(default_factory=dict)
     alarm: str | None = None
-    #: Static queues that the broker lost, and what to do about each, by `static_queues`. Outlives a connection: such a
-    #: queue does not come back by itself.
+    #: Static queues that the broker lost, and what to do about each; written by `static_queues`. Outlives a connection:
+    #: such a queue does not come back by itself.
     lost_static: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pool: PoolSettings, clock: Callable[[], float]) -> PoolState:
-        """Return an empty state. `clock` gives monotonic seconds."""
+        """Return an empty state. `clock` returns monotonic seconds."""
         return cls(TargetTracker(pool.delays), clock)
 
     def require(self, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
@@ -99,7 +100,7 @@ class PoolState:
         return counts
 
     def keep(self, key: str, seconds: float) -> None:
-        """Keep a key Active for so long from now; see `TargetTracker.keep`."""
+        """Keep a key Active for `seconds` from now; see `TargetTracker.keep`."""
         before = self.tracker.generation
         self.tracker.keep(key, self.clock() + seconds)
         if self.tracker.generation != before:
@@ -111,7 +112,7 @@ class PoolState:
         return queue.phase if queue is not None else Phase.GONE
 
     def last_life(self, key: str) -> float | None:
-        """Return when a worker of a key last showed life, in monotonic seconds: now where one consumes its queue."""
+        """Return when a worker of a key last showed a sign of life (monotonic seconds); now where one consumes."""
         totals = self.totals.get(key)
         if totals is not None and totals.consumers:
             return self.clock()

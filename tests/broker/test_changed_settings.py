@@ -105,7 +105,7 @@ def test_a_changed_limit_is_in_force_and_what_the_process_has_from_its_start_is_
 
     url = daemon.url
     change(daemon, "status", port=1)
-    until(lambda: said(daemon, "the status address stays as it is until the process is started anew"))
+    until(lambda: said(daemon, "a changed status address takes effect when the process restarts"))
     assert daemon.url == url
     daemon.wait_for("leading")
     assert daemon.stop() == 0

@@ -1,4 +1,4 @@
-"""What tasks stand on: waiting for changes (`changes`), pauses after failures (`back_off`), and `log_format`.
+"""The base of all tasks: waiting for changes (`changes`), pauses after failures (`back_off`), and `log_format`.
 
-Here belongs nothing that knows pools, queues or workers.
+Nothing here knows pools, queues or workers.
 """

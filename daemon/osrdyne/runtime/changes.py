@@ -12,12 +12,11 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Seconds.
-_SHORTEST_WAIT = 0.001
+_SHORTEST_WAIT_SECONDS = 0.001
 
 
 class Keyed(Generic[T]):
-    """One value for each key, with waiting for a single key: a change of one key wakes nobody else."""
+    """One value for each key, with waiting for a single key: a change wakes only the tasks that wait for its key."""
 
     def __init__(self) -> None:
         self._values: dict[str, T] = {}
@@ -99,8 +98,8 @@ class ChangeReader:
     async def take(self, within: float | None) -> list[str]:
         """Wait for a change, at most `within` seconds (None: no limit); return the keys in order of change."""
         if not self._keys:
-            # A wait too short for the clock to move would be taken again and again.
-            within = max(within, _SHORTEST_WAIT) if within else within
+            # With a wait too short for the clock to move, the caller would loop.
+            within = max(within, _SHORTEST_WAIT_SECONDS) if within else within
             try:
                 async with asyncio.timeout(within):
                     await self._event.wait()
@@ -120,13 +119,13 @@ class ChangeReader:
 def wait_for(due: float | None, now: float) -> float | None:
     """Return the seconds from `now` until just after `due`; None for never.
 
-    A millisecond is added, because a clock that is read a rounding error too early would make a loop spin.
+    It adds a millisecond: a clock read a rounding error too early would make the caller loop.
     """
     return None if due is None else max(0.0, due - now) + 0.001
 
 
 class Timers:
-    """The keys that must be looked at again, and when. A later call for a key replaces the earlier one."""
+    """The keys that must be looked at again, and when (monotonic seconds). A later call replaces the earlier one."""
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Log lines for people and for machines: a constant message, then the fields that say which key and why."""
+"""Log lines for people and for programs: a constant message, then fields with the key and the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def configure(*, as_json: bool, verbose: bool = False) -> None:
     handler.setFormatter(_JsonLines() if as_json else _Text())
     handler.addFilter(Repeats())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
-    # The AMQP library reports each lost connection several times over; our own line says why it ended.
+    # The AMQP library reports each lost connection several times; our own line says why it ended.
     logging.getLogger("pika").setLevel(logging.DEBUG if verbose else logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
@@ -39,8 +39,9 @@ def _time(record: logging.LogRecord) -> str:
 class Repeats(logging.Filter):
     """Lets `limit` warnings of one kind through in `window` seconds, and counts the rest.
 
-    A kind is a message without its fields: a thousand keys that fail alike are one. What was left out is told by a
-    line of its own, with the first line of any kind that is logged after the window. What is no warning always passes.
+    A kind is a message without its fields, so a thousand keys with the same failure are one kind. After the window, the
+    next logged line of any kind is preceded by a line with the number of lines left out. Records other than warnings
+    always pass.
     """
 
     def __init__(self, limit: int = 20, window: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +54,7 @@ class Repeats(logging.Filter):
         self._over = 0.0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a record is shown; log before it what was left out of kinds whose window is over."""
+        """Return whether a record is shown; first log how many lines of past windows were left out."""
         now = self._clock()
         if now >= self._over:
             self._close(now)
@@ -77,14 +78,14 @@ class Repeats(logging.Filter):
 
 
 def _shown(line: str) -> str:
-    """Return a line with escapes for what would move a terminal's cursor, colour it, or turn text around.
+    """Return a line that escapes characters which would move a terminal's cursor, colour it, or reverse text.
 
-    Keys and reasons come from strangers. The escapes are JSON's, so a JSON line stays one.
+    Keys and reasons come from outside. The escapes are JSON's, so a JSON line stays valid.
     """
     return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
-#: Control characters but for line breaks and tabs, lone surrogates, and marks of no width or of direction.
+#: Control characters except line breaks and tabs, lone surrogates, and zero-width or direction marks.
 _UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 
 

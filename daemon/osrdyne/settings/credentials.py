@@ -1,4 +1,4 @@
-"""Addresses with a password: each is a setting itself, or a file that a setting names."""
+"""Addresses with a password: each is given in a setting, or in a file that a setting names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from osrdyne_protocol.errors import SettingsError
 
-#: Environment variables that name a setting begin so; nested names are joined by two underscores.
+#: Prefix of the environment variables of settings; nested names are joined by two underscores.
 ENVIRONMENT_PREFIX = "OSRDYNE_DAEMON_"
 
 
@@ -34,9 +34,9 @@ def secret(value: SecretStr | None, file: Path | None, name: str) -> str:
 
 
 def address(value: SecretStr | None, file: Path | None, name: str) -> Callable[[], str]:
-    """Return what reads a credential anew each time, so that a changed file needs no restart.
+    """Return a function that reads a credential at each call, so that a changed file needs no restart.
 
-    Raises `SettingsError` at once for one that cannot be read now.
+    Raises `SettingsError` at once when the credential cannot be read now.
     """
     secret(value, file, name)
     return lambda: secret(value, file, name)

@@ -1,7 +1,7 @@
 """The daemon's settings: one TOML file, parsed once into frozen models; an unknown key is an error.
 
-Credentials are not in it but in files of their own that it names, or in the environment. Durations are
-seconds or ISO 8601 text. `load` is the one way in; it raises `SettingsError` with path, problem and remedy.
+Credentials are in separate files that it names, or in the environment. Durations are seconds or ISO 8601 text.
+`load` is the only entry point; it raises `SettingsError` with path, problem and remedy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from osrdyne.settings.model import Seconds, StrictModel
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
 
-#: Addresses with credentials, by table. Each can be given itself, or as `{name}_file` that holds it.
+#: Addresses with credentials, by table. Each is a setting, or in the file that the setting `{name}_file` names.
 _ADDRESSES = (("broker", "amqp_uri"), ("broker", "management_uri"), ("driver", "worker_amqp_uri"))
 
 
@@ -41,7 +41,7 @@ def _pool(value: object) -> PoolSettings:
 
 
 class BrokerSettings(StrictModel):
-    """How the broker is reached. Each address holds a user and a password, so each is a file or a secret."""
+    """How to reach the broker. Each address holds a user and a password, so each is a file or a secret."""
 
     #: AMQP address of the daemon's own user, or the file that holds it.
     amqp_uri: SecretStr | None = None
@@ -49,7 +49,7 @@ class BrokerSettings(StrictModel):
     #: Address of the management API with the daemon's user, or the file that holds it.
     management_uri: SecretStr | None = None
     management_uri_file: Path | None = None
-    #: A connection that is silent for twice this, in seconds, has ended by then, for the daemon and for the broker. The
+    #: In seconds. After twice this time without traffic, the daemon and the broker have both ended the connection. The
     #: AMQP heartbeat is two thirds of it.
     heartbeat: Seconds = 5.0
     #: Longest wait for one answer of the broker, in seconds.
@@ -60,7 +60,7 @@ class BrokerSettings(StrictModel):
 
 
 class LimitSettings(StrictModel):
-    """Bounds that keep one key, or one bad day, from taking the rest down."""
+    """Limits that keep one key, or one overload, from stopping the rest."""
 
     #: Orphans taken from the broker and not yet settled.
     orphan_prefetch: PositiveInt = 256
@@ -71,7 +71,7 @@ class LimitSettings(StrictModel):
     dead_letter_prefetch: PositiveInt = 256
     #: Worker groups being started at once.
     starts_in_flight: PositiveInt = 8
-    #: Seconds for which a start that shows no life counts as in flight.
+    #: Seconds for which a start without a sign of life counts as in flight.
     start_hold: Seconds = 10.0
     #: Seconds that a group may need from its start to its first request.
     start_grace: Seconds = 120.0
@@ -80,19 +80,19 @@ class LimitSettings(StrictModel):
 
 
 class IntervalSettings(StrictModel):
-    """How often the daemon looks, in seconds. Nothing waits for these: they only correct drift."""
+    """Intervals of periodic checks, in seconds. Nothing waits for these checks: they only correct drift."""
 
     engine_listing: Seconds = 30.0
     queue_listing: Seconds = 5.0
     topology_check: Seconds = 60.0
-    #: Activity of a key within this time is one burst.
+    #: Events of a key within this time are one burst.
     debounce: Seconds = 1.0
-    #: A queue that is still used by others is looked at again after this.
+    #: A queue that others still use is checked again after this time.
     recheck: Seconds = 30.0
 
 
 class StatusSettings(StrictModel):
-    """The HTTP endpoints: health, readiness, metrics, status. Nothing there changes anything."""
+    """The HTTP endpoints: health, readiness, metrics, status. They are read-only."""
 
     host: str = "127.0.0.1"
     #: 0 lets the system choose.
@@ -100,7 +100,7 @@ class StatusSettings(StrictModel):
 
 
 class DaemonSettings(BaseSettings):
-    """Everything one daemon needs to know."""
+    """All settings of one daemon."""
 
     model_config = SettingsConfigDict(
         extra="forbid", frozen=True, env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__"
@@ -122,12 +122,12 @@ class DaemonSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the environment win over the file."""
+        """Give the environment precedence over the file."""
         return env_settings, init_settings
 
 
 def load(path: Path) -> DaemonSettings:
-    """Read the settings file, with the environment over it."""
+    """Read the settings file; the environment has precedence."""
     values = _read(path)
     tables = DaemonSettings.model_fields.keys()
     for name in sorted(values.keys() - tables):
@@ -162,9 +162,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: Path) -> None:
-    """Let an address in the environment, in either form, win over one in the file, in either form.
+    """Give an address in the environment, in either form, precedence over one in the file, in either form.
 
-    Both forms in one place are an error: nobody could say which is meant.
+    Both forms in one place are an error: it would be unclear which counts.
     """
     for table, name in _ADDRESSES:
         forms = (name, f"{name}_file")
@@ -191,5 +191,5 @@ def _problem(error: Mapping[str, Any]) -> str:
 
 
 def environment_names() -> list[str]:
-    """Return the names of variables of ours in the environment, for the log; never their values."""
+    """Return the names of osrdyne's variables in the environment, for the log; never their values."""
     return sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX))

@@ -1,8 +1,8 @@
-"""The settings on disk: read at the start, and looked at again for as long as the daemon runs.
+"""The settings on disk: read at the start, and checked for changes as long as the daemon runs.
 
-Looks at what stands in the settings file, and in the templates that it names, since a mounted ConfigMap changes by a
-link that is moved, and an editor may write a file in place. Decides when a change is complete, and keeps the settings
-in force while what is on disk cannot be used. Never touches the files with credentials: these are read at each use.
+Compares the contents of the settings file and of the templates that it names, since a mounted ConfigMap changes by a
+moved link, and an editor may write a file in place. Decides when a change is complete, and keeps the settings in force
+while the files on disk cannot be used. Never touches the files with credentials: these are read at each use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from osrdyne_protocol.errors import OsrdyneError, ProtocolError
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks. A change counts once two looks have found the same: it may be under way at the first.
+#: Seconds between two checks. A change counts once two checks found the same: at the first it may be incomplete.
 LOOK = 1.0
 
 Made = TypeVar("Made")
@@ -33,19 +33,19 @@ class SettingsFile:
     """One daemon's settings file. `settings` are those in force."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `SettingsError` for settings that cannot be right."""
+        """Raises `SettingsError` for invalid settings."""
         self._path = path
-        # Before it is parsed: what is written meanwhile is a change.
+        # Read before parsing: a write meanwhile is a change.
         now = _contents([path])
         self.settings = load(path)
         self._in_force = now | _contents(self.settings.driver.files())
-        #: Why what is on disk is not in force; None when it is.
+        #: Why the settings on disk are not in force; None when they are.
         self.error: str | None = None
 
     async def changed(self, make: Callable[[DaemonSettings], Made]) -> Made:
-        """Wait until other settings are on disk from which `make` can make something, and return that.
+        """Wait until changed settings are on disk from which `make` can build something; return the result.
 
-        What cannot be right is told once, and tried again at each look: it may need a file that is not there yet.
+        Invalid settings are logged once, and tried again at each check: they may need a file that does not exist yet.
         """
         before = self._in_force
         while True:
@@ -59,12 +59,12 @@ class SettingsFile:
                         return made
                 except (DaemonError, OsrdyneError, ProtocolError) as error:
                     self._unusable(str(error))
-                except Exception as error:  # noqa: BLE001 - whatever a file holds, it ends no daemon that runs
+                except Exception as error:  # noqa: BLE001 - no content of a file may end a running daemon
                     self._unusable(f"{type(error).__name__}: {error}", error)
             before = now
 
     def _taken(self, now: Contents, make: Callable[[DaemonSettings], Made]) -> Made | None:
-        """Put what is on disk in force; None where it means the same as before."""
+        """Put the settings on disk in force; return None where they mean the same as before."""
         settings = load(self._path)
         templates = _contents(settings.driver.files())
         same = settings == self.settings and all(self._in_force.get(file) == had for file, had in templates.items())

@@ -1,4 +1,4 @@
-"""What tables of settings are made of: a strict model, and the type of a duration."""
+"""The base of all settings tables: a strict model, and the type of a duration."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 
 
 class StrictModel(BaseModel):
-    """A table of settings: an unknown key is an error, and nothing changes it later."""
+    """A table of settings: an unknown key is an error, and values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""What the daemon shows of itself: the state of each key (`view`), `metrics`, and the `server` of both.
+"""The daemon's status: the state of each key (`view`), `metrics`, and the `server` of both.
 
-Here belongs what only reads the state.
+Modules here only read the state.
 """

@@ -1,4 +1,4 @@
-"""Metrics of the daemon in Prometheus form. Labels never hold keys, addresses or anything a client chose."""
+"""Metrics of the daemon in Prometheus format. Labels never hold keys, addresses or values that a client chose."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Metrics:
         )
         self.queues_lost = Counter(
             "osrdyne_queues_lost_by_broker",
-            "Request queues that the broker had lost, and that were made anew.",
+            "Request queues that the broker had lost, and that were created again.",
             registry=of,
         )
         self.messages_lost = Counter(

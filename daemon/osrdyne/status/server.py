@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class _OwnErrors(logging.Filter):
-    """Lets pass what is wrong with us. What is wrong with a stranger's request is in its answer, and no news."""
+    """Passes records of our own errors. An error in a client's request is in its answer, and is not logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -40,7 +40,7 @@ async def serve(
     document: Callable[[], dict[str, Any]],
     not_ready: Callable[[], str | None],
 ) -> AsyncIterator[int]:
-    """Serve while the context is open; yields the port. `not_ready` says why the daemon cannot work, or None.
+    """Serve while the context is open; yields the port. `not_ready` returns why the daemon cannot work, or None.
 
     A leader and a standby are both ready: a standby can take over.
     """

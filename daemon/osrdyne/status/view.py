@@ -16,26 +16,26 @@ from osrdyne_protocol.names import PoolNames
 #: `idle` is unbound: the next request is a cold start.
 STATES = ("starting", "ready", "failed", "idle", "draining", "stopping")
 
-_LOST = "the broker has lost this queue; it is made anew within seconds"
+_LOST = "the broker has lost this queue; it is created again within seconds"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyView:
-    """What is known of one key. Durations in seconds; None where it is not known or does not apply."""
+    """What is known of one key. Durations are in seconds; None where unknown or not applicable."""
 
     key: str
     #: One of `STATES`.
     state: str
-    #: Messages and consumers, as old as the document's `counts_age` says.
+    #: Messages and consumers; the document's `counts_age` says how old these counts are.
     ready: int | None
     unacknowledged: int | None
     consumers: int | None
-    #: Workers that the driver runs; None when the driver runs none by itself (noop).
+    #: Workers that the driver runs; None when the driver runs none (noop).
     workers: int | None
     last_error: str | None
     unbinds_in: float | None
     stops_in: float | None
-    #: Seconds since its queue was made anew because the broker had lost it.
+    #: Seconds since its queue was created again because the broker had lost it.
     queue_remade_ago: float | None = None
 
 
@@ -84,12 +84,12 @@ def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
 
 
 def _works(state: PoolState, key: str) -> bool:
-    """Say whether workers of the group that was last started have reported, or consume."""
+    """Return whether workers of the group that was last started have reported, or consume."""
     activity, attempt, totals = state.activity.get(key), state.attempts.get(key), state.totals.get(key)
     started = attempt.started_at if attempt is not None else None
     if activity is not None and (started is None or activity.last_event >= started):
         return True
-    # A group taken over from a former daemon has nothing to report while nobody calls it.
+    # A group taken over from a former daemon reports nothing until it is called.
     return started is None and totals is not None and totals.consumers > 0
 
 
@@ -98,10 +98,10 @@ def document(
 ) -> dict[str, Any]:
     """Return the whole status as JSON-ready values. `late` is how old the broker's own counts may be, in seconds.
 
-    `queues` is how many messages are in the pool's own queues, None where that is not known. `counts_age` is the
-    greatest age of these and of all keys' counts in seconds, None while there are none. `alarm` is what the broker has
-    an alarm of, and `static_queues_lost` what to do about each queue that the broker lost. A daemon that stands by
-    shows no key and no such queue: what it knows of them, if anything, is old.
+    `queues` is the number of messages in the pool's own queues, None where unknown. `counts_age` is the greatest age of
+    these and of all keys' counts in seconds, None while there are none. `alarm` names the resources of a broker alarm.
+    `static_queues_lost` says what to do about each queue that the broker lost. A daemon that stands by shows no key and
+    no such queue, because its knowledge of them is old.
     """
     names, owns_workers, stands_by = PoolNames(pool), rest.pop("owns_workers"), phase == "standby"
     keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, now=state.clock())
@@ -124,9 +124,9 @@ def document(
 
 
 def with_lost(state: PoolState, phase: str, detail: str | None) -> tuple[str, str | None]:
-    """Return phase and detail as they are shown: static queues that the broker lost keep a daemon from its work.
+    """Return phase and detail as they are shown; they name static queues that the broker lost.
 
-    One that prepares waits for those that it consumes; one that leads goes on without the others.
+    A daemon that prepares waits for the lost queues that it consumes; one that leads goes on without the others.
     """
     if not state.lost_static or phase not in ("preparing", "leading"):
         return phase, detail
