@@ -2,8 +2,8 @@
 
 `client` (any number of threads) and `async_client` (asyncio) send requests: docs/client.md. `base` has their options,
 `errors` all that they raise, `replies` what comes back. Beneath both is `dispatcher`: it holds the `calls` in flight
-in `slots`, and sends them over a `connection`. Here belongs what a caller needs, and nothing of a worker
-(`osrdyne_worker`) or of AMQP itself (`osrdyne_amqp`).
+in `slots`, and sends them over a `connection`. This package is for callers: workers are in `osrdyne_worker`, AMQP is in
+`osrdyne_amqp`.
 """
 
 from osrdyne_client.async_client import AsyncClient

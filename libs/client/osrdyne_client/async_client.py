@@ -15,11 +15,11 @@ class AsyncClient(BaseClient):
     """Calls the workers of a pool from one asyncio loop. Use it with `async with`."""
 
     async def open(self) -> None:
-        """Connect. Raises what keeps the client from working: BrokerUnreachable, AccessRefused, Undeliverable, ..."""
+        """Connect. Raises BrokerUnreachable, AccessRefused, Undeliverable and other errors of the broker."""
         await self._dispatcher.open()
 
     async def close(self) -> None:
-        """Fail what still waits with `ClientClosed` and disconnect; the reply queue is deleted."""
+        """Fail waiting calls with `ClientClosed` and disconnect; the reply queue is deleted."""
         await self._dispatcher.close()
 
     async def __aenter__(self) -> Self:
@@ -42,8 +42,8 @@ class AsyncClient(BaseClient):
     ) -> Reply:
         """Send a request to the workers of `key` and return their answer.
 
-        `timeout` in seconds, the client's by default; it also goes along as `x-deadline`, so that nobody works for a
-        caller who has left, unless `deadline` is False. `headers` go to the worker as they are.
+        `timeout` in seconds, the client's by default; unless `deadline` is False, it is also sent as `x-deadline`, so
+        that no worker works for a caller that has left. `headers` go to the worker unchanged.
 
         Raises RemoteError (a subclass for each status) when the answer is an error, CallTimeout, NoFreeSlot,
         Undeliverable (the pool is not set up), Nacked (the queue is full), InvalidKey, BodyTooLarge, Unencodable.
@@ -67,10 +67,10 @@ class AsyncClient(BaseClient):
         headers: Mapping[str, Any] | None = None,
         deadline: bool = True,
     ) -> asyncio.Future[Reply]:
-        """Send a request without waiting for its reply; the future has it later, for whoever wants it.
+        """Send a request without waiting for its reply; the future gets the reply later.
 
-        The reply, its timeout and its slot are as those of `call`. What is wrong with the request itself is raised
-        here; any later failure is in the future, and nowhere else. Cancelling the future gives up the reply.
+        Reply, timeout and slot are as with `call`. Errors in the request itself are raised here; any later failure is
+        only in the future. Cancelling the future gives up the reply.
         """
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         call = self._dispatcher.request(
@@ -81,7 +81,7 @@ class AsyncClient(BaseClient):
             if future.cancelled():
                 self._dispatcher.abandon(call)
             else:
-                future.exception()  # seen: asyncio shall not complain where nobody wants the reply
+                future.exception()  # mark it as seen, so that asyncio does not warn about an unused reply
 
         future.add_done_callback(done)
         return future
@@ -94,10 +94,10 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
         headers: Mapping[str, Any] | None = None,
     ) -> None:
-        """Send a request that nobody answers; return once the broker has taken responsibility for it.
+        """Send a request without a reply; return once the broker has taken responsibility for it.
 
-        With `confirm=False` it returns once the request is written. Nobody hears of its fate after that: use
-        `submit` where failures matter. It carries no deadline. Raises as `call`, but no RemoteError and no NoFreeSlot.
+        With `confirm=False` it returns once the request is written. Later failures are not reported: use `submit`
+        where they matter. It carries no deadline. Raises as `call`, but no RemoteError and no NoFreeSlot.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         call = self._dispatcher.request(

@@ -1,4 +1,4 @@
-"""What both clients share: the options, and what can be asked about a client."""
+"""What both clients share: the options, and a client's state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BaseClient:
     ) -> None:
         """Prepare a client of `pool` on the broker at `uri`; nothing is sent before it is opened.
 
-        `uri`: the broker's address, or a callable that returns it and is asked at each connection, so that a new
+        `uri`: the broker's address, or a function that returns it and is called at each connection, so that a new
         password needs no new client: `osrdyne_amqp.address.from_file(path)`. The user stays the same.
         `slots`: most calls in flight, 1 to 65,536; one more raises `NoFreeSlot`.
         `timeout`: seconds that a call waits unless it says otherwise.
@@ -53,7 +53,7 @@ class BaseClient:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Set what a client has beside the dispatcher. It has no constructor: the options are listed once, above."""
+        """Set further attributes of a client. Subclasses have no constructor: the options are listed once, above."""
 
     @property
     def is_connected(self) -> bool:
@@ -62,7 +62,7 @@ class BaseClient:
 
     @property
     def slots_taken(self) -> int:
-        """How many slots are taken, those of calls that timed out and were not reclaimed yet included."""
+        """How many slots are taken, including those of calls that timed out and were not reclaimed yet."""
         return self._dispatcher.slots.taken
 
     @property

@@ -16,9 +16,9 @@ from osrdyne_client.errors import BodyTooLarge, Unconfirmed, Undeliverable
 #: What the clients hand in; the dispatcher sets a result or an exception.
 Future = asyncio.Future[Any] | concurrent.futures.Future[Any]
 
-#: A request that was outstanding this often when the broker complained and closed a channel is given up.
+#: A request is given up after the broker closed a channel this often while the request was outstanding.
 MOST_COMPLAINTS = 3
-#: Reply code of a connection that an operator or a broker's end closed: nobody's fault.
+#: Reply code of a connection that an operator or the broker's shutdown closed: not caused by a request.
 CONNECTION_FORCED = 320
 
 _TOO_LARGE = re.compile(r"message size (\d+) is larger than configured max size (\d+)")
@@ -35,7 +35,7 @@ class State(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request on its way; everything that is needed to send it again."""
+    """One request on its way, with everything that is needed to send it again. `timeout` in seconds."""
 
     key: str
     body: bytes
@@ -49,14 +49,14 @@ class Call:
     timer: asyncio.TimerHandle | None = None
     #: When its deadline passes, on the loop's clock; None for a call that has none.
     expires: float | None = None
-    #: Its confirm while it may still wait for a channel to leave on; cancelled then, it does not leave.
+    #: Its confirm while the request may still wait for a channel; cancelling it then prevents the send.
     leaving: asyncio.Future[None] | None = None
 
 
 def failure(call: Call, error: BaseException, *, resend: bool) -> BaseException | None:
     """Return the error of a call whose publish failed with `error`; None when it is to be published again.
 
-    Counts the broker's complaints in the call, so that one that the broker refuses in a way unknown here ends.
+    Counts the broker's complaints in the call, so that a request ends that the broker refuses for unknown reasons.
     """
     if isinstance(error, Returned | NotFound):
         return undeliverable(error)
@@ -79,7 +79,7 @@ def failure(call: Call, error: BaseException, *, resend: bool) -> BaseException 
 
 
 def undeliverable(error: BrokerError) -> Undeliverable:
-    """Return what a returned request or a missing exchange means."""
+    """Return the error for a returned request or a missing exchange."""
     result = Undeliverable(
         f"nothing takes requests: the pool is not set up in this virtual host ({error}); apply its topology, "
         "and check it with `osrdyne lint`"

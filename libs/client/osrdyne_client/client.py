@@ -22,8 +22,8 @@ Future = concurrent.futures.Future[Any]
 class Client(BaseClient):
     """Calls the workers of a pool from any number of threads. Use it with `with`.
 
-    Threads hand their requests over in a queue and wake the loop once for all that wait in it. Not usable in a
-    process that was forked after `open`.
+    Threads put their requests into a queue and wake the loop once for all of them. Not usable in a process that was
+    forked after `open`.
     """
 
     def _prepare(self) -> None:
@@ -34,7 +34,7 @@ class Client(BaseClient):
         self._stop: asyncio.Event
 
     def open(self) -> None:
-        """Start the thread and connect. Raises what keeps the client from working, as `AsyncClient.open` does."""
+        """Start the thread and connect. Raises the same errors as `AsyncClient.open`."""
         opened: Future = Future()
         self._gone.clear()
         self._thread = threading.Thread(target=self._run, args=(opened,), name="osrdyne client", daemon=True)
@@ -46,7 +46,7 @@ class Client(BaseClient):
             raise
 
     def close(self) -> None:
-        """Fail what still waits with `ClientClosed`, disconnect, end the thread. Safe to repeat."""
+        """Fail waiting calls with `ClientClosed`, disconnect, end the thread. Safe to repeat."""
         if self._thread is not None and self._thread is not threading.current_thread():
             with contextlib.suppress(ClientClosed):
                 self._hand_over(self._stop.set)
@@ -94,7 +94,7 @@ class Client(BaseClient):
         timeout: float | None = None,
         headers: Mapping[str, Any] | None = None,
     ) -> None:
-        """Send a request that nobody answers and wait until the broker has it; as `AsyncClient.cast`."""
+        """Send a request without a reply and wait until the broker has it; as `AsyncClient.cast`."""
         future, sent = self._request(key, body, wants_reply=False, timeout=timeout, headers=headers, deadline=False)
         self._wait(future, sent)
 
@@ -127,12 +127,12 @@ class Client(BaseClient):
     # --- the thread -----------------------------------------------------------------------------------------
 
     def _hand_over(self, action: Callable[[], None]) -> None:
-        """Run `action` in the loop's thread. Raises ClientClosed when that has ended or never began."""
+        """Run `action` in the loop's thread. Raises ClientClosed when the thread has ended or never began."""
         if self._gone.is_set() or self._handover is None:
             raise ClientClosed("the client is closed; open one with `with`")
         self._handover.put(action)
         if self._gone.is_set():
-            self._handover.drain()  # the thread ended meanwhile; its dispatcher is closed and says so
+            self._handover.drain()  # the thread ended meanwhile; its closed dispatcher fails the request
 
     def _run(self, opened: Future) -> None:
         try:
@@ -140,7 +140,7 @@ class Client(BaseClient):
         finally:
             self._gone.set()
             if self._handover is not None:
-                self._handover.drain()  # what came too late meets a closed dispatcher
+                self._handover.drain()  # late requests meet a closed dispatcher
             if not opened.done():
                 opened.set_exception(ClientClosed())
 

@@ -1,9 +1,9 @@
 """One connection of a client, from open to loss: channels to publish on and a consumer of its replies.
 
-Replies are acknowledged, once for all that arrive in a moment, so that a reply on its way when the connection breaks
-comes again to the next link. One that was taken in that moment comes again, too, finds no call and is dropped. With
-direct reply-to the broker keeps no replies: they need the channel that published, and end with it. The loss of any of
-these channels is the loss of the link.
+Replies are acknowledged in batches, so that a reply on its way when the connection breaks comes again to the next
+connection. A reply that was handled just before comes again, too, finds no call and is dropped. With direct reply-to
+the broker keeps no replies: they need the channel that published, and end with it. The loss of any of these channels
+is the loss of the connection.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from osrdyne_amqp.lanes import Lanes
 #: The pseudo queue of RabbitMQ's direct reply-to.
 DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 
-#: A reply queue that nobody reads is deleted after this many milliseconds. Long enough for any reconnect; classic,
-#: because a quorum queue for each client would be churn (RabbitMQ documentation, "Quorum Queues: when not to use").
+#: A reply queue without a consumer is deleted after this many milliseconds, long enough for any reconnect. It is
+#: classic, because RabbitMQ advises against short-lived quorum queues ("Quorum Queues: when not to use").
 REPLY_QUEUE_ARGUMENTS = {"x-queue-type": "classic", "x-expires": 600_000}
 
 #: Seconds for which replies wait to be acknowledged together. Measured with prefetch 1, it saves the broker a sixth of
@@ -80,7 +80,7 @@ class ClientConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can leave."""
+        """Whether requests can be sent."""
         return self._publisher.is_open
 
     def _is_blocked(self) -> bool:

@@ -1,8 +1,9 @@
-"""What both clients stand on: requests in slots, published over the present link, answered, timed out, or sent again.
+"""The base of both clients: requests in slots, published over the present link, answered, timed out, or sent again.
 
-It runs on one asyncio loop and serves both faces, which differ only in the kind of future that they hand in. Reads
-replies and confirms, writes requests. Never blocks, starts no task and makes no extra future for a call; one task
-keeps the link. A request whose confirm is outstanding when the link ends is published again over the next link.
+A link is an open `ClientConnection`. The dispatcher runs on one asyncio loop and serves both clients, which differ only
+in the kind of future that they pass in. Reads replies and confirms, writes requests. Never blocks, starts no task and
+makes no extra future for a call; one task keeps the link. A request whose confirm is outstanding when the link ends is
+published again over the next link.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from osrdyne_protocol.names import PoolNames, reply_queue
 
 logger = logging.getLogger(__name__)
 
-#: A request's deadline is this much before its call's timeout, so that the reply that says where it expired comes in
-#: time: seconds at most, and a share of the timeout.
+#: A request's deadline is a little before its call's timeout, so that the reply that says where it expired comes in
+#: time: by this share of the timeout, and by this many seconds at most.
 DEADLINE_MARGIN, DEADLINE_SHARE = 0.5, 0.05
-#: Longest time to live that a broker takes, in milliseconds.
+#: Longest time to live that a broker accepts, in milliseconds.
 LONGEST_EXPIRATION = 2**32 - 1
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -45,7 +46,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """How a client works. The constructor of the client has the default of each, and says what it means."""
+    """Options of a client. The client's constructor has their defaults and explains them. `timeout` in seconds."""
 
     slots: int
     timeout: float
@@ -87,7 +88,8 @@ class Dispatcher:
     async def open(self) -> None:
         """Connect for the first time. Raises BrokerError.
 
-        Whether the pool is there shows with the first request: RabbitMQ 4.3 tells only those who may configure it.
+        Only the first request shows whether the pool exists: RabbitMQ 4.3 answers whether an object exists only to
+        users that may configure it.
         """
         if self._keeper is not None:
             raise RuntimeError("a client is opened once; make a new one")
@@ -97,7 +99,7 @@ class Dispatcher:
         self._keeper = asyncio.create_task(self._keep_linked(), name="osrdyne client: keep the link")
 
     async def close(self) -> None:
-        """Fail what waits with ClientClosed, delete the reply queue, disconnect. Never raises; safe to repeat."""
+        """Fail waiting calls with ClientClosed, delete the reply queue, disconnect. Never raises; safe to repeat."""
         if self._closed:
             return
         self._closed = True
@@ -112,7 +114,7 @@ class Dispatcher:
     async def _connect(self) -> ClientConnection:
         uri = present(self._uri)
         if self._options.reply == "queue" and self._queue is None:
-            with contextlib.suppress(ValueError):  # an unreadable URI is named by Connection.open
+            with contextlib.suppress(ValueError):  # Connection.open raises an error for an unreadable URI
                 self._queue = reply_queue(unquote(urlsplit(uri).username or "guest"))
         return await ClientConnection.open(
             uri,
@@ -165,7 +167,7 @@ class Dispatcher:
     ) -> Call:
         """Send a request; `future` gets its `Reply`, or None once a cast is accepted, or the error.
 
-        Raises what is wrong with the request itself: InvalidKey, BodyTooLarge, Unencodable, NoFreeSlot, ClientClosed.
+        Raises errors of the request itself: InvalidKey, BodyTooLarge, Unencodable, NoFreeSlot, ClientClosed.
         """
         if self._closed:
             raise ClientClosed("the client is closed; open one with `async with` or `with`")
@@ -207,7 +209,7 @@ class Dispatcher:
         return call
 
     def abandon(self, call: Call) -> None:
-        """Its caller does not wait any more. The request itself is not taken back."""
+        """Forget a call whose caller no longer waits. The request itself is not taken back."""
         if call.timer is not None:
             call.timer.cancel()
         self._hold_back(call)
@@ -241,7 +243,7 @@ class Dispatcher:
         return confirm
 
     def _renew_expiration(self, call: Call) -> None:
-        """An expiration is relative: a request that leaves later, or again, must not live longer for that."""
+        """Shorten the relative expiration of a request that is sent later, or again, so that it lives no longer."""
         if call.expires is not None and call.properties is not None:
             left = max(1, int((call.expires - self._loop.time()) * 1000))
             call.properties.expiration = str(left) if left <= LONGEST_EXPIRATION else None
@@ -259,7 +261,7 @@ class Dispatcher:
     def _on_reply(self, message: Message) -> None:
         call = self.slots.match(message.properties.correlation_id)
         if call is None:
-            logger.debug("reply that nobody waits for", extra={"request_id": message.properties.correlation_id})
+            logger.debug("reply without a waiting call", extra={"request_id": message.properties.correlation_id})
             return
         if not self._warned and X_STATUS not in (message.properties.headers or {}):
             self._warned = True
@@ -280,7 +282,7 @@ class Dispatcher:
         elif call.state is State.UNSENT and isinstance(error, BrokerError):
             return  # the link was lost before it left
         elif isinstance(error, BrokerTimeout):
-            # Its answer may still come. Only the next link sends it again, as all that was not confirmed.
+            # Its answer may still come. Only the next link sends it again, like all unconfirmed requests.
             if self._options.resend:
                 call.state = State.UNSENT
         elif not call.future.done():
@@ -291,7 +293,7 @@ class Dispatcher:
                 self._fail(call, final)
 
     def _on_return(self, error: Returned, properties: Properties) -> None:
-        """A return of a request that was sent without confirms."""
+        """Fail a returned request that was sent without confirms."""
         call = self.slots.match(properties.correlation_id)
         if call is not None:
             self._settle(call, None, undeliverable(error))
@@ -303,7 +305,7 @@ class Dispatcher:
             self._settle(call, None)
 
     def _fail_unanswerable(self, reason: BrokerError) -> None:
-        """Fail the requests that are out and can have no answer, now that the link is lost."""
+        """Fail the outstanding requests that can get no answer after the loss of the link."""
         error: CallError | BrokerError
         for call in self.slots.waiting():
             if call.state is State.UNSENT:
@@ -311,7 +313,7 @@ class Dispatcher:
             if self._queue is None:
                 error = ReplyAddressLost(f"the reply for key {call.key!r} cannot arrive any more: {reason}")
             elif isinstance(reason, NotFound) and not self._options.confirm:
-                error = undeliverable(reason)  # which of them closed the channel, nobody knows without confirms
+                error = undeliverable(reason)  # without confirms, it is unknown which one closed the channel
             elif isinstance(reason, AccessRefused) and not self._options.confirm:
                 error = reason.again()
             else:

@@ -1,6 +1,6 @@
-"""What a call can end with other than its answer, a class for each thing that is handled differently.
+"""The errors with which a call can end, a class for each that callers handle differently.
 
-The errors of the broker, and of the way to it, come from `osrdyne_amqp.errors`; they are here too, so that a program
+The errors of the broker and of the connection come from `osrdyne_amqp.errors`; they are here too, so that a program
 finds all that a call raises in one module. Every class is an `OsrdyneError`, and the first sentence of its docstring is
 its default message.
 """
@@ -137,7 +137,7 @@ class Expired(RemoteError):
 
     @property
     def stage(self) -> str | None:
-        """Where its time ran out: `orphan`, `start` or `queue` (`osrdyne_protocol.expiry`); None when nobody says."""
+        """Where its time ran out: `orphan`, `start` or `queue` (`osrdyne_protocol.expiry`); None when not known."""
         return text(self.headers.get(X_EXPIRED_AT))
 
 
@@ -169,7 +169,7 @@ class WorkerFailed(RemoteError):
     """A worker took the request and answered that it cannot serve it; the body says why."""
 
 
-#: Which class a status is raised as; RemoteError itself stands for every status that is not here.
+#: The class for each status; RemoteError itself is for every other status.
 REMOTE_ERRORS: Mapping[str, type[RemoteError]] = {
     statuses.EXPIRED: Expired,
     statuses.DELIVERY_LIMIT: DeliveryLimit,

@@ -25,8 +25,8 @@ class Reply:
 def read(message: Message) -> Reply | RemoteError:
     """Return the answer, or the error of a status that is not `ok`.
 
-    A reply without `x-status` is an answer: workers that are not ours may leave it out. A status that is neither
-    text nor a byte array of UTF-8 is an error, because nobody can say that it means `ok`.
+    A reply without `x-status` is an answer: foreign workers may leave it out. A status that is neither text nor a byte
+    array of UTF-8 is an error, because it may mean anything.
     """
     properties = message.properties
     headers: Mapping[str, Any] = properties.headers or {}

@@ -1,10 +1,10 @@
 """The slots of a client: a fixed number of calls in flight, each matched to its reply in constant time.
 
-A correlation id is `{client}-{slot}-{sequence}`: 16 hexadecimal digits that tell clients apart (in logs; a reply
-queue has one reader anyway), 4 for the slot, 8 for a 32-bit sequence number that every call moves on. A reply finds
-its slot by the slot number and is taken only when the whole id is the one the slot waits for, so an answer to an
-earlier user of the slot is dropped. Free slots are a stack. A caller that stops waiting leaves its slot taken; such
-slots, and those past their deadline, are looked for only when all are taken. The idea is Eric Urban's, 2014.
+A correlation id is `{client}-{slot}-{sequence}`: 16 hexadecimal digits that identify the client (in logs; a reply
+queue has one reader anyway), 4 for the slot, 8 for a 32-bit sequence number that every call increments. A reply finds
+its slot by the slot number and is accepted only when the whole id matches, so an answer to an earlier user of the slot
+is dropped. Free slots are a stack. A caller that stops waiting leaves its slot taken; such slots, and those past their
+deadline, are reclaimed only when all are taken. The idea is Eric Urban's, 2014.
 
 Pure: time is an argument, nothing here waits or logs.
 """
@@ -41,7 +41,7 @@ class Slots(Generic[Entry]):
     )
 
     def __init__(self, size: int, client: str, *, first_sequence: int = 0) -> None:
-        """Make `size` free slots for the client `client`, the opaque first part of its correlation ids."""
+        """Create `size` free slots; `client` is the opaque first part of all correlation ids."""
         if not 1 <= size <= MOST_SLOTS:
             raise ValueError(f"{size} slots; a client has 1 to {MOST_SLOTS}")
         self.size = size
@@ -59,7 +59,7 @@ class Slots(Generic[Entry]):
 
     @property
     def taken(self) -> int:
-        """How many slots are taken, those that nobody waits for any more included."""
+        """How many slots are taken, including those of abandoned calls."""
         return self.size - len(self._free)
 
     def take(self, entry: Entry, *, now: float, deadline: float) -> str:
@@ -96,14 +96,14 @@ class Slots(Generic[Entry]):
         return entry
 
     def abandon(self, correlation_id: str) -> None:
-        """Nobody waits for this call any more: a late reply frees its slot, or the next sweep does."""
+        """Mark a call as abandoned: a late reply frees its slot, or the next sweep does."""
         slot = self._slot(correlation_id)
         if slot is not None and self._ids[slot] == correlation_id:
             self._entries[slot] = None
             self._deadlines[slot] = self._next_sweep = -math.inf
 
     def release(self, correlation_id: str) -> None:
-        """Free the slot of a call to which no reply can come; nothing when it is not waiting."""
+        """Free the slot of a call to which no reply can come; do nothing when it is not waiting."""
         slot = self._slot(correlation_id)
         if slot is not None and self._ids[slot] == correlation_id:
             self._release(slot)
@@ -113,7 +113,7 @@ class Slots(Generic[Entry]):
         return [entry for entry in self._entries if entry is not None]
 
     def _slot(self, correlation_id: object) -> int | None:
-        """Return the slot that an id of this client names, whoever may have it now."""
+        """Return the slot that an id of this client names, even if another call has it now."""
         if not isinstance(correlation_id, str) or not correlation_id.startswith(self._prefix):
             return None
         start = len(self._prefix)
@@ -130,7 +130,7 @@ class Slots(Generic[Entry]):
         self._free.append(slot)
 
     def _sweep(self, now: float) -> None:
-        """Free every slot past its deadline. Looks at no slot while none of them can be."""
+        """Free every slot past its deadline. Returns at once while none can be."""
         if now < self._next_sweep:
             return
         soonest = math.inf

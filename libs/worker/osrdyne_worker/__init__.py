@@ -10,10 +10,10 @@
 A handler takes a `Request` and returns the body of the answer. It may raise `Requeue`, `Reject` or `WorkerError`; any
 other exception is answered as an error and logged, and the worker goes on. All of it is in docs/worker.md.
 
-`service` has `run` and `serve`. Beneath it, `loop` takes requests over a `session` with the broker, gives them to a
+`service` has `run` and `serve`. Beneath it, `loop` takes requests over a `session` with the broker, passes them to a
 handler (`handling`) through one of the `runners`, and reports them as `events`. `in_flight` is one request in hand,
-`consumer_timeout` what happens to one that takes too long, `errors` what ends a worker. Here belongs what runs inside
-a worker. What starts and stops workers is the daemon.
+`consumer_timeout` handles one that takes too long, `errors` has what ends a worker. All modules here run inside a
+worker. The daemon starts and stops workers.
 """
 
 from osrdyne_protocol.worker_environment import WorkerEnvironment

@@ -6,4 +6,4 @@ from osrdyne_protocol.errors import OsrdyneError
 
 
 class HandlerHung(OsrdyneError):
-    """A handler held a request for longer than the broker lets it, and cannot be ended but with its process."""
+    """A handler held a request for longer than the broker allows, and only the end of its process can end it."""

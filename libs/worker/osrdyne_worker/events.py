@@ -1,8 +1,8 @@
-"""The activity events of one worker: what it tells, and when it tells that long work goes on.
+"""The activity events of one worker: what it reports, and when it reports that long work goes on.
 
-Every request has a `request-received` and a `finished`, and each of these is a publish into a quorum queue and a
-stream, where it competes with the requests. So they are gathered for a moment and leave together, which costs the
-broker less; all else leaves when it happens. Each carries the time at which it happened.
+Every request has a `request-received` and a `finished` event. Each is a publish into a quorum queue and a stream, where
+it competes with the requests. So these events are gathered for a moment and leave together, which costs the broker
+less; all others leave at once. Each carries the time at which it happened.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from osrdyne_worker.in_flight import InFlight
 
 #: Events that may wait for others.
 GATHERED = frozenset({events.REQUEST_RECEIVED, events.FINISHED})
-#: Seconds for which they may. Measured at prefetch 1, by what the broker writes and computes for a call: 20 ms save two
-#: thirds of what 50 ms do, and 100 ms no more than 50.
+#: Seconds for which they may wait. Measured at prefetch 1, by the broker's writes and processor time for a call: 20 ms
+#: save two thirds of what 50 ms save, and 100 ms save no more than 50.
 GATHER_TIME = 0.05
-#: This many leave without waiting longer: writing them holds up the loop for a millisecond, and larger numbers measured
-#: no better at prefetch 64.
+#: This many events leave without waiting longer: writing them blocks the loop for a millisecond, and larger numbers
+#: measured no better at prefetch 64.
 MOST_WAITING = 64
 
 
 class ActivityEvents:
-    """Sends the events of one worker of one key; unconfirmed, and never a reason to fail."""
+    """Sends the events of one worker of one key; unconfirmed, and without raising. `alive_interval` in seconds."""
 
     def __init__(self, line: EventLine, key: str, worker_id: str, alive_interval: float) -> None:
         self._line = line
@@ -50,8 +50,8 @@ class ActivityEvents:
     ) -> None:
         """Send one event; of two gathered events the later may wait for `GATHER_TIME`, unless `at_once`.
 
-        Events leave in the order in which they were told. One after a quiet time leaves at once, so that a rare
-        request is seen as it comes.
+        Events leave in the order of the calls. One after a quiet time leaves at once, so that a rare request is
+        seen when it comes.
         """
         headers = events.headers(
             event,
@@ -68,7 +68,7 @@ class ActivityEvents:
             self._flush_and_gather()
 
     def flush(self) -> None:
-        """Send what waits, in one write. Call it before the line is closed."""
+        """Send all waiting events in one write. Call it before the line is closed."""
         waiting, self._waiting = self._waiting, []
         for headers in waiting:
             self._line.send(self._key, headers)
@@ -79,7 +79,7 @@ class ActivityEvents:
         self.flush()
 
     def finished(self, work: InFlight) -> None:
-        """Tell what became of a request, and how long its handler took."""
+        """Report the outcome of a request, and how long its handler took."""
         assert work.outcome is not None
         self.tell(
             events.FINISHED,
@@ -89,7 +89,7 @@ class ActivityEvents:
         )
 
     def watch(self, in_hand: Iterable[InFlight]) -> None:
-        """Tell of each request in hand that it is worked on, every interval; one timer serves them all.
+        """Report every interval that each request in hand is worked on; one timer serves them all.
 
         Call it when a request is begun. Short requests cost nothing: while the timer runs this returns at once.
         """
@@ -97,7 +97,7 @@ class ActivityEvents:
             self._timer = self._loop.call_later(self._interval, self._tell_alive, in_hand)
 
     def close(self) -> None:
-        """Tell nothing more by itself."""
+        """Stop the timers."""
         for timer in (self._timer, self._gathering):
             if timer is not None:
                 timer.cancel()

@@ -1,7 +1,7 @@
-"""What a worker does with one request: refuse it, run the handler, and turn what comes of it into an outcome.
+"""What a worker does with one request: refuse it, or run the handler and turn its result into an outcome.
 
-Pure but for the handler and the wall clock that deadlines are written in: no broker here. `invoke` can run in any
-thread or process, because it takes and returns plain values.
+Pure except for the handler and the wall clock of deadlines: no broker here. `invoke` can run in any thread or process,
+because it takes and returns plain values.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Request:
     body: bytes
     #: All headers as the client sent them.
     headers: Mapping[str, Any]
-    #: The client's own name for the call; None when a foreign client sends none.
+    #: The client's id for the call; None when a foreign client sends none.
     correlation_id: str | None
-    #: It was given to a worker before; that one failed, lost its connection, or gave it back.
+    #: It was delivered to a worker before, which failed, lost its connection, or gave it back.
     redelivered: bool
-    #: Moment after which nobody waits for the answer, in seconds since the Unix epoch; None when always.
+    #: Moment after which the caller no longer waits, in seconds since the Unix epoch; None without a deadline.
     deadline: float | None
 
 
 class Requeue(Exception):
-    """The request cannot be processed here and now: back to its queue; it counts towards the delivery limit."""
+    """The request cannot be processed here and now: it goes back to its queue and counts towards the delivery limit."""
 
 
 class Reject(Exception):
@@ -62,7 +62,7 @@ Handler = Callable[[Request], bytes | None] | Callable[[Request], Awaitable[byte
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of a request: a reply of this status, or back to the queue (`requeued`, which is no status)."""
+    """The result of a request: a reply with this status, or back to the queue (`requeued`, which is not a status)."""
 
     status: str
     body: bytes = b""
@@ -70,33 +70,33 @@ class Outcome:
 
 
 def is_refused(pool: PoolNames, reply_to: object) -> bool:
-    """Say whether a reply may not be sent there: a worker could be made to feed the pool's own queues."""
+    """Return whether a reply must not be sent there: it would let clients fill the pool's own queues."""
     return isinstance(reply_to, str) and pool.owns_queue(reply_to)
 
 
 def deadline_of(headers: Mapping[str, Any]) -> float | None:
-    """Return the request's deadline in seconds since the Unix epoch; what is no integer is none."""
+    """Return the request's deadline in seconds since the Unix epoch; None unless the header is an integer."""
     milliseconds = integer(headers, X_DEADLINE)
     return None if milliseconds is None else milliseconds / 1000
 
 
 def hang_was_not_counted(message_headers: Mapping[str, Any]) -> bool:
-    """Say whether a redelivered request must be given back once more, in a way that its broker counts.
+    """Return whether a redelivered request must be rejected once more, so that the broker counts a failure.
 
     RabbitMQ 4.3 does not count it as a failed delivery when a worker holds a request until the consumer timeout
     (docs/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long). A request that hangs workers which do not
-    know that timeout would go round for ever. But 4.3 says how often a request was handed out, and how many of those
-    hand-outs it counted as failures. For each that it did not count, the next worker gives the request back by a
-    basic.reject, which counts on every version and is a hand-out of its own: hence twice. One more is let pass,
-    because a worker that stops gives back what it has not begun, which is no failure. 4.0 counts each return and has
-    no count of hand-outs.
+    know that timeout would circle for ever. But 4.3 says how often a request was delivered, and how many of these
+    deliveries it counted as failures. For each that it did not count, the next worker returns the request by a
+    basic.reject, which counts on every version and is a delivery of its own: hence the factor two. One uncounted
+    delivery is allowed, because a worker that stops gives back requests that it has not begun, which is no failure.
+    4.0 counts each return and has no count of deliveries.
     """
     handed_out, counted = integer(message_headers, X_ACQUIRED_COUNT), integer(message_headers, X_DELIVERY_COUNT) or 0
     return handed_out is not None and handed_out > 2 * counted + 1
 
 
 def expired(request: Request, now: float) -> Outcome | None:
-    """Return the outcome of a request whose deadline has passed at `now` (wall clock), None of any other."""
+    """Return the outcome of a request whose deadline has passed at `now` (wall clock), else None."""
     if request.deadline is None or now < request.deadline:
         return None
     late = now - request.deadline
@@ -104,7 +104,7 @@ def expired(request: Request, now: float) -> Outcome | None:
 
 
 def invoke(handler: Callable[[Request], bytes | None], request: Request) -> Outcome:
-    """Run a plain handler. Never raises, not even what a handler should not raise."""
+    """Run a plain handler. Never raises, whatever the handler raises."""
     late = expired(request, time.time())
     if late is not None:
         return late
@@ -115,7 +115,7 @@ def invoke(handler: Callable[[Request], bytes | None], request: Request) -> Outc
 
 
 async def invoke_async(handler: Callable[[Request], Awaitable[bytes | None]], request: Request) -> Outcome:
-    """Run an `async def` handler. Raises nothing but cancellation."""
+    """Run an `async def` handler. Raises only CancelledError."""
     late = expired(request, time.time())
     if late is not None:
         return late
@@ -153,7 +153,7 @@ def _failure(request: Request, error: BaseException) -> Outcome:
 
 
 def error_if_too_large(outcome: Outcome, limit: int) -> Outcome:
-    """Return the outcome, or an error in its place when its body is larger than may be sent."""
+    """Return the outcome, or an error in its place when its body is larger than `limit` bytes."""
     if len(outcome.body) <= limit:
         return outcome
     reason = f"the reply has {len(outcome.body)} bytes; this worker sends at most {limit} (max_body)"

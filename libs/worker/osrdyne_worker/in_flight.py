@@ -11,23 +11,23 @@ from osrdyne_worker.session import Delivery
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """One request in hand."""
+    """One request in hand. Times are seconds on the loop's clock."""
 
     request: Request
     delivery: Delivery
     started: float
-    #: When an event last told of it; its start at first.
+    #: When an event last reported it; at first its start.
     last_told: float
     withdraw: Withdraw | None = None
     outcome: Outcome | None = None
     finished: float = 0.0
     #: How often the broker closed the channel of its reply.
     attempts: int = 0
-    #: The broker took it back because it was held too long: what comes of its handler is of no use.
+    #: The broker took it back because it was held too long: its handler's result is not used.
     given_up: bool = False
 
     def is_same(self, delivery: Delivery) -> bool:
-        """Say whether a delivery is this request again."""
+        """Return whether a delivery is this request again."""
         mine, other = self.delivery.message, delivery.message
         return (
             mine.properties.correlation_id == other.properties.correlation_id

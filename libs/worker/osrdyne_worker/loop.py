@@ -1,9 +1,9 @@
 """The loop of a worker: started, consume, for each delivery request-received, handler, confirmed reply, ack, finished.
 
 Reads deliveries, writes replies, settlements and activity events. A delivery is acknowledged when its reply was
-confirmed and never before; what cannot be answered stays unacknowledged, and the broker gives it to a worker again.
-Work whose connection is lost goes on: when the broker delivers the same request to this worker again, the running or
-finished work is taken for it and the handler does not run twice. No task is made for a request.
+confirmed and never before; a request without a confirmed reply stays unacknowledged, and the broker redelivers it.
+Work whose connection is lost goes on: when the broker delivers the same request to this worker again, the loop uses
+the running or finished work, and the handler does not run twice. The loop creates no task for a request.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ logger = logging.getLogger(__name__)
 
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-#: Seconds for which the broker may refuse a worker that it knew before. After that it ends, because whoever starts it
-#: again may give it a newer password.
+#: Seconds for which the broker may refuse a worker that it accepted before. After that the worker ends, because its
+#: driver may start it again with a newer password.
 REFUSED_PATIENCE = 30.0
-#: A session that lasted this many seconds was no part of a row of failures.
+#: A session that lasted this many seconds resets the count of failures.
 STABLE = 15.0
-#: A reply for which the broker closed the channel this often becomes an error; as often again, and it is given up.
+#: A reply for which the broker closed the channel this often becomes an error reply; after as many more, it is dropped.
 REPLY_ATTEMPTS = 3
-#: Seconds for which a reply is tried that the broker does not accept because its queue is full.
+#: Seconds for which a reply is tried again while its queue is full.
 REPLY_PATIENCE = 60.0
 #: Seconds between two attempts at a reply.
 REPLY_PAUSE = 0.5
@@ -54,18 +54,18 @@ REPLY_PAUSE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """How a worker works: the keyword arguments of `worker.run` and `worker.serve`."""
+    """Options of a worker: the keyword arguments of `run` and `serve`. Times are in seconds."""
 
     #: Most requests that the broker hands to this worker at once; None for as many as there are threads. With more,
     #: requests wait here for a thread, and a crash of this worker counts against all of them.
     prefetch: int | None = None
-    #: Threads in which a plain function runs. With 0 it runs on the loop itself: only for handlers that take no time.
+    #: Threads in which a plain function runs. With 0 it runs on the loop itself: only for handlers that return at once.
     threads: int = 1
     #: Where a plain function runs instead of these threads.
     executor: concurrent.futures.Executor | None = None
     #: Seconds between the events that say that a long request is still worked on.
     alive_interval: float = 10.0
-    #: Seconds that work in hand may take after SIGTERM; what takes longer goes to another worker.
+    #: Seconds that work in hand may take after SIGTERM; longer work goes to another worker.
     grace: float = 30.0
     #: Most bytes of an answer; a larger one becomes an error reply.
     max_body: int = MAX_BODY
@@ -77,7 +77,7 @@ class WorkerOptions:
 
 
 class Worker:
-    """Serves one key until it is told to stop."""
+    """Serves one key until its stop event is set."""
 
     def __init__(self, environment: WorkerEnvironment, runner: Runner, options: WorkerOptions) -> None:
         self._environment = environment
@@ -141,14 +141,14 @@ class Worker:
         if not self._announced:
             self._activity.tell(events.STARTED)
         self._announced = True
-        # An event must be on its way before the request that it tells of can end this process.
+        # An event must be on its way before its request can end this process.
         await self._line.settled()
         await session.consume(self._on_delivery)
         self._announced = False
         logger.info("worker serves its key", extra={"key": self._environment.key})
         while not stop.is_set():
             if session.cancelled.is_set():
-                # The queue is gone, or a request was held too long. What else is in hand can still be settled.
+                # The queue is gone, or a request was held too long. Other work in hand can still be settled.
                 logger.warning("the broker cancelled the consumer", extra={"key": self._environment.key})
                 if await session.has_queue():
                     works = consumer_timeout.held_too_long(self._in_hand, session, self._loop.time())
@@ -170,7 +170,7 @@ class Worker:
         await self._drain(session)
 
     async def _give_up(self, session: WorkerSession, works: list[InFlight], *, taken_back: bool) -> None:
-        """Let go of requests that were held too long: the broker has taken them back, or is given them.
+        """Drop requests that were held too long: the broker has taken them back, or gets them back now.
 
         Raises HandlerHung when a handler cannot be ended.
         """
@@ -193,7 +193,7 @@ class Worker:
             work.outcome, work.finished = Outcome(events.REQUEUED), self._loop.time()
             self._done(work)
         if stuck:
-            # What else is in hand is finished first, where it can still be answered; then the process has to end.
+            # Other work in hand is finished first, where it can still be answered; then the process has to end.
             await _first(self._all_settled(session), session.lost(), asyncio.sleep(self._options.grace))
             names = ", ".join(str(work.request.correlation_id) for work in stuck)
             raise HandlerHung(f"the handler of request {names} hangs: held longer than the pool's consumer timeout")
@@ -238,7 +238,7 @@ class Worker:
             session.reject(message.delivery_tag, requeue=True)
             return
         correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
-        # What failed a worker before may end this one in a moment, and then its event must be on its way.
+        # A request that failed a worker before may end this one in a moment: its event must leave first.
         self._activity.tell(events.REQUEST_RECEIVED, request_id=correlation_id, at_once=message.redelivered)
         if is_refused(self._pool, properties.reply_to):
             logger.warning(
@@ -260,7 +260,7 @@ class Worker:
         work.withdraw = self._runner.start(request, partial(self._on_outcome, work))
 
     def _take_up(self, delivery: Delivery) -> bool:
-        """Go on with work whose connection was lost, when this delivery is the same request."""
+        """Continue work whose connection was lost, when this delivery is the same request."""
         for work in self._in_hand:
             if not work.delivery.session.is_open and work.is_same(delivery):
                 work.delivery = delivery
@@ -319,7 +319,7 @@ class Worker:
             task.add_done_callback(self._tasks.discard)
 
     async def _reply_again(self, work: InFlight, session: WorkerSession, error: BaseException) -> None:
-        """The broker refused a reply: try again, then say so to the client, at last give the request up."""
+        """Handle a refused reply: try again, then send the client an error, at last give the request up."""
         request_id = work.request.correlation_id
         logger.warning("a reply was refused", extra={"request_id": request_id, "reason": str(error)})
         if isinstance(error, Nacked):  # the caller's queue is full, which may pass
@@ -341,7 +341,7 @@ class Worker:
         self._conclude(work)
 
     def _trim(self) -> None:
-        """Keep finished work that could not be answered, but only as much as the broker gives us at once."""
+        """Keep finished work that could not be answered, but no more than the broker delivers at once."""
         lost = [one for one in self._in_hand if one.outcome is not None and not one.delivery.session.is_open]
         if len(lost) > self._options.at_once or self._stopping:
             self._in_hand.discard(min(lost, key=lambda one: one.finished))

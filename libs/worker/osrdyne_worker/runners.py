@@ -1,7 +1,7 @@
 """Where handlers run: in threads, on the loop, or in an executor of the user's.
 
 A runner starts a request and calls `done` with its outcome, in the loop's thread. It returns a function that takes
-the request back when its handler has not begun, and says whether it did.
+the request back when its handler has not begun, and that returns whether it did.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from osrdyne_worker.handling import Handler, Outcome, Request, invoke, invoke_as
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that a cancelled handler has to end.
+#: Seconds in which a cancelled handler must end.
 END_PATIENCE = 5.0
 
 Done = Callable[[Outcome], None]
@@ -40,7 +40,7 @@ class Runner(Protocol):
         """End the handler of a request that hangs; False where that cannot be done."""
 
     def close(self) -> None:
-        """Start nothing more; what runs goes on."""
+        """Start no more requests; running handlers go on."""
 
 
 def runner_of(handler: Handler, threads: int, executor: concurrent.futures.Executor | None) -> Runner:
@@ -54,12 +54,12 @@ def runner_of(handler: Handler, threads: int, executor: concurrent.futures.Execu
 
 
 def _too_late() -> bool:
-    """Take back nothing: what runs on the loop has begun."""
+    """Take back nothing: a request on the loop has begun."""
     return False
 
 
 class Inline:
-    """Runs a plain handler within the loop: no hand-over, but heartbeats wait as long as the handler takes."""
+    """Runs a plain handler on the loop: no thread switch, but heartbeats wait as long as the handler takes."""
 
     def __init__(self, handler: Callable[[Request], bytes | None]) -> None:
         self._handler = handler
@@ -112,7 +112,7 @@ class OnLoop:
 
 
 class InThreads:
-    """Runs a plain handler in a fixed number of daemon threads: one that hangs does not keep the process."""
+    """Runs a plain handler in a fixed number of daemon threads: a hanging one does not keep the process alive."""
 
     def __init__(self, handler: Callable[[Request], bytes | None], threads: int) -> None:
         self._handler = handler
@@ -124,12 +124,12 @@ class InThreads:
             self._start_thread()
 
     def start(self, request: Request, done: Done) -> Withdraw:
-        unclaimed = [True]  # whoever pops it has the job: a thread that begins, or the stop that takes it back
+        unclaimed = [True]  # a thread that begins, or the stop that takes the job back, pops it
         self._jobs.put((request, done, unclaimed))
         return partial(_claim, unclaimed)
 
     async def end(self, request: Request) -> bool:
-        # A thread cannot be ended; what waits behind it gets another one.
+        # A thread cannot be ended; waiting requests get another one.
         self._start_thread()
         return False
 
@@ -181,7 +181,7 @@ class InExecutor:
         return False
 
     def close(self) -> None:
-        """Leave the executor to the user, whose it is."""
+        """Do nothing: the executor belongs to the user."""
 
     def _failed(self, error: BaseException) -> Outcome:
         logger.error("the executor failed", exc_info=error)

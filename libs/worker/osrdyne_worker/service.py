@@ -24,7 +24,7 @@ P = ParamSpec("P")
 
 
 def environment() -> WorkerEnvironment:
-    """Return what the daemon told this worker: its key, to load data for, and more. Raises `MissingVariable`."""
+    """Return what the daemon passed to this worker: its key, to load data for, and more. Raises `MissingVariable`."""
     return WorkerEnvironment.from_environ(os.environ)
 
 
@@ -71,7 +71,7 @@ class _Worker(Generic[P]):
         *nothing: P.args,
         **options: P.kwargs,
     ) -> None:
-        """Do what `run` does on a loop of the caller's, until `stop` is set.
+        """Do what `run` does, on the caller's loop, until `stop` is set.
 
         Raises AccessRefused, InvalidUri, and HandlerHung where `run` would end the process.
         """
@@ -83,7 +83,7 @@ run, serve = _worker.run, _worker.serve
 
 
 def _end_at_once(status: int) -> None:
-    """End this process and the processes of its executors; an orderly end would wait for what hangs."""
+    """End this process and the processes of its executors; an orderly end would wait for the hanging handler."""
     for child in multiprocessing.active_children():
         child.kill()
     logging.shutdown()

@@ -1,8 +1,8 @@
 """One connection of a worker: it consumes the request queue and sends replies, each on a channel of its own.
 
-A channel that the broker closes takes everything on it along, so what can fail alone is apart: a reply that the broker
-refuses costs no delivery, and one to a queue that does not answer holds up no other (`lanes`). Activity events are not
-sent here at all, but on a connection of their own (`event_line`).
+When the broker closes a channel, everything on it is lost, so separate channels are used: a refused reply costs no
+delivery, and a reply to a queue that does not answer delays no other (`lanes`). Activity events have a connection of
+their own (`event_line`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class WorkerSession:
         )
 
     async def has_queue(self) -> bool:
-        """Say whether the request queue exists. Raises BrokerError when that cannot be asked."""
+        """Return whether the request queue exists. Raises BrokerError when the broker does not answer."""
         channel = await self._connection.channel()
         try:
             await channel.declare_queue(self._environment.requests_queue, passive=True)
@@ -80,7 +80,7 @@ class WorkerSession:
         return True
 
     async def stop_consuming(self) -> None:
-        """Take no more deliveries; those that are here stay to be settled."""
+        """Take no more deliveries; those received already can still be settled."""
         if self._consumer is not None and self.is_open:
             try:
                 await self._requests.cancel(self._consumer)
@@ -108,7 +108,7 @@ class WorkerSession:
             self._requests.reject(tag, requeue=requeue)
 
     def give_back(self, tag: int) -> None:
-        """Return a delivery that nobody began to work on."""
+        """Return a delivery whose handler has not begun."""
         if self.is_open:
             self._requests.give_back(tag)
 
@@ -137,18 +137,18 @@ class WorkerSession:
             self._replies.main = await self._connection.channel(confirm=True)
 
     async def close(self) -> None:
-        """Disconnect; what was sent leaves first, and what was not settled goes back to the queue. Never raises."""
+        """Disconnect; sent data leaves first, and unsettled messages go back to the queue. Never raises."""
         await self._connection.close()
 
 
 async def connect(environment: WorkerEnvironment, what: str = "") -> Connection:
-    """Open a connection of a worker; `what` it is for is told in its name. Raises what `Connection.open` raises."""
+    """Open a connection of a worker; its name says `what` it is for. Raises what `Connection.open` raises."""
     name = f"osrdyne worker {environment.id} of {environment.pool}"
     return await Connection.open(present_address(environment), name=f"{name}, {what}" if what else name)
 
 
 def present_address(environment: WorkerEnvironment) -> str:
-    """Return the present address: that in the file, which may be newer, or for who cannot read it that of the start.
+    """Return the present address: from the file, which may be newer, or the start's where the file is unreadable.
 
     Raises InvalidUri where there is only the file, and it cannot be read.
     """
