@@ -11,8 +11,8 @@ one place where pika's inner parts are touched.
 On top: `lanes` keeps queues that do not answer from delaying others, `event_line` sends events on a connection of
 their own, `thread_bridge` hands actions from threads to a loop.
 
-Pika's own log is silenced unless the program gave the logger `pika` a level before: what it would say is in our
-errors, and at DEBUG it costs more than the messages.
+Pika's own log is silenced unless the program gave the logger `pika` a level before: our errors have the same
+information, and at DEBUG it costs more than the messages.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""A broker's address, which may change while a program runs: asked for again at each connection.
+"""A broker's address, which may change while a program runs: it is read again at each connection.
 
-A new password at the broker ends no connection, but no new one is let in with the old password. Who gives a callable
-instead of a text needs no restart then.
+A new password at the broker ends no connection, but new connections need the new password. A program that passes a
+function instead of a text needs no restart then.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from urllib.parse import unquote, urlsplit
 from osrdyne_amqp.errors import InvalidUri
 from osrdyne_protocol.errors import ProtocolError
 
-#: The address, or what returns the present one; called on the event loop, so it must not take long.
+#: The address, or a function that returns the present one; called on the event loop, so it must not take long.
 Address = str | Callable[[], str]
 
 
 def from_file(path: str | Path) -> Callable[[], str]:
-    """Return what reads an address from a file: one line, readable by this user only."""
+    """Return a function that reads an address from a file: one line, readable by this user only."""
     return lambda: Path(path).read_text(encoding="utf-8").strip()
 
 
 def present(address: Address) -> str:
-    """Return the address as it is now. Raises InvalidUri, which shows nothing of it."""
+    """Return the present address. Raises InvalidUri, whose text does not contain the address."""
     if isinstance(address, str):
         return address
     try:

@@ -1,7 +1,6 @@
-"""What is checked before pika gets it: names, bindings, arguments. Pure.
+"""Checks before a call of pika: names, bindings, arguments. Pure.
 
-Each rule stands for something that was measured to close a channel or a whole connection, or to wait for
-ever.
+Each rule prevents something that was measured to close a channel or a whole connection, or to wait for ever.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from osrdyne_amqp.errors import Unencodable
 from osrdyne_amqp.frames import write_short
 from osrdyne_amqp.table_writing import write_table
 
-#: Bytes that the rest of a declare or consume needs beside its arguments, generously.
-_ROOM = 1024
+#: Bytes reserved for the rest of a declare or consume frame, beside its arguments.
+_RESERVED_BYTES = 1024
 
 
 def check_name(name: str, what: str) -> None:
@@ -46,6 +45,6 @@ def checked_arguments(arguments: Mapping[str, Any] | None, frame_max: int) -> di
     for name, value in copy.items():
         if not isinstance(value, (str, int, bytes, list, dict, NoneType)):
             raise Unencodable(f"argument {name!r} of type {type(value).__name__} cannot be sent")
-    if len(write_table(copy)) + _ROOM > frame_max:
+    if len(write_table(copy)) + _RESERVED_BYTES > frame_max:
         raise Unencodable("the arguments do not fit in one frame")
     return copy

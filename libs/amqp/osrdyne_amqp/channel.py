@@ -31,7 +31,7 @@ class _Consumer(NamedTuple):
 
 
 class Channel(Publishing):
-    """A channel of a `Connection`, made by `Connection.channel`. Belongs to the thread of its event loop."""
+    """A channel of a `Connection`, made by `Connection.channel`. Use it only in the thread of its event loop."""
 
     def __init__(self, wire: Wire, pika_channel: Any, *, confirm: bool, timeout: float) -> None:
         super().__init__(wire, pika_channel.channel_number, confirm=confirm)
@@ -99,7 +99,7 @@ class Channel(Publishing):
         consumer = self._consumers.get(consumer_tag)
 
         def complete(properties: Properties, malformed: bytes | None, body: bytes) -> None:
-            if consumer is None:  # a consume whose caller gave up: its messages belong to others
+            if consumer is None:  # the caller of this consume gave up: its messages go back to the queue
                 if consumer_tag not in self._no_ack:
                     self._wire.emit(frames.nack(self._number, tag, requeue=True))
             else:
@@ -156,9 +156,7 @@ class Channel(Publishing):
         return tag
 
     async def cancel(self, consumer_tag: str) -> None:
-        """Stop a consumer; what it has not settled stays its caller's to settle. Of an unknown consumer:
-        nothing.
-        """
+        """Stop a consumer; its caller still settles its open deliveries. Does nothing for an unknown consumer."""
         raw = consumer_tag.encode()
         consumer = self._consumers.get(raw)
         if consumer is None:
@@ -177,8 +175,8 @@ class Channel(Publishing):
             return
         self._no_ack.discard(consumer_tag.encode())
         if self._reason is None:
-            # RabbitMQ 4.3 only suspends a consumer at its timeout, and delivers to it again once it has settled what
-            # it held: nobody would take those. This ends it for good; where it has ended already, nothing happens.
+            # RabbitMQ 4.3 only suspends a consumer at its timeout, and delivers to it again once it has settled its
+            # open deliveries: these would be lost here. This ends it for good, and has no effect where it has ended.
             self._wire.emit(frames.cancel(self._number, consumer_tag.encode()))
         try:
             consumer.on_cancel()
@@ -253,7 +251,7 @@ class Channel(Publishing):
             )
 
     async def limit(self, prefetch: int) -> None:
-        """Have each consumer that is begun from now on hold at most so many messages that are not settled."""
+        """Limit each consumer that starts from now on to this many unsettled messages."""
         await self._calls.do(
             f"set the prefetch to {prefetch}",
             lambda callback: self._pika.basic_qos(prefetch_count=prefetch, callback=callback),
@@ -269,7 +267,7 @@ class Channel(Publishing):
         await self._wire.close_channel(self._pika)
 
     def forget_calls(self) -> None:
-        """Let nothing stand in the way of a close. Called by the connection."""
+        """Drop pending calls, so that a close need not wait for them. Called by the connection."""
         self._wire.forget_calls(self._pika)
 
     def _fail(self, error: Exception) -> None:
@@ -281,9 +279,7 @@ class Channel(Publishing):
         self._wire.begin_close_channel(self._pika)
 
     def finish(self, reason: BrokerError) -> None:
-        """Called with the reason by whoever learns it first; later ones are ignored. Called by the
-        connection.
-        """
+        """End the channel with a reason; later reasons are ignored. Also called by the connection."""
         if self._reason is not None:
             return
         self._reason = reason
@@ -296,7 +292,7 @@ class Channel(Publishing):
 
 
 def _nothing() -> None:
-    """What happens when the broker cancels a consumer that is being cancelled anyway."""
+    """Ignore that the broker cancels a consumer that this program is cancelling."""
 
 
 def _pika_must_not_deliver(*_: Any) -> None:

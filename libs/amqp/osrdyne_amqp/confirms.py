@@ -31,7 +31,7 @@ class Confirms:
         return len(self._pending)
 
     def key(self, values: Mapping[str, Any], publish_id: str | None) -> tuple[object, Mapping[str, Any]]:
-        """Under what a return of this publish will be found, and the properties that make it so.
+        """Return the key by which a return finds this publish, and the properties that carry it.
 
         Raises ValueError when `publish_id` is that of a publish still waiting.
         """
@@ -54,7 +54,7 @@ class Confirms:
         }
 
     def add(self, future: asyncio.Future[Any] | None, key: object = None, *, final: bool = False) -> None:
-        """One message was published; without a future nobody waits for it."""
+        """Note one published message; without a future, its confirm is ignored."""
         self._published = tag = self._published + 1
         if future is not None:
             self._pending[tag] = (future, key, final)
@@ -62,9 +62,7 @@ class Confirms:
                 self._returnable[key] = tag
 
     def settle(self, tag: int, multiple: bool, accepted: bool) -> None:
-        """The broker's ack or nack. A number that nobody waits for is not an error (returned before, or
-        `send`).
-        """
+        """Handle the broker's ack or nack. A number without a waiting future is no error (returned, or `send`)."""
         if not multiple:
             self._settle_one(tag, accepted)
             return
@@ -88,7 +86,7 @@ class Confirms:
             future.set_exception(Nacked())
 
     def returned(self, error: Returned, headers: Mapping[Any, Any] | None, correlation_id: object) -> bool:
-        """The broker returned a message; False when no waiting publish is known for it."""
+        """Handle a returned message; return False when no waiting publish is known for it."""
         tag = None
         made_id = headers.get(X_PUBLISH_ID) if headers else None
         if isinstance(made_id, str):  # a foreign message may carry anything under this name
@@ -107,7 +105,7 @@ class Confirms:
         return True
 
     def fail(self, reason: BrokerError) -> None:
-        """The channel has ended."""
+        """Fail all waiting publishes: the channel has ended."""
         for future, _, _ in self._pending.values():
             if not future.done():
                 future.set_exception(reason.again())

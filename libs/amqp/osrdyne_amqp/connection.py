@@ -35,7 +35,7 @@ _CHANNEL_ERRORS: dict[int, type[BrokerError]] = {
 
 
 class Connection:
-    """A connection to the broker; open it with `open`. Belongs to the thread of its event loop."""
+    """A connection to the broker; open it with `open`. Use it only in the thread of its event loop."""
 
     def __init__(self, wire: Wire, where: str, timeout: float) -> None:
         self._wire = wire
@@ -109,7 +109,7 @@ class Connection:
 
     @property
     def blocked_reason(self) -> str | None:
-        """What the broker said when it blocked this connection, None while it does not."""
+        """The broker's reason for blocking this connection, None while it is not blocked."""
         return self._wire.blocked_reason
 
     async def wait_closed(self) -> BrokerError | None:
@@ -150,7 +150,7 @@ class Connection:
         return channel
 
     def _adopt(self, channel: Channel, raw: Any, opened: asyncio.Future[None]) -> None:
-        """Lead the channel's frames to it, and tell it when it ends."""
+        """Route the channel's frames to it, and report its end to it."""
         receive = channel.receive
         number = raw.channel_number
         self._wire.receivers[number] = receive
@@ -182,7 +182,7 @@ class Connection:
             try:
                 await asyncio.wait([self._closed], timeout=min(self._timeout, CLOSE_TIMEOUT))
             except asyncio.CancelledError:
-                # Without the broker's answer then, but not without closing the socket.
+                # Close the socket without the broker's answer.
                 self._wire.cut()
                 await _socket_closed()
                 raise
@@ -201,7 +201,7 @@ class Connection:
         await asyncio.wait([outcome], timeout=1.0)
         await _socket_closed()
 
-    # --- what pika tells us ---
+    # --- callbacks of pika ---
 
     def _on_blocked(self, _: Any, frame: Any) -> None:
         self._wire.blocked_reason = str(frame.method.reason)
@@ -242,9 +242,9 @@ class Connection:
 
 
 async def _socket_closed() -> None:
-    """Let pika close the socket of what was given up: a caller that ends its loop now would leak it.
+    """Let pika close the socket of an abandoned attempt: a caller that ends its loop now would leak it.
 
-    Pika closes the socket in callbacks of the loop that follow one another, the last after it said that it gave up.
+    Pika closes the socket in a chain of loop callbacks, the last of them after it reported the end of the attempt.
     """
     for _ in range(10):
         await asyncio.sleep(0)

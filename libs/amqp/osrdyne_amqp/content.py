@@ -1,4 +1,4 @@
-"""A message's frames put together: method, content header, body in pieces."""
+"""Assembles a message from its frames: method, content header, body in pieces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from osrdyne_amqp import frames
 from osrdyne_amqp.message import Properties
 from osrdyne_amqp.table import Malformed
 
-#: Takes the properties, the raw content header when it could not be read (the properties are empty then), the body.
+#: Arguments: the properties, the raw content header if it was unreadable (the properties are empty then), the body.
 Complete = Callable[[Properties, bytes | None, bytes], None]
 
 
@@ -16,7 +16,7 @@ class Content:
     """The message that one channel is receiving: there is one at a time."""
 
     def __init__(self, failed: Callable[[Exception], None]) -> None:
-        #: told what a callback raised
+        #: called with the exception of a callback
         self._failed = failed
         self._stopped = False
         self._complete: Complete | None = None
@@ -25,16 +25,16 @@ class Content:
         self._parts: list[bytes] = []
 
     def begin(self, complete: Complete) -> None:
-        """A method that carries content came; `complete` is called when all of it is here."""
+        """Begin a message after its method; `complete` is called when all of it is here."""
         self._complete = complete
         self._parts.clear()
 
     def stop(self) -> None:
-        """The channel has ended: the broker requeues what comes from now on."""
+        """Drop later frames: the channel has ended, and the broker requeues their messages."""
         self._stopped = True
 
     def receive(self, kind: int, data: bytes, at: int, stop: int) -> bool:
-        """A content header or body frame, whose payload is data[at:stop]; False when it was not begun here."""
+        """Handle a content header or body frame with payload data[at:stop]; False when no message was begun here."""
         if self._complete is None:
             return False
         if kind == frames.HEADER:

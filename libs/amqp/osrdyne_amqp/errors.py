@@ -1,7 +1,7 @@
-"""What can go wrong between a program and its broker, a class for each thing that is handled differently.
+"""The errors between a program and its broker, a class for each that callers handle differently.
 
-The first sentence of a class's docstring is its default message. No message holds a password: addresses
-are written without it, and what the AMQP library raised while connecting is never chained.
+The first sentence of a class's docstring is its default message. No message holds a password: addresses are written
+without it, and exceptions of the AMQP library while connecting are never chained.
 """
 
 from __future__ import annotations

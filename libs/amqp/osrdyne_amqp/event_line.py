@@ -1,12 +1,11 @@
-"""A connection that carries only activity events: whatever the broker makes of an event, it costs no request.
+"""A connection that carries only activity events, so that an event that the broker refuses disturbs no request.
 
-A broker closes the whole connection of an event's publisher (506) while the pool's stream cannot be reached, as for
-seconds after a kill (docs/rabbitmq-facts.md#messages-that-vanish). Were it the connection that deliveries came by, each
-of them would be redelivered, and would count.
+A broker closes the whole connection of an event's publisher (506) while the pool's stream is unreachable, for example
+for seconds after a kill (docs/rabbitmq-facts.md#messages-that-vanish). If deliveries used the same connection, each of
+them would be redelivered, and counted as failed.
 
 Connects when there is something to send, and again, with back-off, when the connection or its channel has ended.
-Events leave in the order in which they were given. Unconfirmed: some may be lost; those that are known to be are
-counted and logged.
+Events leave in order. They are unconfirmed, so some may be lost; known losses are counted and logged.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from osrdyne_amqp.errors import BrokerError, Unencodable
 
 logger = logging.getLogger(__name__)
 
-#: First and longest pause before connecting again, in seconds; each is cut by up to half at random. A stream that
-#: cannot be reached is back within seconds, and daemons wait minutes for an event.
+#: First and longest pause before connecting again, in seconds; each is cut by up to half at random. An unreachable
+#: stream is back within seconds, and a daemon can wait minutes for an event.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
-#: A connection that lasted this many seconds was no part of a row of failures.
+#: A connection that lasted this many seconds resets the count of failures.
 STABLE = 15.0
-#: Most events that wait for a connection; of more the oldest are lost. About a megabyte.
+#: Most events that wait for a connection, about a megabyte; beyond this the oldest are dropped.
 MOST_WAITING = 1000
-#: Seconds that a connection which is being opened may take when somebody waits for it.
+#: Longest time in seconds for which `settled` and `close` wait for an attempt to connect.
 PATIENCE = 2.0
-#: How often a connection that the broker has blocked (memory or disk alarm) is looked at again, in seconds.
+#: Seconds between two checks of a connection that the broker has blocked (memory or disk alarm).
 BLOCKED_PAUSE = 1.0
 
 
@@ -47,9 +46,9 @@ class EventLine:
         self._channel: Channel | None = None
         self._waiting: deque[tuple[str | bytes, Mapping[str, str | int]]] = deque()
         self._task: asyncio.Task[None] | None = None
-        #: Something waits to be sent, or somebody asked for a connection.
+        #: Events wait to be sent, or `open` was called.
         self._wanted = asyncio.Event()
-        #: Somebody asked for a connection now.
+        #: `open` was called: connect without a pause.
         self._hurry = asyncio.Event()
         #: No attempt to connect is under way.
         self._settled = asyncio.Event()
@@ -74,21 +73,21 @@ class EventLine:
             self._want()
 
     def open(self) -> None:
-        """Connect at once, where there is no connection: somebody knows that the broker is there, or may be."""
+        """Connect at once if there is no connection: the caller knows that the broker may be there again."""
         if not self._closed and not self._is_open:
             self._settled.clear()
             self._hurry.set()
             self._want()
 
     async def settled(self) -> None:
-        """Wait until no attempt to connect is under way, however it ended, for `PATIENCE` at most."""
+        """Wait until no attempt to connect is under way, for at most `PATIENCE` seconds."""
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
                     await self._settled.wait()
 
     async def close(self) -> None:
-        """Send what can be sent, and disconnect. Takes some seconds at most, and never raises."""
+        """Send waiting events if possible, and disconnect. Takes some seconds at most, and never raises."""
         if self._waiting:
             await self.settled()
         self._closed = True
@@ -138,7 +137,7 @@ class EventLine:
             began = loop.time()
             try:
                 reason: Exception = await self._carry()
-            except Exception as error:  # noqa: BLE001 - no event is worth the end of what it tells of
+            except Exception as error:  # noqa: BLE001 - a failing event must not end the program
                 reason = error
             self._settled.set()
             if self._waiting:  # the connection ended before all of them were sent
@@ -146,7 +145,7 @@ class EventLine:
             if loop.time() - began > STABLE:
                 pause, failures = FIRST_PAUSE, 0
             failures += 1
-            # A connection that is lost is no news: whoever works over another one tells of it.
+            # Do not warn of the first loss: the code that uses another connection logs the outage.
             level = logging.WARNING if failures > 1 else logging.DEBUG
             logger.log(level, "no activity events can be sent, trying again later", extra={"reason": str(reason)})
             with contextlib.suppress(TimeoutError):
@@ -155,7 +154,7 @@ class EventLine:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _carry(self) -> BrokerError:
-        """Connect, send what waits and what comes, and return why that ended."""
+        """Connect, send waiting and new events, and return why that ended."""
         self._hurry.clear()
         self._connection = await self._connect()
         try:

@@ -1,8 +1,7 @@
-"""The frames of the hot path, written and read without detours: basic.publish, ack, reject, deliver, return.
+"""The frames of the hot path, written and read without pika: basic.publish, ack, reject, deliver, return.
 
-Pure: bytes and plain values in and out. Everything else on the wire (handshake, heartbeats, channels,
-declarations) is pika's business; `amqp.py` says how the two meet. Layouts are those of AMQP 0-9-1, sections
-2.3 and 4.2.
+Pure: bytes and plain values in and out. Pika handles everything else on the wire (handshake, heartbeats, channels,
+declarations); `wire` connects the two. Layouts are those of AMQP 0-9-1, sections 2.3 and 4.2.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ FRAME_OVERHEAD: Final = 8
 _HEAD = FRAME_HEAD.pack
 _END = b"\xce"
 _CONTENT_HEAD = Struct(">HHQH")  # class, weight, body size, property flags
-_SETTLE = Struct(">BHI4sQBB")  # one whole frame of ack, reject or nack: head, method, delivery tag, bits, end
+_SETTLE_FRAME = Struct(">BHI4sQBB")  # one whole frame of ack, reject or nack: head, method, delivery tag, bits, end
 _CONFIRM = Struct(">QB")
 _TAG = Struct(">QB")
 _EXPIRATION = re.compile(rb"[+-]?[0-9]+")
 #: RabbitMQ's longest timer, 49 days
-_MAX_EXPIRATION = 0xFFFFFFFF
+_MAX_EXPIRATION_MS = 0xFFFFFFFF
 _U16 = Struct(">H")
 _U64 = Struct(">Q")
 
@@ -105,9 +104,9 @@ def _write_headers(value: Any, what: str) -> bytes:
 
 def _write_expiration(value: Any, what: str) -> bytes:
     raw = write_short(value, what)
-    if not _EXPIRATION.fullmatch(raw, 1) or not 0 <= int(raw[1:]) <= _MAX_EXPIRATION:
+    if not _EXPIRATION.fullmatch(raw, 1) or not 0 <= int(raw[1:]) <= _MAX_EXPIRATION_MS:
         raise Unencodable(
-            f"{what} must be whole milliseconds as text, up to {_MAX_EXPIRATION}, not {value!r}; "
+            f"{what} must be whole milliseconds as text, up to {_MAX_EXPIRATION_MS}, not {value!r}; "
             "the broker closes the channel otherwise"
         )
     return raw
@@ -139,7 +138,7 @@ NO_PROPERTIES: Final[Mapping[str, Any]] = {name: None for _, name, _, _ in _PROP
 def read_properties(data: bytes) -> dict[str, Any]:
     """All fourteen properties of a content header's payload; absent ones are None.
 
-    Raises Malformed when they cannot be told apart (a broker that checks what it accepts never sends that).
+    Raises Malformed when they cannot be separated (a broker that checks incoming messages never sends that).
     """
     values = dict(NO_PROPERTIES)
     try:
@@ -198,15 +197,15 @@ def content(channel: int, properties: Mapping[str, Any], body: bytes, frame_max:
 
 
 def ack(channel: int, tag: int, multiple: bool) -> bytes:
-    return _SETTLE.pack(METHOD, channel, 13, ACK, tag, 1 if multiple else 0, FRAME_END)
+    return _SETTLE_FRAME.pack(METHOD, channel, 13, ACK, tag, 1 if multiple else 0, FRAME_END)
 
 
 def reject(channel: int, tag: int, requeue: bool) -> bytes:
-    return _SETTLE.pack(METHOD, channel, 13, _REJECT, tag, 1 if requeue else 0, FRAME_END)
+    return _SETTLE_FRAME.pack(METHOD, channel, 13, _REJECT, tag, 1 if requeue else 0, FRAME_END)
 
 
 def nack(channel: int, tag: int, *, requeue: bool) -> bytes:
-    return _SETTLE.pack(METHOD, channel, 13, NACK, tag, 2 if requeue else 0, FRAME_END)
+    return _SETTLE_FRAME.pack(METHOD, channel, 13, NACK, tag, 2 if requeue else 0, FRAME_END)
 
 
 def cancel(channel: int, consumer_tag: bytes) -> bytes:

@@ -1,13 +1,13 @@
-"""Which channel a message is published on, so that a queue that does not answer holds up no other.
+"""Which channel a message is published on, so that a queue that does not answer delays no other.
 
-A broker works on the publishes of a channel one after the other. The first publish of a channel to a quorum queue
-waits there until the queue has answered; when the queue is lost or has no leader, that takes a minute, and everything
-behind it on that channel waits (docs/rabbitmq-facts.md#what-a-lost-queue-does-to-its-users). So a destination has to
-prove itself on each connection: until something that was published to it was confirmed, it has a channel of its own, a
-lane. After that it shares one channel with all others.
+A broker handles the publishes of a channel one after the other. The first publish of a channel to a quorum queue
+waits until the queue has answered. When the queue is lost or has no leader, that takes a minute, and everything behind
+it on that channel waits (docs/rabbitmq-facts.md#what-a-lost-queue-does-to-its-users). So each destination is unproven
+on a new connection: until the first publish to it is confirmed, it has a channel of its own, a lane. After that it
+shares one channel with all other proven destinations.
 
-Bounded: so many lanes are at work at once, and so many more may wait for an answer that is late; each holds few
-messages, because a broker stops reading a connection of which one channel is some hundred messages behind. Further
+The number of lanes at work is bounded, and so is the number of lanes that wait for a late answer. Each holds few
+messages, because a broker stops reading a connection when one channel is some hundred messages behind. Further
 destinations wait for a lane. Messages of one destination leave in the order in which they came.
 """
 
@@ -24,16 +24,16 @@ from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, Nacke
 
 #: Seconds after which an answer is late, and a lane no longer counts among those at work.
 LATE = 1.0
-#: Seconds after which an answer is not waited for any more. What it was for is then unknown; the broker is still at it
-#: for up to 65 s, in a channel that is no use until then.
+#: Seconds after which the wait for an answer ends. The message's fate is then unknown; the broker still works on it for
+#: up to 65 s, and its channel is unusable until then.
 GIVE_UP = 10.0
 #: Lanes at work at once, and lanes that may wait for a late answer beside them.
 AT_WORK, MOST_LATE = 16, 64
-#: Messages that a lane holds before the first of them is answered. RabbitMQ lets a channel be 400 behind.
+#: Messages that a lane holds before the first of them is answered. RabbitMQ allows a channel to be 400 behind.
 WINDOW = 32
-#: Destinations of which it is remembered that a message of theirs closed a lane.
+#: Most destinations that are remembered because one of their messages closed a lane.
 MOST_BREAKING = 256
-#: Proven destinations that are remembered, in two halves: the older half is forgotten when the younger is full.
+#: Most proven destinations that are remembered, in two halves: a full younger half replaces the older one.
 REMEMBERED = 16_384
 
 #: Publishes on the channel and returns the confirm, or None when there is nothing to be published any more.
@@ -41,7 +41,7 @@ Send = Callable[[Channel], "asyncio.Future[Any] | None"]
 
 
 class Lanes:
-    """The channels of one connection for publishing. Belongs to the loop that it is made in, and to one connection."""
+    """The channels of one connection for publishing. Use it only in the event loop that created it."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Lanes:
         """`open_lane` opens a channel with confirms, `blocked` says that the broker takes no publishes for now (an
         alarm), and `broken` is called when the broker has closed a lane.
         """
-        #: The channel that proven destinations share. Whoever opens it again puts the new one here.
+        #: The channel that proven destinations share. Code that opens it again sets the new one here.
         self.main = main
         self._open_lane = open_lane
         self._blocked = blocked
@@ -63,10 +63,10 @@ class Lanes:
         self._proven: dict[Hashable, None] = {}
         self._proven_before: dict[Hashable, None] = {}
         self._proving: dict[Hashable, _Proving] = {}
-        #: Those that wait for a lane.
+        #: Destinations that wait for a lane.
         self._waiting: deque[_Proving] = deque()
         self._free: list[Channel] = []
-        #: Destinations of which a message closed a lane: theirs leave one by one, so that it closes for no other.
+        #: Destinations with a message that closed a lane: their messages leave one by one, to protect the others.
         self._breaking: dict[Hashable, None] = {}
         #: Lanes whose answer is not late, and those whose answer is.
         self._at_work = self._late = 0
@@ -75,7 +75,7 @@ class Lanes:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def shared(self, destination: Hashable) -> Channel | None:
-        """Return the shared channel for a destination that is proven, None for any other: that one takes `prove`."""
+        """Return the shared channel for a proven destination, None for any other: use `prove` for that one."""
         if destination in self._proven:
             return self.main
         if destination in self._proven_before:
@@ -84,10 +84,10 @@ class Lanes:
         return None
 
     def prove(self, destination: Hashable, send: Send) -> asyncio.Future[Any]:
-        """Publish to a destination that is not proven, when its turn comes; the future gets what comes of that.
+        """Publish to an unproven destination when its turn comes; the future gets the result.
 
-        Raises what `send` raises when its turn is at once; later on, that is in the future. A future that is cancelled
-        before its turn is not sent. Without an answer for `GIVE_UP` seconds it fails with `BrokerTimeout`.
+        Raises what `send` raises when its turn is now; later errors go to the future. A message whose future is
+        cancelled before its turn is not sent. Without an answer for `GIVE_UP` seconds it fails with `BrokerTimeout`.
         """
         proving = self._proving.get(destination)
         if proving is None:
@@ -108,7 +108,7 @@ class Lanes:
         return outcome
 
     def publish(self, destination: Hashable, send: Send) -> asyncio.Future[Any]:
-        """Publish on the shared channel or in a lane, as the destination has it. Raises as `prove`."""
+        """Publish on the shared channel or in the destination's lane. Raises as `prove`."""
         channel = self.shared(destination)
         confirm = self.prove(destination, send) if channel is None else send(channel)
         if confirm is None:
@@ -119,7 +119,7 @@ class Lanes:
     # --- lanes ---
 
     def _give_lanes(self) -> None:
-        """Give lanes to those that wait, as long as there may be more at work."""
+        """Give lanes to waiting destinations, up to the limit of lanes at work."""
         if self._late >= MOST_LATE:
             return
         while self._waiting and self._at_work < AT_WORK and (lane := self._take_free()) is not None:
@@ -144,7 +144,7 @@ class Lanes:
         try:
             self._free.append(await self._open_lane())
         except BrokerTimeout:
-            pass  # as in an alarm, for as long as it lasts: whoever waits has a time limit of its own
+            pass  # for example in an alarm: the waiting publishes have time limits of their own
         except BrokerError as error:
             self._fail_waiting(error)
         finally:
@@ -165,7 +165,7 @@ class Lanes:
         self._at_work += 1
         proving.lane = lane
         proving.timer = self._loop.call_later(LATE, self._note_late, proving)
-        # Called from `prove`, the first message comes right after this.
+        # When `prove` calls this, the first message is added right after it.
         self._loop.call_soon(self._go_on, proving)
 
     def _note_late(self, proving: _Proving) -> None:
@@ -178,17 +178,17 @@ class Lanes:
         self._give_lanes()
 
     def _give_up(self, proving: _Proving, in_flight: int) -> None:
-        """Wait no longer for an answer, so that what waits behind it in order can go on in another lane."""
+        """Wait no longer for an answer, so that the messages behind it can go on in another lane."""
         if proving.lane is None or not proving.in_flight:
             return
-        if self._blocked() or proving.in_flight < in_flight:  # slow, but it answers
+        if self._blocked() or proving.in_flight < in_flight:  # it is slow, but it answers
             proving.timer = self._loop.call_later(GIVE_UP, self._give_up, proving, proving.in_flight)
             return
         proving.given_up = True
         self._run(proving.lane.close())
 
     def _go_on(self, proving: _Proving) -> None:
-        """Send what waits as far as there is room, and end when there is nothing left."""
+        """Send waiting messages while there is room; leave the lane when none is left."""
         lane = proving.lane
         if lane is None:
             return
@@ -239,7 +239,7 @@ class Lanes:
             self._broken(reason)
 
     def _leave(self, proving: _Proving, lane: Channel) -> None:
-        """Give the lane of a destination that has nothing in flight to others; proven, it goes on with all others."""
+        """Free the lane of a destination with nothing in flight; a proven one then uses the shared channel."""
         if proving.timer is not None:
             proving.timer.cancel()
         if proving.is_late:
@@ -281,7 +281,7 @@ class Lanes:
 
 
 class _Proving:
-    """A destination that is not proven, and what is published to it."""
+    """An unproven destination, and the messages that are published to it."""
 
     __slots__ = ("answered", "backlog", "destination", "given_up", "in_flight", "is_late", "lane", "timer", "window")
 
@@ -293,11 +293,11 @@ class _Proving:
         #: How many may be in flight in its lane.
         self.window = WINDOW
         self.is_late = False
-        #: Its lane was closed here, and no message's fault.
+        #: Its lane was closed by this program, and not because of a message.
         self.given_up = False
-        #: It is proven, and leaves its lane when nothing is in flight there: then nothing can overtake.
+        #: It is proven, and leaves its lane when nothing is in flight there, so that no message overtakes another.
         self.answered = False
-        #: What waits for its turn, in order.
+        #: Messages that wait for their turn, in order.
         self.backlog: deque[tuple[Send, asyncio.Future[Any]]] = deque()
 
     @property
@@ -305,14 +305,14 @@ class _Proving:
         return self.in_flight < self.window and not self.is_late and not self.answered
 
     def put(self, send: Send, outcome: asyncio.Future[Any]) -> None:
-        # Whoever gave up leaves no more than this one behind.
+        # Drop entries at the head whose callers gave up.
         while self.backlog and self.backlog[0][1].done():
             self.backlog.popleft()
         self.backlog.append((send, outcome))
 
 
 def _copy(outcome: asyncio.Future[Any], confirm: asyncio.Future[Any]) -> None:
-    """Hand on what came of a publish to whoever still waits for it."""
+    """Copy the result of a publish to its future, if a caller still waits for it."""
     error = confirm.exception()
     if outcome.done():
         return

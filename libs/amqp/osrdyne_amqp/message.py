@@ -1,4 +1,4 @@
-"""Messages: what the broker delivers, what it says about a queue, and how large a body may be."""
+"""Messages: a delivery, the broker's counts of a queue, and how large a body may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a broker URI to pika's parameters, and from a failed attempt to an error a person can act on.
+"""Turns a broker URI into pika's parameters, and a failed attempt into an error that a person can act on.
 
 Nothing here may show a password: errors never quote the URI, and pika's exceptions are never chained.
 """
@@ -25,7 +25,7 @@ _BAD_CERTIFICATE = "the broker refused the log-in; check that it has a user of t
 
 
 class _External(ExternalCredentials):  # type: ignore[misc]  # pika has no types
-    """Log-in by certificate. The name is for people: the broker takes the certificate's."""
+    """Log-in by certificate. The user name is only for people: the broker takes the certificate's."""
 
     def __init__(self, username: str) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def parameters(uri: str, name: str, heartbeat: float, timeout: float) -> tuple[A
     result.connection_attempts = 1
     result.retry_delay = 0
     result.socket_timeout = timeout
-    result.stack_timeout = timeout + 5.0  # ours comes first and says more
+    result.stack_timeout = timeout + 5.0  # our own timeout comes first and has the better error
     result.blocked_connection_timeout = None  # an alarm makes confirms late; it is no reason to reconnect
     if "heartbeat=" not in parts.query:
         result.heartbeat = max(1, math.ceil(heartbeat))

@@ -9,12 +9,12 @@ from typing import Any
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout
 from osrdyne_amqp.wire import Wire
 
-#: Starts a call of pika's channel, given what pika calls with the answer.
+#: Starts a call of pika's channel; its argument is the callback that pika calls with the answer.
 Start = Callable[[Callable[[Any], None]], None]
 
 
 class PendingCalls:
-    """The calls of one channel that wait for their answer. Pika sends one after the other."""
+    """The calls of one channel that wait for their answer, each for `timeout` seconds. Pika sends them one by one."""
 
     def __init__(self, wire: Wire, timeout: float) -> None:
         self._wire = wire
@@ -25,8 +25,8 @@ class PendingCalls:
     async def do(self, what: str, start: Start, *, late: Callable[[], None] | None = None) -> Any:
         """Do one call and return its answer. `late` runs when the answer comes after the caller has left.
 
-        A call that timed out breaks nothing here: a late answer is taken and dropped, because a broker that has
-        blocked this connection (an alarm) answers everything in the end.
+        A call that timed out does not end the channel: a late answer is dropped, because a broker that has blocked
+        this connection (an alarm) answers everything in the end.
         """
         if self._reason is not None:
             raise self._reason.again()
@@ -55,7 +55,7 @@ class PendingCalls:
             self._waiting.discard(future)
 
     def fail(self, reason: BrokerError) -> None:
-        """The channel has ended: so do all calls, also later ones."""
+        """Fail all present and later calls: the channel has ended."""
         self._reason = reason
         for future in self._waiting:
             if not future.done():

@@ -13,7 +13,7 @@ from osrdyne_amqp.errors import BrokerError, Returned, Unencodable
 from osrdyne_amqp.message import Properties
 from osrdyne_amqp.wire import Wire
 
-#: Method frames of basic.publish are kept for reuse; this many, then all are forgotten.
+#: Most method frames of basic.publish that are cached; a full cache is cleared.
 _METHOD_CACHE_SIZE = 1024
 
 
@@ -68,9 +68,7 @@ class Publishing:
         mandatory: bool = True,
         publish_id: str | None = None,
     ) -> asyncio.Future[bool]:
-        """Like `publish`, but a return is an answer: the future resolves to False (nobody is there), else to
-        True.
-        """
+        """Like `publish`, but a return is a result: the future resolves to False (no queue there), else to True."""
         return self._publish(exchange, routing_key, body, properties, mandatory, publish_id, final=True)
 
     def _publish(

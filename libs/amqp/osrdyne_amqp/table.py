@@ -1,8 +1,8 @@
 """Field tables of AMQP 0-9-1, read and written without loss.
 
-What is read is written back as the same bytes, whatever a foreign peer sent: each wire type has a Python type
-of its own, and what cannot be understood is kept as an `Opaque` value. Pure: bytes in, values out. Why pika's
-own codec is not used: docs/decisions/0004-own-frames-and-table-codec.md.
+A table is written back as the same bytes, whatever a foreign peer sent: each wire type has a Python type of its own,
+and a value that cannot be decoded is kept as `Opaque`. Pure: bytes in, values out. Why pika's own codec is not used:
+docs/decisions/0004-own-frames-and-table-codec.md.
 
 Plain Python values are written as peers expect them: `str` as long string, `bytes` as byte array, `int` as
 32-bit where it fits and else 64-bit signed, `float` as double, `bool`, `None`, `Decimal`, `datetime` (UTC
@@ -34,7 +34,7 @@ class Malformed(Exception):
 
 
 class Opaque:
-    """A value that is not understood: its type byte and payload, written back as they came."""
+    """A value that cannot be decoded: its type byte and payload, written back as they came."""
 
     __slots__ = ("wire",)
 

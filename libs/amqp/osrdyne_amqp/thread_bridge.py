@@ -25,7 +25,7 @@ class ThreadBridge:
                 self._loop.call_soon_threadsafe(self.drain)
 
     def drain(self) -> None:
-        """Run what waits."""
+        """Run the waiting actions."""
         self._woken = False
         with contextlib.suppress(IndexError):
             while True:

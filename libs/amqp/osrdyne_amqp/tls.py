@@ -40,7 +40,7 @@ class TlsOptions:
             raise TlsFailed(f"cacertfile {self.cacertfile}: {_why(error)}") from None
         if self.certfile is not None:
             try:
-                # An empty password: OpenSSL would ask at the terminal for that of an encrypted key, and wait.
+                # An empty password: otherwise OpenSSL asks at the terminal for that of an encrypted key, and waits.
                 result.load_cert_chain(self.certfile, self.keyfile, password="")
             except OSError as error:
                 files = f"certfile {self.certfile}" + (f", keyfile {self.keyfile}" if self.keyfile else "")
@@ -72,7 +72,7 @@ def take(query: str) -> tuple[TlsOptions, str]:
 
 
 def problem(error: ssl.SSLError) -> str:
-    """Say what was wrong with a handshake, and what to do."""
+    """Return what was wrong with a handshake, and what to do."""
     reason = str(error.reason or "TLS failed")
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{error.verify_message}; {_REMEDIES.get(error.verify_code, _UNKNOWN_CA)}"

@@ -65,7 +65,7 @@ class Wire(_Base):  # type: ignore[misc]
         self._frame_buffer = b""  # pika's own name: it holds what is left of the handshake
         self.loop = asyncio.get_running_loop()
         self.receivers: dict[int, Receiver] = {}
-        #: what the broker said when it closed the connection; 0 and "" before
+        #: the broker's code and text when it closed the connection; 0 and "" before
         self.close_code = 0
         self.close_text = ""
         #: why the transport was lost, when it was
@@ -83,8 +83,8 @@ class Wire(_Base):  # type: ignore[misc]
             try:
                 return create(sock=sock, on_done=on_done, **options)
             except ValueError:
-                # The peer has hung up already, as a proxy without its broker does. Pika raises into the loop then,
-                # where nobody catches it, and the attempt would only end with its timeout.
+                # The peer has hung up already, as a proxy without its broker does. Pika then raises into the loop,
+                # where the exception is lost, and the attempt would only end with its timeout.
                 sock.close()
                 return self.loop.call_soon(
                     on_done, ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
@@ -124,7 +124,7 @@ class Wire(_Base):  # type: ignore[misc]
         transport._MAX_RECV_BYTES = _RECEIVE_BYTES
         if self._plaintext:
             # One read each time there is something: pika reads until the system says that there is no more, which
-            # was a tenth of all processor time. TLS has to: what it has decrypted already wakes nobody.
+            # was a tenth of all processor time. TLS needs it: decrypted data does not make the socket readable.
             transport._MAX_CONSUME_BYTES = 1
         super()._proto_connection_made(transport)
 
@@ -156,9 +156,9 @@ class Wire(_Base):  # type: ignore[misc]
         self._frame_buffer = data[at:]
 
     def watch(self) -> None:
-        """Give the connection up when nothing was heard for two heartbeats.
+        """Give the connection up when nothing was received for two heartbeats.
 
-        Pika looks only every `heartbeat` + 5 s whether anything came since it looked last: up to 20 s for 5.
+        Pika checks only every `heartbeat` + 5 s whether anything came: with a heartbeat of 5 s it needs up to 20 s.
         """
         self._heard = self.loop.time()
         self._check(2.0 * float(self.params.heartbeat))
@@ -196,7 +196,7 @@ class Wire(_Base):  # type: ignore[misc]
         return "" if self.blocked_reason is None else f" (it has blocked this connection: {self.blocked_reason})"
 
     def explain(self, error: Exception, what: str) -> BrokerError | Unencodable:
-        """Pika refused a call before sending it."""
+        """Return the error for a call that pika refused before sending it."""
         if isinstance(error, (pika_errors.ChannelWrongStateError, pika_errors.ConnectionWrongStateError)):
             return ChannelClosed(f"cannot {what}: the channel is closed")
         return Unencodable(f"cannot {what}: {type(error).__name__}")
@@ -237,7 +237,7 @@ class Wire(_Base):  # type: ignore[misc]
         workflow = self._connection_workflow
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT):
-                while not outcome.done() and workflow is not None and workflow._connector is None:  # noqa: ASYNC110 - pika tells nobody
+                while not outcome.done() and workflow is not None and workflow._connector is None:  # noqa: ASYNC110 - pika has no callback for it
                     await asyncio.sleep(0.005)
 
     def cut(self) -> None:
