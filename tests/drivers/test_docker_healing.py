@@ -150,7 +150,7 @@ async def test_a_name_that_somebody_else_has_taken_is_told(dockerd: DockerSubjec
     await dockerd.run("create", "--name", name, "--label", f"osrdyne.pool={dockerd.pool}", dockerd.image)
     driver = dockerd.driver()
     assert await is_empty(driver)
-    with pytest.raises(DriverError, match=f"somebody else has taken the name {name}"):
+    with pytest.raises(DriverError, match=f"another container has the name {name}"):
         await driver.start("a")
 
 

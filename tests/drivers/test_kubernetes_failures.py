@@ -133,5 +133,5 @@ async def test_a_deployment_that_somebody_deletes_is_told(kube: KubernetesSubjec
     driver = kube.driver()
     await kube.ready(driver, "a")
     kube.kubectl("delete", "deployment", kube.group("a"), "--wait=false")
-    assert "somebody deleted the Deployment" in await kube.error(driver, "a")
+    assert "the Deployment was deleted from outside" in await kube.error(driver, "a")
     assert await driver.list() == []

@@ -71,7 +71,7 @@ async def test_a_log_is_appended_to_and_names_the_key(machine: SubprocessSubject
 async def test_logs_keep_to_their_limit_while_the_worker_writes_on(
     machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne.drivers.subprocess.driver._TIDY_INTERVAL", 0.0)
+    monkeypatch.setattr("osrdyne.drivers.subprocess.driver._TIDY_INTERVAL_SECONDS", 0.0)
     chatty = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.001; done"
     driver = machine.driver_of(SubprocessTemplate(("sh", "-c", chatty), log_limit=2000))
     await driver.start("a")
@@ -95,7 +95,7 @@ async def test_logs_keep_to_their_limit_while_the_worker_writes_on(
 async def test_only_so_many_logs_of_ended_groups_are_kept(
     machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne.drivers.subprocess.driver._TIDY_INTERVAL", 0.0)
+    monkeypatch.setattr("osrdyne.drivers.subprocess.driver._TIDY_INTERVAL_SECONDS", 0.0)
     driver = machine.driver_of(SubprocessTemplate(STUB, log_files=2))
     await driver.start("stays")
     for key in ("one", "two", "three"):

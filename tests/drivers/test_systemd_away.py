@@ -114,7 +114,7 @@ async def test_a_systemd_that_starts_anew_keeps_every_group(units: SystemdSubjec
     before = await units.workers("a")
     reading = asyncio.create_task(_first_error(driver.changes()))
     units.machine.run("systemctl", "daemon-reexec")
-    assert await asyncio.wait_for(reading, PATIENCE) in ("systemd left the bus", "systemd has started anew")
+    assert await asyncio.wait_for(reading, PATIENCE) in ("systemd left the bus", "systemd has restarted")
 
     async def running() -> bool:
         with contextlib.suppress(DriverError):

@@ -112,7 +112,7 @@ async def test_a_failed_unit_that_nobody_starts_again_is_cleaned_up_after_a_whil
     await units.error(driver, "crash")
     await driver.list()
     assert len(list(units.files.iterdir())) == 1
-    monkeypatch.setattr(systemd, "_KEPT", 0.0)
+    monkeypatch.setattr(systemd, "_KEEP_SECONDS", 0.0)
     await driver.list()
     assert list(units.files.iterdir()) == []
     assert not units.machine.run("systemctl", "list-units", "--all", "--no-legend", units.unit_of("crash"))

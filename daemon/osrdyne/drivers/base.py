@@ -1,4 +1,4 @@
-"""The contract of a driver, and what an engine says of a worker group. Standard library only."""
+"""The contract of a driver, and the state of a worker group on an engine. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class GroupState(Enum):
-    """What an engine says of a group."""
+    """The state of a group on its engine."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -30,7 +30,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something about a group changed by itself: the worker loop lists again. `error` is for a person."""
+    """A group changed without a call of the driver: the group loop lists again. `error` is for a person."""
 
     key: str
     error: str | None = None
@@ -39,7 +39,7 @@ class Change:
 class Driver(Protocol):
     """The contract. Every method is idempotent and raises `osrdyne.errors.DriverError` with a reason."""
 
-    #: False when somebody else starts and stops the workers (noop).
+    #: False when the driver does not start and stop the workers (noop).
     owns_workers: bool
     #: Hash of the template that a group started now would have.
     template: str
@@ -54,7 +54,7 @@ class Driver(Protocol):
         """Return every group of our pool and instance, those of a former daemon included."""
 
     def changes(self) -> AsyncIterator[Change]:
-        """Yield changes that nobody asked for, such as a worker's exit, for as long as the driver is open."""
+        """Yield changes that the driver did not cause, such as a worker's exit, as long as the driver is open."""
 
     async def close(self) -> None:
-        """Release what the driver holds. Stops no worker."""
+        """Release the driver's resources. Stops no worker."""

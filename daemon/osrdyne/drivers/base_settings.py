@@ -14,9 +14,9 @@ from osrdyne_protocol.settings import PoolSettings
 class DriverSettings(StrictModel, abc.ABC):
     """The table [driver] of the daemon's settings, for one engine; its `kind` is a `Literal` with the driver's name.
 
-    What a worker is started from is the template that infrastructure code declares. What stands here is where that
-    template is, which engine is meant, and how workers get the broker's address. Import the engine's library in `open`:
-    such libraries are large, and only the driver that is chosen needs its own.
+    Infrastructure code declares the template of the workers. These settings say where that template is, which engine to
+    use, and how workers get the broker's address. Import the engine's library in `open`: such libraries are large, and
+    only the chosen driver needs its own.
     """
 
     #: The driver's name.
@@ -24,8 +24,8 @@ class DriverSettings(StrictModel, abc.ABC):
 
     @abc.abstractmethod
     def open(self, pool: PoolSettings) -> Driver:
-        """Return the driver. Raises `DriverError` or `SettingsError` for settings that cannot be right."""
+        """Return the driver. Raises `DriverError` or `SettingsError` for invalid settings."""
 
     def files(self) -> Iterable[Path]:
-        """Return the files that the driver reads when it is made; when one changes, the daemon makes a new driver."""
+        """Return the files that `open` reads; when one changes, the daemon opens a new driver."""
         return ()

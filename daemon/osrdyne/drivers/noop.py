@@ -1,7 +1,7 @@
-"""The driver for workers that somebody else runs: it starts and stops nothing, and lists nothing.
+"""The driver for workers that the daemon does not run: it starts and stops nothing, and lists nothing.
 
-The daemon still makes queues and forwards requests; a queue that has consumers stays, because nobody here
-could bring its workers back.
+The daemon still creates queues and forwards requests; a queue that has consumers stays, because the daemon could
+not bring its workers back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from osrdyne_protocol.settings import PoolSettings
 
 
 class NoopSettings(DriverSettings):
-    """Driver `noop`: somebody else starts and stops the workers."""
+    """Driver `noop`: workers are started and stopped outside of osrdyne."""
 
     kind: Literal["noop"]
 
@@ -36,13 +36,13 @@ class NoopDriver:
         self._closed = asyncio.Event()
 
     async def start(self, key: str) -> None:
-        """Accept; whoever runs the workers has to start one."""
+        """Do nothing; a worker has to be started from outside."""
 
     async def stop(self, key: str) -> None:
-        """Accept; whoever runs the workers has to stop them."""
+        """Do nothing; workers have to be stopped from outside."""
 
     async def list(self) -> builtins.list[Group]:
-        """Return nothing: no worker group is ours."""
+        """Return nothing: this driver has no worker groups."""
         return []
 
     async def changes(self) -> AsyncIterator[Change]:

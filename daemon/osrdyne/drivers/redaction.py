@@ -1,7 +1,7 @@
-"""What a worker wrote, as an error may show it: without the broker's password, printable and short. Pure.
+"""Makes a worker's output fit for an error: without the broker's password, printable and short. Pure.
 
-In this order: of a password that is cut first, a part would stay, and one with a character that cannot be printed would
-not be found any more.
+The order matters: cutting first could leave a part of a password, and replacing unprintable characters first could hide
+a password from the search.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ LONGEST = 200
 
 
 def passwords(uri: str) -> set[str]:
-    """Return the spellings in which an address's password could show up. Raises ValueError for what is no address."""
+    """Return the spellings in which an address's password may appear. Raises ValueError for an invalid address."""
     userinfo, at, _ = urlsplit(uri).netloc.rpartition("@")
     _, colon, password = userinfo.partition(":")
     return {password, unquote(password)} if at and colon and password else set()
 
 
 def shown(line: str, secrets: set[str], *, without_begin: bool = False) -> str:
-    """Return a line as an error may show it. Of one that is known but for its begin, so much is left out as could be
-    the rest of a secret.
+    """Return a line as an error may show it. Where the line's beginning is unknown (`without_begin`), drop as much as
+    could be the rest of a secret.
     """
     if without_begin:
         line = line[max(map(len, secrets), default=0) :]

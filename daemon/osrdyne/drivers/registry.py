@@ -27,7 +27,7 @@ def _registered() -> Iterator[type[DriverSettings]]:
     for one in entry_points(group=GROUP):
         try:
             found: Any = one.load()
-        except Exception as error:  # noqa: BLE001 - a driver that nobody chose must not keep others from working
+        except Exception as error:  # noqa: BLE001 - a broken driver that is not in use must not break others
             broken[one.name] = f"driver {one.name!r} cannot be loaded from {one.value}: {type(error).__name__}: {error}"
             continue
         if isinstance(found, type) and issubclass(found, DriverSettings):

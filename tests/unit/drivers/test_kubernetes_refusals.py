@@ -25,7 +25,7 @@ def told(status: int, message: str, reason: str = "") -> str:
         (403, "unable to create new content because it is being terminated", "Forbidden", "driver.namespace"),
         (404, 'namespaces "core" not found', "NotFound", "create the namespace"),
         (404, "the server could not find the requested resource", "NotFound", "install KEDA"),
-        (409, 'Apply failed with 1 conflict: conflict with "kubectl": .spec.x', "Conflict", "somebody else"),
+        (409, 'Apply failed with 1 conflict: conflict with "kubectl": .spec.x', "Conflict", "another owner"),
         (422, 'Deployment.apps "a" is invalid', "Invalid", "driver.template_directory"),
         (500, "failed to create typed patch: .spec.x: field not declared in schema", "", "driver.template_directory"),
         (401, "Unauthorized", "Unauthorized", "service account"),

@@ -1,7 +1,7 @@
-"""The file that holds the workers' address of the broker: where it may be, and how it is kept out of what is shown.
+"""The file that holds the workers' address of the broker: where it may be, and how its password is kept out of texts.
 
-Containers get the directory, not the file: a file that is mounted by itself stays the one that it was, so that a new
-password, which is written beside it and renamed over it, would not be seen.
+Containers mount the directory, not the file: a mounted file would stay the old one when a new file with a new password
+is renamed over it.
 """
 
 from __future__ import annotations
@@ -37,4 +37,4 @@ def shown(line: str, file: Path) -> str:
     try:
         return redaction.shown(line, redaction.passwords(file.read_text(encoding="utf-8").strip()))
     except (OSError, ValueError):
-        return ""  # what cannot be struck out is not shown
+        return ""  # without the password, it cannot be removed from the line: show nothing

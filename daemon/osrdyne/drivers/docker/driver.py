@@ -1,8 +1,8 @@
 """The driver for workers that are containers: one a group, on one Docker engine, which restarts them by itself.
 
-Reads the template, the engine's listings and its events; creates, starts, renames, stops and removes containers that
-carry our labels. All that the next daemon must know is in the engine: labels say whose a container is, its name
-whether it is to stop. Never kills a worker: the engine does, when a container's grace is over.
+Reads the template, the engine's listings and its events; creates, starts, renames, stops and removes containers with
+our labels. All that the next daemon must know is in the engine: labels say to which group a container belongs, its name
+says whether it is to stop. Never kills a worker: the engine does, when a container's grace is over.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["DockerDriver"]
 
 _log = logging.getLogger(__name__)
 
-#: `die` ends a run of a container, `kill` is any signal that the engine sent, and only `stop` tells of a container
+#: `die` ends a run of a container, `kill` is any signal that the engine sent, and only `stop` reports a container
 #: that was stopped while it waited for its restart.
 _ACTIONS = ["die", "kill", "stop"]
-#: How often a start or a stop looks again when somebody else, or the engine, changes the same container, and how soon,
-#: in seconds: a name is taken before the container that is being created under it is listed.
-_LOOKS, _PAUSE = 5, 0.2
+#: How often a start or a stop tries again when another program, or the engine, changes the same container, and the
+#: pause between tries: a name is taken before the container that is being created under it is listed.
+_TRIES, _PAUSE_SECONDS = 5, 0.2
 
 
 class DockerDriver:
@@ -49,7 +49,7 @@ class DockerDriver:
     def __init__(
         self, pool: PoolSettings, template_file: Path, worker_amqp_uri_file: Path, *, host: str | None = None
     ) -> None:
-        """Raises `SettingsError` for a template or a credential that cannot be right. The engine may be away.
+        """Raises `SettingsError` for an invalid template or credential. The engine may be away.
 
         Workers read `worker_amqp_uri_file` themselves, whose directory is mounted into their containers.
         """
@@ -65,18 +65,18 @@ class DockerDriver:
         self._lost: str | None = None
         #: One action at a time for each group, by name.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        #: Groups that somebody asked for while their container was stopping: the next one follows it.
+        #: Groups whose start was requested while their container was stopping: the next container follows it.
         self._start_again: set[str] = set()
-        #: Ids of containers whose end was told lately: an event that comes after the listing is no second end.
+        #: Ids of containers whose end was reported lately: an event that comes after the listing is no second end.
         self._told: deque[str] = deque(maxlen=1000)
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Changes that nobody has read yet: the latest one of each key.
+        #: Unread changes: the latest one of each key.
         self._news: dict[str, Change] = {}
         self._news_event = asyncio.Event()
         self._closed = False
 
     async def start(self, key: str) -> None:
-        """Start a container unless one runs. While the former is stopping, the next follows when it is gone."""
+        """Start a container unless one runs. While the old one is stopping, the next starts when it is gone."""
         name = self._name(key)
         async with self._locked(name):
             await self._follow()
@@ -100,7 +100,7 @@ class DockerDriver:
                         _log.info("worker asked to stop", extra=_fields(key, container.id))
 
     async def list(self) -> builtins.list[Group]:
-        """Return the groups of our pool and instance; what is over or was not seen through is seen to meanwhile."""
+        """Return the groups of our pool and instance; also clean up ended containers and resume unfinished stops."""
         await self._follow()
         containers = await self._containers({})
         for container in containers:
@@ -110,9 +110,9 @@ class DockerDriver:
         return facts.groups(containers)
 
     async def changes(self) -> AsyncIterator[Change]:
-        """Yield the ends of workers, with an error when nobody had asked. Ends when the driver is closed.
+        """Yield the ends of workers, with an error for an unrequested end. Returns when the driver is closed.
 
-        Raises `DriverError` when the engine tells no more; the next call asks it again.
+        Raises `DriverError` when the engine's events end; the next call follows them again.
         """
         while not self._closed:
             await self._follow()
@@ -140,7 +140,7 @@ class DockerDriver:
     # -- starting and stopping: under the group's lock
 
     async def _start(self, key: str, name: str) -> None:
-        for _ in range(_LOOKS):
+        for _ in range(_TRIES):
             containers = await self._containers({KEY: key})
             if any(not one.is_over and not one.stopping for one in containers):
                 return
@@ -153,13 +153,13 @@ class DockerDriver:
                     return
             except DriverError as error:
                 raise DriverError(f"cannot start a worker for key {key!r}: {error}{self._remedy(error)}") from error
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE_SECONDS)
         raise DriverError(
-            f"cannot start a worker for key {key!r}: somebody else has taken the name {name}, or takes it"
+            f"cannot start a worker for key {key!r}: another container has the name {name}; remove or rename it"
         )
 
     async def _run(self, key: str, name: str, remains: builtins.list[Container]) -> None:
-        """Start the container of a group that has none but these `remains`, one of which may only lack the start."""
+        """Start a group's container. It has only these `remains`, one of which may be created but not started."""
         container_id = None
         for one in remains:
             if one.state == "created" and not one.stopping and one.template == self.template:
@@ -179,7 +179,7 @@ class DockerDriver:
 
     async def _mark(self, container: Container, stopping_name: str) -> None:
         stopped = False
-        for left in reversed(range(_LOOKS)):
+        for left in reversed(range(_TRIES)):
             try:
                 await self._engine.rename(container.id, stopping_name)
             except NoSuchContainer:
@@ -189,14 +189,14 @@ class DockerDriver:
                     raise
             else:
                 return
-            # One that waits for its restart has no network in which it could be renamed, and nothing in hand. One that
-            # has just ended, or is just restarted, is in neither state yet: it is looked at again.
+            # One that waits for its restart has no network in which it could be renamed, and no work in hand. One that
+            # has just ended, or is just restarted, is in neither state yet: try again.
             found = await self._engine.inspect(container.id)
             if found is not None and found["State"]["Restarting"] and not stopped:
                 await self._engine.stop(container.id)
                 stopped = True
             else:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     # -- ends
 
@@ -217,14 +217,14 @@ class DockerDriver:
             async with self._locked(self._name(container.key)):
                 await self._stops.see_to(container)
         elif container.state == "created":
-            # Whoever wanted to start it has gone, or starts another.
+            # The daemon that wanted to start it has gone, or starts another.
             async with self._locked(self._name(container.key)):
                 await self._engine.remove(container.id)
         else:
             await self._ended(container.id, container.key, "", None)
 
     async def _ended(self, container_id: str, key: str, its_name: str, exit_code: int | None) -> None:
-        """See to a container that has ended, and was called `its_name`. Without `exit_code` nobody told of that yet."""
+        """Handle a container that has ended, with the name `its_name`. Without `exit_code`, no event reported it."""
         name = self._name(key)
         async with self._locked(name):
             found = await self._engine.inspect(container_id)
@@ -255,7 +255,7 @@ class DockerDriver:
         self._tell(Change(key, error))
 
     async def _error(self, container_id: str, how: str, grace: int, *, stopping: bool) -> str | None:
-        """Return what a person should know of an end, None when it is what somebody asked for."""
+        """Return what a person should know of an end, None for a requested end."""
         if stopping:
             if not self._stops.was_killed(container_id):
                 return None
@@ -269,7 +269,7 @@ class DockerDriver:
     # -- the engine
 
     async def _follow(self) -> None:
-        """Follow the engine's events, before anything is done that they may tell of."""
+        """Follow the engine's events, before any action that they may report."""
         async with self._opening:
             if self._closed or (self._following is not None and self._following.is_open):
                 return
@@ -305,7 +305,7 @@ class DockerDriver:
         self._news_event.set()
 
     def _later(self, work: Callable[..., Awaitable[None]], *about: Any) -> None:
-        """Do something that nobody waits for. What fails is found again at the next listing."""
+        """Run work in the background. The next listing finds failed work again."""
         if self._closed:
             return
 

@@ -1,4 +1,4 @@
-"""What to tell a person about a worker's end. Pure."""
+"""Texts for a person about a worker's end. Pure."""
 
 from __future__ import annotations
 

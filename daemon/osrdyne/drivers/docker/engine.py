@@ -1,7 +1,7 @@
 """Verbs of a Docker engine: the one module that knows its library.
 
-Every call runs in one of a few threads, has a time limit, and raises `DriverError` with what the engine said and what
-to do. Nothing is decided here, and nothing is remembered but the connection.
+Every call runs in one of a few threads, has a time limit, and raises `DriverError` with the engine's text and what to
+do. This module decides nothing, and remembers only the connection.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ Found = TypeVar("Found")
 
 #: Longest wait for one answer of the engine, in seconds.
 TIMEOUT = 30.0
-#: How long the answer to a stop is waited for, in seconds: the engine gives it when the container has stopped, and
-#: goes on stopping when nobody waits any more.
-_STOP_ANSWER = 0.2
+#: Longest wait for the answer to a stop: the engine answers when the container has stopped, and continues the stop
+#: when the caller no longer waits.
+_STOP_ANSWER_SECONDS = 0.2
 #: Calls under way at once.
 _THREADS = 16
-#: A silent connection over a network is probed after so many seconds, so often and so many times.
+#: TCP keepalive of a silent connection: first probe after 30 s, then every 10 s, at most 3 probes.
 _PROBES = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
 
 class EngineRefused(DriverError):
-    """The engine understood, and will not."""
+    """The engine refused the request."""
 
 
 class NoSuchContainer(EngineRefused):
@@ -53,7 +53,7 @@ class Conflict(EngineRefused):
 
 
 class Engine:
-    """One engine. It is connected to when first needed, and again after `disconnect`."""
+    """One engine. The first call connects, and so does the first call after `disconnect`."""
 
     def __init__(self, host: str | None) -> None:
         """`host` is its address, as in DOCKER_HOST; None for that of the environment."""
@@ -78,7 +78,7 @@ class Engine:
         def ask(client: Any) -> None:
             url = f"{client.base_url}/v{client.api_version}/containers/{container_id}/stop"
             with contextlib.suppress(requests.ReadTimeout):
-                client.post(url, timeout=(TIMEOUT, _STOP_ANSWER)).raise_for_status()
+                client.post(url, timeout=(TIMEOUT, _STOP_ANSWER_SECONDS)).raise_for_status()
 
         await self._call(ask)
 
@@ -87,9 +87,9 @@ class Engine:
         await self._call(lambda client: client.rename(container_id, name))
 
     async def remove(self, container_id: str) -> bool:
-        """Remove a container and its nameless volumes; say whether it is gone.
+        """Remove a container and its nameless volumes; return whether it is gone.
 
-        One that runs, or that somebody else is removing, is left alone.
+        One that runs, or that another program is removing, is left alone.
         """
         try:
             await self._call(lambda client: client.remove_container(container_id, v=True))
@@ -130,11 +130,11 @@ class Engine:
         return wrote.decode("utf-8", errors="replace")
 
     async def past_events(self, container_id: str) -> builtins.list[Event]:
-        """Return what the engine remembers of a container: it keeps the last 256 events of all."""
+        """Return the engine's past events of a container: it keeps only the last 256 events of all containers."""
 
         def read(client: Any) -> builtins.list[Event]:
             filters = json.dumps({"container": [container_id]})
-            # The answer ends at `until`; a little later than now, for a clock that is not quite ours.
+            # The answer ends at `until`: a little later than now, because the engine's clock may differ.
             parameters = {"since": "0", "until": str(int(time.time()) + 1), "filters": filters}
             url = f"{client.base_url}/v{client.api_version}/events"
             answer = client.get(url, params=parameters, timeout=TIMEOUT)
@@ -150,14 +150,14 @@ class Engine:
         return stream
 
     def disconnect(self) -> None:
-        """Forget the connection: the engine that comes back may be another version of itself."""
-        # Not under the lock: a thread that waits for an engine would make the event loop wait, too.
+        """Forget the connection: a restarted engine may have another version."""
+        # Not under the lock: otherwise a thread that waits for the engine would block the event loop, too.
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
     async def close(self) -> None:
-        """Disconnect when the calls under way have their answer; those that nobody has begun are dropped."""
+        """Disconnect when the calls under way have their answer; calls that have not begun are dropped."""
         await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
         self.disconnect()
 
@@ -178,7 +178,7 @@ class Engine:
     def _connect(self) -> Any:
         found = docker.utils.kwargs_from_env(self._environment)
         client = docker.APIClient(**found, version="auto", timeout=TIMEOUT, max_pool_size=_THREADS)
-        # Proxies of the environment are for other things than the engine; looking them up takes time at each call.
+        # Proxies of the environment are not for the engine; looking them up would take time at each call.
         client.trust_env = False
         for scheme in ("http://", "https://"):
             if client.base_url.startswith(scheme):
@@ -192,7 +192,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn what the library raises into errors of ours."""
+        """Turn the library's exceptions into errors of ours."""
         try:
             yield
         except requests.HTTPError as error:
@@ -209,7 +209,7 @@ class Engine:
 
 
 class _Probing(requests.adapters.HTTPAdapter):
-    """Connections that notice when the other side has gone without a word, which a stream of events could not."""
+    """Connections that detect a peer that vanished; a stream of events could not detect it."""
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         probes = [(socket.IPPROTO_TCP, name, number) for name, number in _PROBES]
@@ -247,6 +247,6 @@ def _said(answer: requests.Response) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """Return what the system said, where it is the cause; the library wraps it many times."""
+    """Return the system's error text if there is one; the library wraps it many times."""
     found = re.search(r"""Error\(\d+, ['"](.*?)['"]\)|\[Errno -?\d+\] ([^'")]+)""", str(error))
     return (found[1] or found[2]) if found else str(error)

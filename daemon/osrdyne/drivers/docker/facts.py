@@ -1,7 +1,7 @@
-"""What the engine's answers say about our containers: pure readings of listings, events and inspections.
+"""Facts about our containers, read from the engine's listings, events and inspections. Pure.
 
-A container's name says whether it is to stop: the engine remembers that somebody asked, but tells nobody, so the
-driver renames a container before it asks. A name outlives daemon and engine, and a person sees it in a listing.
+A container's name says whether it is to stop: the engine does not report a requested stop, so the driver renames a
+container before it requests one. A name outlives daemon and engine, and a person sees it in a listing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from osrdyne.drivers.base import Group, GroupState
 from osrdyne.drivers.docker.template import KEY, TEMPLATE
 from osrdyne_protocol import names
 
-#: States in which no process runs, and none will unless somebody starts the container.
+#: States in which no process runs, and none will unless the container is started.
 _OVER = frozenset({"created", "exited", "dead"})
 
 
@@ -27,12 +27,12 @@ class Container:
     #: Hash of the template that it was made from.
     template: str
     state: str
-    #: Somebody asked it to stop.
+    #: A stop was requested.
     stopping: bool
 
     @property
     def is_over(self) -> bool:
-        """Nothing runs in it, nor will."""
+        """No process runs in it, and none will."""
         return self.state in _OVER
 
 
@@ -42,12 +42,12 @@ def stopping_name(name: str, container_id: str) -> str:
 
 
 def is_stopping(name: str) -> bool:
-    """Say whether a container of that name is to stop."""
+    """Return whether a container of that name is to stop."""
     return ".stopping." in name
 
 
 def container(listed: Mapping[str, Any], pool: str, instance: str) -> Container | None:
-    """Return one of our containers from a listing; None for what only looks like ours, or is being removed."""
+    """Return one of our containers from a listing; None for one that only looks like ours, or is being removed."""
     labels = listed.get("Labels") or {}
     # A container that others link to has more names, which hold a second slash.
     own = [name[1:] for name in listed.get("Names") or [] if name.count("/") == 1]
@@ -82,12 +82,12 @@ def grace(inspected: Mapping[str, Any] | None) -> int:
 
 
 def has_init(inspected: Mapping[str, Any] | None) -> bool:
-    """Say whether the engine's init is a container's first process, and the worker its child."""
+    """Return whether the engine's init is a container's first process, and the worker its child."""
     return bool((inspected or {}).get("HostConfig", {}).get("Init"))
 
 
 def was_asked_to_stop(events: Iterable[Mapping[str, Any]]) -> bool | None:
-    """Say from a container's past events whether the stop that its name tells of has reached it; None: nobody knows.
+    """Return, from a container's past events, whether the stop that its name announces has reached it; None: unknown.
 
     The engine remembers few events, and none from before its own start.
     """

@@ -1,4 +1,4 @@
-"""Following the engine's events: one thread reads them, the event loop gets each, and the end of the stream."""
+"""Following the engine's events: one thread reads them and passes each, and the stream's end, to the event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Event = dict[str, Any]
 
 
 class Stream(Protocol):
-    """Events as they come; `close` ends the iteration, from whichever thread."""
+    """Events as they come; `close`, from any thread, ends the iteration."""
 
     def __iter__(self) -> Iterator[Event]: ...
 
@@ -23,7 +23,7 @@ class Stream(Protocol):
 
 
 class Following:
-    """Hands events over until the stream ends or is closed. Made in the event loop that is to have them."""
+    """Passes events on until the stream ends or is closed. Create it in the event loop that receives them."""
 
     def __init__(self, stream: Stream, on_event: Callable[[Event], None], on_end: Callable[[], None]) -> None:
         self._stream = stream
@@ -39,10 +39,10 @@ class Following:
         return not self._ended.is_set()
 
     async def close(self) -> None:
-        """End it, and return once the thread reads no more. `on_end` is not called."""
+        """Close the stream, and return once the thread has stopped reading. `on_end` is not called."""
         self._closed = True
         if self.is_open:
-            # Nobody but the thread holds the stream then.
+            # Otherwise only the thread would hold the stream.
             with contextlib.suppress(OSError, AttributeError):
                 self._stream.close()
             await self._ended.wait()

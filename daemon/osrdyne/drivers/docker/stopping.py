@@ -1,7 +1,7 @@
-"""Stops that are under way: each container is asked once, by whichever daemon, however often daemons change.
+"""Stops that are under way: each container gets one stop request, however often daemons change.
 
-A second stop signal would end the work in hand of a worker that takes the first one well. Asks the engine what it
-remembers where this daemon does not know. Nor is a signal sent before there is somebody who can be ended by it.
+A second stop signal could end the work in hand of a worker that is stopping gracefully. Where this daemon does not know
+whether a stop was requested, it reads the engine's past events. No signal is sent before the worker process runs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from osrdyne.drivers.docker import facts
 from osrdyne.drivers.docker.engine import Engine, EngineRefused
 from osrdyne.drivers.docker.facts import Container
 
-#: How much longer than a container's grace the engine may take to end it, in seconds.
-_MARGIN = 60.0
-#: How long a container's init may take to start the worker, in seconds. The kernel drops a signal that comes before,
-#: and the engine sends no second one; an init that has not got that far on a very busy machine is not waited for any
-#: longer, because what hangs in its start is killed only by a stop.
+#: How much longer than a container's grace the engine may take to end it.
+_MARGIN_SECONDS = 60.0
+#: How long a container's init may take to start the worker, in seconds. The kernel drops a signal that comes earlier,
+#: and the engine sends no second one. The wait is limited, because only a stop kills a worker that hangs in its start.
 INIT_PATIENCE = 15.0
-#: How soon the engine is asked again whether the worker has started, in seconds.
-_PAUSE = 0.1
+#: Time between two checks whether the worker has started.
+_PAUSE_SECONDS = 0.1
 
 
 class Stops:
@@ -35,7 +34,7 @@ class Stops:
         self._killed: set[str] = set()
 
     def is_under_way(self, container: Container) -> bool:
-        """Say whether the engine is known to wait for a container, which it would kill when its grace is over."""
+        """Return whether the engine is known to wait for a container, which it kills when the grace is over."""
         return time.monotonic() < self._until.get(container.id, 0.0)
 
     async def ask(self, container: Container) -> None:
@@ -45,7 +44,7 @@ class Stops:
         await self._wait_for(container)
 
     async def see_to(self, container: Container) -> None:
-        """Ask only where nobody did: a daemon may have ended between naming a container and asking."""
+        """Request a stop only where none was: a daemon may have ended between renaming a container and the request."""
         if self.is_under_way(container):
             return
         overdue = container.id in self._until
@@ -67,19 +66,21 @@ class Stops:
         self._killed.discard(container_id)
 
     def forget_all(self) -> None:
-        """Drop it all: an engine that was started again knows of no stop that its predecessor was asked for."""
+        """Drop everything: a restarted engine does not know earlier stop requests."""
         self._until.clear()
 
     async def _until_started(self, container: Container) -> None:
         """Wait for an init that is alone in its container: it takes no signal yet. The engine calls that running."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + INIT_PATIENCE
-        with contextlib.suppress(EngineRefused):  # it does not run, or nobody can say what runs in it
+        with contextlib.suppress(EngineRefused):  # it does not run, or its processes cannot be listed
             if not facts.has_init(await self._engine.inspect(container.id)):
                 return
             while await self._engine.processes(container.id) < 2 and loop.time() < deadline:  # noqa: ASYNC110
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _wait_for(self, container: Container) -> None:
         """Leave a container to the engine for as long as its own grace, whatever the template now says."""
-        self._until[container.id] = time.monotonic() + facts.grace(await self._engine.inspect(container.id)) + _MARGIN
+        self._until[container.id] = (
+            time.monotonic() + facts.grace(await self._engine.inspect(container.id)) + _MARGIN_SECONDS
+        )

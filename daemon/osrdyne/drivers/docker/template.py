@@ -55,7 +55,7 @@ class ContainerTemplate:
     def hash(self) -> str:
         """Short hash of what a container is started from; a change of anything else rolls no group.
 
-        The pool's consumer timeout is part of it, because a running worker keeps to the one that it was told.
+        The pool's consumer timeout is part of it, because a running worker uses the one from its start.
         """
         timeout = milliseconds(self.pool.consumer_timeout)
         return keys.digest(json.dumps([self.declared, timeout, str(self.worker_amqp_uri_file)], sort_keys=True))[:16]
@@ -107,7 +107,7 @@ class ContainerTemplate:
             pool=self.pool.name,
             requests_queue=pool.request_queue(key),
             activity_exchange=pool.activity_exchange,
-            # Whoever may inspect a container sees its environment: the address is in the file alone.
+            # A user who may inspect a container sees its environment: keep the address in the file alone.
             amqp_uri="",
             amqp_uri_file=f"{CREDENTIALS}/{self.worker_amqp_uri_file.name}",
             consumer_timeout_ms=milliseconds(self.pool.consumer_timeout),

@@ -28,12 +28,12 @@ from osrdyne_protocol.errors import SettingsError
 #: Where a pod finds the namespace of its own service account.
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
-#: Seconds after which the server ends a watch, and we go on from where it ended: a connection that died in silence
-#: is noticed soon after.
-_WATCH = 60
+#: The server ends a watch after this time, and the next one continues from there: a connection that died silently is
+#: noticed soon after.
+_WATCH_SECONDS = 60
 
 #: Objects in one page of a listing.
-_PAGE = 500
+_PAGE_SIZE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Api:
     async def apply(self, resource: Resource, name: str, body: Manifest, *, what: str) -> Manifest:
         """Create an object or make it what `body` says (server-side apply), and return it as it is now.
 
-        Never takes a field from whoever else owns it: that is refused as a conflict.
+        Never takes over a field of another owner: the server refuses that as a conflict.
         """
         query = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
         # With a parameter, so that the library takes the text as it is.
@@ -97,7 +97,7 @@ class Api:
         found: list[Manifest] = []
         page: dict[str, str] = {}
         while True:
-            query = {"labelSelector": selector, "limit": str(_PAGE), **page}
+            query = {"labelSelector": selector, "limit": str(_PAGE_SIZE), **page}
             answer = await self._ask("GET", resource, None, query, what=what)
             found += answer.get("items") or []
             metadata = answer.get("metadata") or {}
@@ -116,9 +116,9 @@ class Api:
             "allowWatchBookmarks": "true",
             "labelSelector": selector,
             "resourceVersion": version,
-            "timeoutSeconds": str(_WATCH),
+            "timeoutSeconds": str(_WATCH_SECONDS),
         }
-        quiet = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH + self._timeout)
+        quiet = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=_WATCH_SECONDS + self._timeout)
         try:
             async with asyncio.timeout(self._timeout):
                 answer = await self._send("GET", resource, None, query, timeout=quiet)

@@ -1,8 +1,8 @@
-"""The driver for workers that are pods: one Deployment a group, in one namespace, scaled by whoever owns its replicas.
+"""The driver for workers that are pods: one Deployment for each group, in one namespace, scaled by its autoscaler.
 
-Reads the cluster through copies that watches keep up to date, so that looking costs nothing however many groups there
-are; writes Deployments and, where declared, the autoscaler of each. What runs is known from the cluster alone, by
-labels and annotations. Restarting a worker that ended is the cluster's; what went wrong is told as a change.
+Reads the cluster through copies that watches keep up to date, so that a listing is cheap with any number of groups;
+writes Deployments and, where declared, the autoscaler of each. What runs is known from the cluster alone, by labels and
+annotations. The cluster restarts a worker that ended; the driver reports the failure as a change.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class KubernetesDriver:
             self._scalers = Mirror(api, self._scaling, selector, facts.thing, self._on_scaler)
         #: Running workers by key.
         self._running: Counter[str] = Counter()
-        #: Keys that somebody asked for while their group was stopping: the next one follows it.
+        #: Keys whose start was requested while their group was stopping: the next group follows it.
         self._start_again: set[str] = set()
-        #: Keys whose autoscaler is being put in its place.
+        #: Keys whose autoscaler is being created.
         self._scaled_by: dict[str, asyncio.Task[None]] = {}
-        #: One action at a time on a key. A lock goes when nobody holds it.
+        #: One action at a time on a key. A lock goes when no action holds it.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        #: Changes that nobody has read yet: the latest one of each key.
+        #: Unread changes: the latest one of each key.
         self._news: dict[str, Change] = {}
         self._news_event = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,7 +157,7 @@ class KubernetesDriver:
 
     async def _scale(self, key: str) -> None:
         """Give a running group the autoscaler that is declared, trying again until it has it or is gone."""
-        failures, told = 0, ""
+        failures, reported = 0, ""
         try:
             while True:
                 async with self._lock(key):
@@ -168,9 +168,9 @@ class KubernetesDriver:
                         await self._apply_scaler(group, f"scale key {key!r}")
                     except DriverError as error:
                         failures += 1
-                        if told != str(error):
-                            told = str(error)
-                            self._tell(Change(key, told))
+                        if reported != str(error):
+                            reported = str(error)
+                            self._tell(Change(key, reported))
                 await asyncio.sleep(back_off(failures))
         finally:
             self._scaled_by.pop(key, None)
@@ -196,7 +196,7 @@ class KubernetesDriver:
             if now.refusal is not None and (before is None or before.refusal != now.refusal):
                 self._tell(Change(now.key, now.refusal))
         elif before is not None:
-            error = None if before.leaving else "somebody deleted the Deployment; its requests start it anew"
+            error = None if before.leaving else "the Deployment was deleted from outside; requests start it again"
             self._tell(Change(before.key, error))
             if before.key in self._start_again:
                 self._spawn(self._follow_up(before.key), "kubernetes-follow-up")
@@ -212,15 +212,15 @@ class KubernetesDriver:
             _log.warning("worker failed", extra={"key": key, "pod": pod.name, "reason": text})
             self._tell(Change(key, text))
         if workers and self._running[key] and workers != self._running[key]:
-            self._tell(Change(key))  # the autoscaler's doing
+            self._tell(Change(key))  # the autoscaler changed the number of pods
 
     def _on_scaler(self, before: Thing | None, now: Thing | None) -> None:
         if now is None and before is not None:
             self._tell(Change(before.key))  # the listing that follows makes another, unless the group goes too
 
     def _tell(self, change: Change) -> None:
-        told = self._news.get(change.key)
-        if told is None or change.error is not None:
+        unread = self._news.get(change.key)
+        if unread is None or change.error is not None:
             self._news[change.key] = change
         self._news_event.set()
 

@@ -1,7 +1,7 @@
-"""What the cluster's objects say about worker groups, and what of it is news to a person. Pure.
+"""What the cluster's objects say about worker groups, and which of it to report to a person. Pure.
 
-An exit is told once: it is known by pod, container and container id. A container that cannot start is told when that
-begins, not with every further try. What ended before we first saw a pod, and runs again, is no news.
+An exit is reported once: pod, container and container id identify it. A container that cannot start is reported at the
+first try, not at every further one. An exit before the first sight of a pod, which runs again, is not reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Thing:
     key: str
     uid: str
     version: int
-    #: Somebody has asked for its deletion.
+    #: Its deletion was requested.
     leaving: bool
     #: Hash of what it was made from.
     template: str
@@ -50,7 +50,7 @@ class ContainerExit:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a pod does not run. `kind` tells troubles apart whose texts change from one try to the next."""
+    """Why a pod does not run. `kind` identifies a trouble whose text changes from one try to the next."""
 
     kind: str
     text: str
@@ -109,17 +109,17 @@ def pod(manifest: Manifest, container: str) -> PodFacts | None:
 def news(before: PodFacts | None, now: PodFacts) -> list[str]:
     """Return what a person should know of a pod that was `before` (None: never seen) and is `now`.
 
-    A pod that is being deleted ends because somebody asked for it.
+    The end of a pod that is being deleted was requested.
     """
     if now.leaving:
         return []
     known = {one.container_id for one in before.exits} if before else set()
-    told = [one.text for one in now.exits if one.container_id not in known and (before or not one.over)]
+    texts = [one.text for one in now.exits if one.container_id not in known and (before or not one.over)]
     if now.trouble is not None and (
         before is None or before.trouble is None or before.trouble.kind != now.trouble.kind
     ):
-        told.append(now.trouble.text)
-    return told
+        texts.append(now.trouble.text)
+    return texts
 
 
 def _common(manifest: Manifest) -> dict[str, Any] | None:
@@ -169,7 +169,7 @@ def _status(code: object) -> str:
 
 
 def _after(ended: Mapping[str, Any]) -> str:
-    """Return for how long it ran; the cluster tells whole seconds."""
+    """Return for how long it ran; the cluster reports whole seconds."""
     try:
         began, over = (datetime.fromisoformat(ended[name]) for name in ("startedAt", "finishedAt"))
     except (KeyError, TypeError, ValueError):
@@ -202,7 +202,7 @@ _NOT_MADE = ("create", "container cannot be made: {message}; correct deployment.
 #: What the kubelet says while it has not seen a Secret or ConfigMap yet: it tries again by itself.
 _NOT_YET = "timed out waiting for the condition"
 
-#: Reasons for which a container waits that do not pass by themselves. A crash is told as an exit.
+#: Reasons for which a container waits that do not pass by themselves. A crash is reported as an exit.
 _WAITING = {
     "ErrImagePull": _NO_IMAGE,
     "ImagePullBackOff": _NO_IMAGE,

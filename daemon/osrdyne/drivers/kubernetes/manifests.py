@@ -184,7 +184,7 @@ def _literal(text: str) -> str:
 
 
 def _watched(queue: str) -> Manifest:
-    """Return what tells KEDA's rabbitmq scaler which queue to look at.
+    """Return the metadata that names a queue to KEDA's rabbitmq scaler.
 
     It writes a space in a queue's name as `+`, which the broker takes literally in a path but not in a query: such a
     name goes there, as a regular expression that only it matches.

@@ -1,9 +1,9 @@
 """A copy of some objects of the cluster, kept up to date by listing once and watching from there.
 
 Costs the cluster one request a minute, however many objects there are. When the watch breaks, or its version is too
-old, everything is listed anew and only what differs is told. A listing is the truth, also where it is older than what
-we know: a cluster whose store was restored from a backup goes on from there, and so do we. `failure` says why the copy
-may be out of date.
+old, everything is listed again and only differences are reported. A listing is the truth, even where it is older than
+the copy: a cluster whose store was restored from a backup goes on from there, and so does the copy. `failure` says why
+the copy may be out of date.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from osrdyne.runtime.back_off import back_off
 
 _log = logging.getLogger(__name__)
 
-#: Longest pause between two tries, in seconds.
-_LONGEST_PAUSE = 5.0
+#: Longest pause between two tries.
+_LONGEST_PAUSE_SECONDS = 5.0
 
-#: A watch that went well for so many seconds makes up for failures before it.
-_GOOD = 30.0
+#: A watch that worked for this long resets the count of failures.
+_HEALTHY_WATCH_SECONDS = 30.0
 
 #: HTTP status for a version that is too old to watch from.
 _GONE = 410
@@ -83,22 +83,22 @@ class Mirror(Generic[F]):
             try:
                 await self._follow(await self._list())
             except DriverError as error:
-                # A watch that slept too long is no failure: what changed meanwhile is in the next listing.
+                # A watch that slept too long is no failure: the next listing has the changes.
                 if getattr(error, "status", None) != _GONE:
                     self._lost(str(error))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the copy is made anew and it is said
+            except Exception as error:  # noqa: BLE001 - after any error, log it and list again
                 _log.error("the copy of the cluster failed unexpectedly", exc_info=error)
                 self._lost(f"{type(error).__name__}: {error}")
-            failures = 1 if clock() - began > _GOOD else failures + 1
-            await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE))
+            failures = 1 if clock() - began > _HEALTHY_WATCH_SECONDS else failures + 1
+            await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS))
 
     def put(self, manifest: Manifest) -> F | None:
-        """Take over an object that the API server has answered with, which the watch will tell of later.
+        """Take over an object from an answer of the API server, which the watch will report later.
 
         Returns what it says; None for one that is not ours.
         """
         fact = self._parse(manifest)
-        # What the watch has told already may have changed since, or be gone.
+        # An object that the watch reported already may have changed since, or be gone.
         if fact is not None and fact.version > self._seen:
             self._set(fact)
         return fact

@@ -64,8 +64,8 @@ _REMEDIES = {
     401: "the API server does not know us; check the service account, or the user in driver.kubeconfig",
     403: "allow it in the daemon's Role, docs/drivers.md has all that it needs; or an admission policy forbids it",
     404: "for a ScaledObject install KEDA, or set driver.autoscaling to something else",
-    409: "an object of that name belongs to somebody else; delete it, or give this instance another name",
-    410: "it is listed anew",
+    409: "an object of that name has another owner; delete it, or give this instance another name",
+    410: "it is listed again",
     422: "correct the manifest in driver.template_directory",
     429: "the API server has too much to do; it is tried again",
 }

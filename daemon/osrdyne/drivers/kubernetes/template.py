@@ -157,13 +157,13 @@ def _check_scaled_object(manifest: Manifest, spec: Manifest) -> None:
         raise _Wrong("spec.triggers", "is no list of triggers; give one of type rabbitmq")
     ours = [(f"spec.triggers[{index}]", one) for index, one in enumerate(triggers) if one.get("type") == "rabbitmq"]
     if not ours:
-        raise _Wrong("spec.triggers", "has none of type rabbitmq, so that nobody would look at a key's queue")
+        raise _Wrong("spec.triggers", "has none of type rabbitmq, so that nothing would scale by a key's queue")
     for where, trigger in ours:
         _check_trigger(trigger, where)
 
 
 def _check_trigger(trigger: Manifest, where: str) -> None:
-    """Check that messages in hand count, and that no credential stands where everybody reads it."""
+    """Check that messages in hand count, and that no credential is in a readable place."""
     metadata = _table(trigger, "metadata", f"{where}.metadata")
     wanted = {"protocol": "http", "mode": "QueueLength", "excludeUnacknowledged": "false"}
     for name, value in wanted.items():
@@ -177,7 +177,7 @@ def _check_trigger(trigger: Manifest, where: str) -> None:
     if "@" in urlsplit(str(metadata.get("host", ""))).netloc:
         raise _Wrong(
             f"{where}.metadata.host",
-            "holds a user and a password, which everybody could read; put it into a Secret and name its "
+            "holds a user and a password, readable in the cluster; put it into a Secret and name its "
             "TriggerAuthentication in authenticationRef",
         )
     if "authenticationRef" not in trigger and "hostFromEnv" not in metadata:

@@ -23,13 +23,13 @@ from osrdyne_protocol import worker_environment
 #: Fields of /proc/PID/stat after the command's name: state, process group, session, start time (proc(5)).
 _STATE, _GROUP, _SESSION, _START_TICKS = 0, 2, 3, 19
 
-#: What /proc says of a process that is none of ours, or is no more.
+#: Errors of /proc for a process that belongs to another user, or has ended.
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells a process from every other that ever ran on this machine."""
+    """Identifies a process among all that ever ran on this machine."""
 
     boot_id: str
     pid: int
@@ -70,7 +70,7 @@ def spawn(command: Sequence[str], *, environment: Mapping[str, str], directory: 
     try:
         fields = _stat(process.pid)
     except OSError:
-        # Nobody would find it again.
+        # Without an identity, no daemon would find it again.
         process.kill()
         os.waitpid(process.pid, 0)
         raise
@@ -115,7 +115,7 @@ def send_signal(pidfd: int, number: signal.Signals) -> None:
 def reap(pidfd: int) -> str:
     """Collect an exited process and return how it ended, for a person.
 
-    The status of a process that another daemon started went to whoever adopted it, and is not known here.
+    The status of a process that another daemon started went to the process that adopted it, and is not known here.
     """
     try:
         ended = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
@@ -146,13 +146,13 @@ def find_worker(worker_id: str) -> Identity | None:
 def kill_left_over(group: int, worker_id: str) -> int:
     """Kill what a worker that has ended left behind in its process group; return how many were signalled.
 
-    Only processes that inherited this WORKER_ID: the group's number may mean somebody else's by now. Raises OSError
-    when they cannot be looked for.
+    Only processes that inherited this WORKER_ID: the group's number may have been reused by now. Raises OSError when
+    the search fails.
     """
     signalled: set[int] = set()
     while _group_exists(group):
         found = {pid for pid in _pids() if _is_member(pid, group) and _has_worker_id(pid, worker_id)}
-        # Again until nobody new is found: a member may have forked meanwhile.
+        # Repeat until no new process is found: a member may have forked meanwhile.
         if found <= signalled:
             break
         for pid in found - signalled:

@@ -1,7 +1,7 @@
 """The driver for workers that are processes of this machine: one a group, and they outlive the daemon.
 
 Reads the template and the records of earlier daemons; writes records and log files; starts, watches and stops
-processes. Never restarts a worker that has crashed: it reports, and the worker loop decides.
+processes. Never restarts a worker that has crashed: it reports the exit, and the group loop decides.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["SubprocessDriver", "SubprocessTemplate"]
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the sizes of log files; made while listing.
-_TIDY_INTERVAL = 10.0
+#: Time between two checks of the sizes of log files, which a listing makes.
+_TIDY_INTERVAL_SECONDS = 10.0
 
 
 class SubprocessDriver:
@@ -50,8 +50,8 @@ class SubprocessDriver:
     ) -> None:
         """Raises `DriverError` when `state_dir` cannot be used or is open to others.
 
-        `worker_amqp_uri` is asked at each start; what it returns goes into the worker's environment only. Workers are
-        told `worker_amqp_uri_file`, where a running one finds a changed password.
+        `worker_amqp_uri` is called at each start; its result goes into the worker's environment only. Workers also get
+        the path `worker_amqp_uri_file`, where a running one finds a changed password.
         """
         timeout = milliseconds(pool.consumer_timeout)
         self.template = template.hash(timeout)
@@ -62,9 +62,9 @@ class SubprocessDriver:
         self._launcher = Launcher(template, worker_amqp_uri, logs, worker_amqp_uri_file, timeout)
         self._grace = pool.consumer_timeout + GRACE_MARGIN if template.stop_grace is None else template.stop_grace
         self._watching = ProcessWatch(self._grace, self._on_exit)
-        #: Groups that somebody asked for while their worker was stopping: the next one follows it.
+        #: Groups whose start was requested while their worker was stopping: the next worker follows it.
         self._start_again: set[str] = set()
-        #: Changes that nobody has read yet: the latest one of each key.
+        #: Unread changes: the latest one of each key.
         self._news: dict[str, Change] = {}
         self._news_event = asyncio.Event()
         self._closed = False
@@ -99,7 +99,7 @@ class SubprocessDriver:
         return [_group(record) for record in running.values()]
 
     async def changes(self) -> AsyncIterator[Change]:
-        """Yield the exits of workers, with an error when nobody had asked. Ends when the driver is closed."""
+        """Yield the exits of workers, with an error for an unrequested exit. Returns when the driver is closed."""
         while not self._closed:
             await self._news_event.wait()
             self._news_event.clear()
@@ -179,16 +179,16 @@ class SubprocessDriver:
                 return None
             record = dataclasses.replace(record, pid=found.pid, start_ticks=found.start_ticks)
             self._records.write(record)
-        # An exit that nobody has collected yet is watched too, and told at once as any other.
+        # An uncollected exit is watched too, and reported at once like any other.
         if self._watching.watch(name, record) or control.is_alive(record.identity):
             return record
-        _log.info("worker had ended while nobody watched", extra=_fields(record))
+        _log.info("worker had ended while no daemon watched it", extra=_fields(record))
         self._records.remove(record)
         _kill_left_over(record)
         return None
 
     def _restore_missing(self, records: dict[str, ProcessRecord]) -> None:
-        """Write again what somebody removed while its worker lives: that would be started twice."""
+        """Write records again that were removed while their worker lives: it would be started twice."""
         for name, record in self._watching.records().items():
             with contextlib.suppress(OSError):  # watched as it is, and looked at again at the next listing
                 if name in records or not control.is_alive(record.identity):
@@ -220,7 +220,7 @@ class SubprocessDriver:
         self._news_event.set()
 
     def _error(self, ended: ProcessExit) -> str | None:
-        """Return what a person should know of an exit, None when it is what somebody asked for."""
+        """Return what a person should know of an exit, None for a requested one."""
         if ended.killed:
             return (
                 f"worker did not end within {self._grace:g} s of SIGTERM and was killed; "
@@ -233,7 +233,7 @@ class SubprocessDriver:
 
     async def _tidy(self, running: dict[str, ProcessRecord]) -> None:
         now = control.clock()
-        if self._tidied is not None and now - self._tidied < _TIDY_INTERVAL:
+        if self._tidied is not None and now - self._tidied < _TIDY_INTERVAL_SECONDS:
             return
         self._tidied = now
         try:

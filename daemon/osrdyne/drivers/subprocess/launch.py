@@ -1,4 +1,4 @@
-"""Starting one worker process: its environment, its log, and what to tell when it cannot be started.
+"""Starting one worker process: its environment, its log, and the error when it cannot be started.
 
 Reads the template and, of the daemon's environment, a short list; writes the heading of the log. Holds the
 broker credential only while a process is being started and to keep it out of errors.

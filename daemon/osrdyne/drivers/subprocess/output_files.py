@@ -16,8 +16,8 @@ from osrdyne.drivers import redaction
 _SUFFIX = ".log"
 _OLD_SUFFIX = ".log.1"
 
-#: How much of a log's end is searched for its last line, in bytes.
-_TAIL = 4096
+#: How much of a log's end is searched for its last line.
+_TAIL_BYTES = 4096
 
 #: Begins the lines that are ours in a worker's log.
 _HEAD = '{"osrdyne": "worker"'
@@ -52,7 +52,7 @@ class Logs:
         """Return the last line that is not blank, as an error may show it; empty when there is none."""
         try:
             with self.path(name).open("rb") as file:
-                start = file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+                start = file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
                 lines = file.read().decode("utf-8", errors="replace").splitlines()
         except OSError:
             return ""

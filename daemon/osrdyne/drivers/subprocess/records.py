@@ -46,12 +46,12 @@ class ProcessRecord:
     pid: int | None = None
     #: Start time in clock ticks since boot; with pid and boot id, the identity of the process.
     start_ticks: int | None = None
-    #: Seconds since boot of the request to stop; None while nobody wants it to stop.
+    #: Seconds since boot of the request to stop; None without one.
     stopping_since: float | None = None
 
     @property
     def identity(self) -> control.Identity | None:
-        """What tells this worker's process from any other; None for an intent."""
+        """The identity of this worker's process; None for an intent."""
         if self.pid is None or self.start_ticks is None:
             return None
         return control.Identity(self.boot_id, self.pid, self.start_ticks)
@@ -92,8 +92,8 @@ class Records:
     def locked(self) -> Iterator[None]:
         """Keep other daemons from changing records meanwhile; raises `DriverError` while one does.
 
-        Never waits, so that a daemon that hangs cannot hang us. A process that is being started holds the
-        lock too until its program runs: whoever gets it finds every process that was meant to start.
+        Never waits, so that a daemon that hangs cannot hang this one. A process that is being started holds the
+        lock too until its program runs: the next holder finds every process that was meant to start.
         """
         try:
             descriptor = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

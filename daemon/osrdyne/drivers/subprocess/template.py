@@ -70,7 +70,7 @@ class SubprocessTemplate:
     def hash(self, consumer_timeout_ms: int) -> str:
         """Short hash of what a worker is started from; a change of anything else rolls no group.
 
-        The pool's consumer timeout is part of it, because a running worker keeps to the one that it was told.
+        The pool's consumer timeout is part of it, because a running worker uses the one from its start.
         """
         directory = str(self.working_directory) if self.working_directory else ""
         what = [list(self.command), sorted(self.environment.items()), directory, consumer_timeout_ms]

@@ -1,6 +1,6 @@
 """Watching worker processes: exits are noticed at once, and a stop that takes too long is ended.
 
-Works for processes that a former daemon started. Holds one descriptor a worker, and no worker's life.
+Works for processes that a former daemon started. Holds one descriptor for each worker; closing it ends no worker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProcessWatch:
         self._watches: dict[str, _Watch] = {}
 
     def is_watching(self, name: str, record: ProcessRecord) -> bool:
-        """Say whether exactly this record's worker is watched, in the state that the record tells."""
+        """Return whether exactly this record's worker is watched, in the state of the record."""
         watch = self._watches.get(name)
         return watch is not None and watch.record == record
 

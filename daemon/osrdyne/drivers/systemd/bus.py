@@ -1,6 +1,6 @@
-"""One connection to a D-Bus message bus, made when it is first needed and again after it was lost.
+"""One connection to a D-Bus message bus, opened when it is first needed and again after it was lost.
 
-Its calls have a timeout and raise `BusError`; whoever listens is told of signals, and once of a lost connection. The
+Its calls have a timeout and raise `BusError`; the listener gets all signals, and one call for a lost connection. The
 only module that knows the library.
 """
 
@@ -24,15 +24,15 @@ from osrdyne.errors import DriverError
 #: starts a hundred workers keeps systemd busy for longer than 10 s.
 TIMEOUT = 25.0
 
-#: Calls that wait for their answer at once. systemd answers one after the other: the time of a call is to be spent on
-#: its own answer, not on those of a hundred calls before it.
-_AT_ONCE = 16
+#: Most calls that wait for their answer at once. systemd answers one after the other, and the timeout of a call should
+#: cover its own answer, not those of a hundred calls before it.
+_MOST_CALLS = 16
 
 _BUS = "org.freedesktop.DBus"
 
 
 class BusError(DriverError):
-    """The bus is away, or what was called refused. `name` is the D-Bus name of a refusal, else empty."""
+    """The bus is away, or the peer refused the call. `name` is the D-Bus name of a refusal, else empty."""
 
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -62,13 +62,13 @@ class MethodCall:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """What a connection is for. `prepare` is awaited on each new one, before anybody else may use it."""
+    """What a connection listens to. `prepare` is awaited on each new one, before any other call."""
 
     #: Match rules of the signals that are wanted (D-Bus specification, "Match Rules").
     rules: tuple[str, ...]
     prepare: Callable[[], Awaitable[None]]
     on_signal: Callable[[Signal], None]
-    #: Told once for each connection that ended by itself, with the reason.
+    #: Called once for each connection that ended by itself, with the reason.
     on_lost: Callable[[str], None]
 
 
@@ -81,7 +81,7 @@ def default_address(manager: str) -> str:
 
 
 class Bus:
-    """A connection for calls to `peer`, a name on the bus. Nothing connects before `connect` or the first call."""
+    """A connection to `peer`, a name on the bus, opened by `connect` or the first call. `timeout` in seconds."""
 
     def __init__(self, address: str, peer: str, listener: Listener, *, timeout: float = TIMEOUT) -> None:
         self.address = address
@@ -90,12 +90,12 @@ class Bus:
         self._timeout = timeout
         self._connection: MessageBus | None = None
         self._connecting = asyncio.Lock()
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MOST_CALLS)
         self._watcher: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
 
     async def connect(self) -> None:
-        """Return once there is a connection that is listened to. Raises `BusError` when there can be none."""
+        """Return once there is a connection with a listener. Raises `BusError` when there can be none."""
         if self._connection is not None:
             return
         async with self._connecting:
@@ -103,7 +103,7 @@ class Bus:
                 await self._connect()
 
     async def call(self, call: MethodCall) -> list[Any]:
-        """Return what was answered, its variants unpacked. Raises `BusError`."""
+        """Return the answer, its variants unpacked. Raises `BusError`."""
         await self.connect()
         async with self._slots:
             if self._connection is None:
@@ -145,7 +145,7 @@ class Bus:
             raise BusError("the driver was closed")
 
     async def _end(self) -> None:
-        """End the connection without telling of it."""
+        """End the connection without calling `on_lost`."""
         connection, self._connection = self._connection, None
         watcher, self._watcher = self._watcher, None
         if connection is not None:

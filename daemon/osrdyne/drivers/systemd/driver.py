@@ -1,8 +1,8 @@
 """The driver for workers that are instances of a template unit, under the machine's systemd or a user's.
 
-Writes the environment file of each group, and asks systemd to start and stop its unit. systemd restarts what fails, as
-the template says; the driver tells of it, and decides nothing. What it must know again later is in those files and in
-systemd itself, so that the next daemon finds every group.
+Writes the environment file of each group, and asks systemd to start and stop its unit. systemd restarts failed units,
+as the template says; the driver reports it, and decides nothing. Its knowledge is in those files and in systemd itself,
+so that the next daemon finds every group.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["UnitPlace", "SystemdDriver"]
 
 _log = logging.getLogger(__name__)
 
-#: The template hash of a group whose file was lost: no template has it, so that the group is started anew.
+#: The template hash of a group whose file was lost: no template has it, so that the group is restarted.
 _UNKNOWN = "unknown"
 
-#: How long a unit that failed stays for a person to see, and a file without a unit for a start that is under way in
-#: another daemon, in seconds.
-_KEPT = 600.0
+#: How long a failed unit is kept for a person to see, and a file without a unit for a start that is under way in
+#: another daemon.
+_KEEP_SECONDS = 600.0
 
 
 class SystemdDriver:
@@ -52,8 +52,8 @@ class SystemdDriver:
     ) -> None:
         """Raises `DriverError` when the environment directory cannot be used or is open to others.
 
-        `worker_amqp_uri` is asked whenever a file is written; what it returns goes into that file only. Workers are
-        told `worker_amqp_uri_file`, where a running one that may read it finds a changed password.
+        `worker_amqp_uri` is called whenever a file is written; its result goes into that file only. Workers also get
+        the path `worker_amqp_uri_file`, where a running one that may read it finds a changed password.
         """
         #: Known once systemd has been asked: empty before the first listing.
         self.template = ""
@@ -69,7 +69,7 @@ class SystemdDriver:
         self._starting: set[str] = set()
         #: Since when the file of a start has had no group, by the loop's clock.
         self._left_over: dict[str, float] = {}
-        #: Changes that nobody has read yet: the latest one of each key.
+        #: Unread changes: the latest one of each key.
         self._news: dict[str, Change] = {}
         self._news_event = asyncio.Event()
         self._lost: str | None = None
@@ -116,9 +116,9 @@ class SystemdDriver:
         ]
 
     async def changes(self) -> AsyncIterator[Change]:
-        """Yield what became of groups, with an error when nobody had asked for it. Ends when the driver is closed.
+        """Yield the ends and restarts of groups, with an error for unrequested ones, until the driver is closed.
 
-        Raises `DriverError` when systemd cannot be heard, or could not be for a while.
+        Raises `DriverError` when systemd's signals are missing, or were missing for a while.
         """
         while not self._closed.is_set():
             try:
@@ -153,7 +153,7 @@ class SystemdDriver:
         stopping = seen.active == "deactivating" or self._watching.is_asked(name)
         if (seen.runs or seen.waits) and not stopping:
             if former is None:
-                # What it was started from nobody knows any more.
+                # The template that it was started from is no longer known.
                 self._groups.begin(key, _UNKNOWN)
             return
         if seen.active == "failed":
@@ -188,13 +188,13 @@ class SystemdDriver:
     async def _template_of(self, record: UnitRecord) -> str:
         """Return the template that a group is of. A unit that was edited is another once systemd has read it."""
         if not self.template:
-            return ""  # while none can be had, nothing can be told to differ from it
+            return ""  # without a template there is nothing to compare with
         if record.template != self.template and (await self._manager.unit(record.name)).is_outdated:
             return self.template
         return record.template
 
     async def _compare(self, listed: Mapping[str, Listed], records: Mapping[str, UnitRecord]) -> None:
-        """Take note of what no signal told: what a former daemon left, and what was missed."""
+        """Note changes without a signal: units of a former daemon, and missed signals."""
         changed = [name for name in records if name in listed and not self._watching.adopt(name, listed[name])]
         for name in (*changed, *self._watching.not_listed(listed)):
             self._watching.observe(name, await self._manager.properties(name))
@@ -205,16 +205,16 @@ class SystemdDriver:
         since = {record.worker_id: self._left_over.get(record.worker_id, now) for record in left_over}
         self._left_over = since
         for record in left_over:
-            if now - since[record.worker_id] >= _KEPT:
+            if now - since[record.worker_id] >= _KEEP_SECONDS:
                 await self._forget(record)
 
     async def _forget(self, record: UnitRecord) -> None:
-        """Leave nothing of a group that has gone: no unit that shows as failed, and no file with a credential."""
+        """Remove what is left of a group that has gone: its failed state in systemd, and its file with a credential."""
         await self._manager.reset_failed(record.name)
         if record.name not in self._starting:
             self._groups.remove(record)
 
-    # -- what systemd tells
+    # -- systemd's signals
 
     def _on_unit(self, name: str, properties: Mapping[str, Any]) -> None:
         if self._groups.get(name) is not None:
@@ -255,7 +255,7 @@ class SystemdDriver:
         self._tell(Change(record.key, error))
 
     def _tell(self, change: Change) -> None:
-        # An error that nobody has read yet is not followed by silence.
+        # An unread error must not be replaced by a change without one.
         if change.error is not None or change.key not in self._news:
             self._news[change.key] = change
         self._news_event.set()

@@ -1,4 +1,4 @@
-"""The environment files that units read at each start, one a group, and what they tell of it to a later daemon.
+"""The environment files that units read at each start, one for each group, and the record in them for later daemons.
 
 A file holds the broker credential: only its owner can read it. Its first line is a comment for us, with the key as it
 is; the rest is in the language of systemd.exec(5), `EnvironmentFile=`. Written at once, never in place.

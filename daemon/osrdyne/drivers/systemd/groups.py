@@ -1,6 +1,6 @@
-"""The groups of one pool and instance: who they are, and the environment that each one's file holds.
+"""The groups of one pool and instance: their records, and the environment in each one's file.
 
-Reads the credential whenever a file is written; holds it no longer, and keeps it out of what people read.
+Reads the credential whenever a file is written, does not keep it, and removes it from texts for people.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Groups:
         #: How long a worker may hold one request.
         self.consumer_timeout_ms = milliseconds(pool.consumer_timeout)
         self._files = EnvironmentFiles(directory, pool.name, pool.instance)
-        #: What is known of each group, also of one whose file somebody removed.
+        #: What is known of each group, also of one whose file was removed.
         self._known: dict[str, UnitRecord] = {}
 
     def name(self, key: str) -> str:
@@ -74,7 +74,7 @@ class Groups:
             del self._known[record.name]
 
     def read_all(self, running: Set[str]) -> dict[str, UnitRecord]:
-        """Return all that have a file, and those of the units in `running` whose file somebody removed."""
+        """Return the groups with a file, and those of the units in `running` whose file was removed."""
         records = self._files.read_all()
         for name, record in self._known.items():
             if name in running and name not in records:

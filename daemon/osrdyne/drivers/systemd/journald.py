@@ -1,6 +1,6 @@
-"""Where a worker's words are: the command that shows them, and the last of them for an error.
+"""A worker's output in the journal: the command that shows it, and its last line for an error.
 
-Only looks; what cannot be read is left to the person who runs the command.
+Read only; where the journal cannot be read, a person can still run the command.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable
 
 from osrdyne.drivers.systemd.template import ManagerKind
 
-#: Longest that journalctl may take, in seconds.
-_TIMEOUT = 3.0
+#: Longest run of journalctl.
+_TIMEOUT_SECONDS = 3.0
 
-#: A worker's last words reach the journal about when systemd tells of its end: how often and how soon to look again.
-_LOOKS, _PAUSE = 4, 0.1
+#: A worker's last output reaches the journal at about the time when systemd reports its end: tries, and pause between.
+_TRIES, _PAUSE_SECONDS = 4, 0.1
 
-#: How many look at once: a hundred groups that fail together must not be a hundred processes.
-_AT_ONCE = 2
+#: Most runs of journalctl at once: a hundred groups that fail together must not start a hundred processes.
+_MOST_PROCESSES = 2
 
 
 class JournaldReader:
@@ -27,7 +27,7 @@ class JournaldReader:
     def __init__(self, command: tuple[str, ...], manager: ManagerKind) -> None:
         self._command = command
         self._manager = manager
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MOST_PROCESSES)
 
     def hint(self, unit: str) -> str:
         """Return the command that shows a person what a unit's workers wrote."""
@@ -39,13 +39,13 @@ class JournaldReader:
         `began_at` is when its run began, in microseconds since 1970. systemd's own words about the unit do not count.
         """
         async with self._slots:
-            for _ in range(_LOOKS):
+            for _ in range(_TRIES):
                 found = await asyncio.to_thread(self._look, unit, began_at)
                 if found is None:
                     return ""
                 if line := _last(found.splitlines()):
                     return line
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE_SECONDS)
         return ""
 
     def _look(self, unit: str, began_at: int) -> str | None:
@@ -60,7 +60,7 @@ class JournaldReader:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                timeout=_TIMEOUT,
+                timeout=_TIMEOUT_SECONDS,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None

@@ -66,7 +66,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Ears:
-    """Who is told what. Names are those of instances."""
+    """Callbacks for systemd's signals. Names are those of instances."""
 
     #: A unit is now as this snapshot says.
     on_unit: Callable[[str, Mapping[str, Any]], None]
@@ -114,7 +114,7 @@ class Manager:
         )
 
     async def properties(self, name: str) -> Mapping[str, Any]:
-        """Return all that can be known of one instance, what became of its last run included."""
+        """Return all properties of one instance, including the result of its last run."""
         path = self._path(name)
         [unit] = await self._call(_PROPERTIES, "GetAll", "s", _UNIT, path=path)
         [service] = await self._call(_PROPERTIES, "GetAll", "s", _SERVICE, path=path)
@@ -168,8 +168,8 @@ class Manager:
 
     def _heard(self, heard: Signal) -> None:
         if heard.member == "NameOwnerChanged":
-            # It knows its listeners again, but what happened meanwhile it told nobody.
-            self._ears.on_lost("systemd left the bus" if not heard.body[2] else "systemd has started anew")
+            # It knows its listeners again, but sent no signals meanwhile.
+            self._ears.on_lost("systemd left the bus" if not heard.body[2] else "systemd has restarted")
         elif heard.interface == _PROPERTIES:
             self._changed(heard.path, *heard.body[:2])
         elif heard.member == "JobRemoved" and heard.body[3] in JOB_FAILURES:
@@ -186,17 +186,17 @@ class Manager:
     def _changed(self, path: str, interface: str, properties: Mapping[str, Any]) -> None:
         if not path.startswith(self._head):
             return
-        # systemd tells of the service first and of the unit next, so that both together are one moment.
+        # systemd sends the service's properties first and the unit's next: both together are one moment.
         if interface == _SERVICE:
             self._half[path] = properties
         elif interface == _UNIT:
             unit = _unescaped(path.rpartition("/")[2])
             self._tell(self._ears.on_unit, unit, {**self._half.pop(path, {}), **properties})
 
-    def _tell(self, whom: Callable[..., None], unit: str, *what: Any) -> None:
+    def _tell(self, callback: Callable[..., None], unit: str, *what: Any) -> None:
         start, end = self._place.unit_of("*").split("*")
         if unit.startswith(start) and unit.endswith(end):
-            whom(unit.removeprefix(start).removesuffix(end), *what)
+            callback(unit.removeprefix(start).removesuffix(end), *what)
 
     def _path(self, name: str) -> str:
         return f"{_PATH}/unit/{_escaped(self._place.unit_of(name))}"

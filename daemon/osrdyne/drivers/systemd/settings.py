@@ -21,7 +21,7 @@ class SystemdSettings(DriverSettings):
     unit: Annotated[str, Field(pattern=r"^[A-Za-z0-9:_.-]{1,150}@\.service$")]
     #: Directory of the environment files that the unit reads, of the daemon alone.
     environment_directory: Path = Path("/run/osrdyne")
-    #: Whose units they are: the machine's, or those of the user whom the daemon runs as.
+    #: Whose units they are: the machine's, or those of the daemon's own user.
     manager: Literal["system", "user"] = "system"
     #: D-Bus address of the bus that the manager is on; None for the usual one.
     bus_address: str | None = None

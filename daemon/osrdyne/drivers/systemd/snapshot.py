@@ -16,7 +16,7 @@ from osrdyne.drivers.base import GroupState
 #: or inactive there (since systemd 254).
 _WAITING = frozenset({"failed-before-auto-restart", "dead-before-auto-restart", "auto-restart", "auto-restart-queued"})
 
-#: Sub-states that a unit comes to only when somebody asks for its stop.
+#: Sub-states that a unit reaches only when its stop was requested.
 _TOLD_TO_STOP = frozenset({"stop", "stop-watchdog", "stop-sigterm", "stop-sigkill"})
 
 #: How a main process ended: values of `ExecMainCode` (waitid(2), si_code).
@@ -42,7 +42,7 @@ _RESULTS = {
     "protocol": "did not report ready as the unit's Type= demands",
 }
 
-#: Results of a job that leave a unit as it was, and so are told by nothing else (org.freedesktop.systemd1(5)).
+#: Results of a job that leave a unit as it was, so that no other signal reports them (org.freedesktop.systemd1(5)).
 JOB_FAILURES: Mapping[str, str] = {
     "dependency": "a unit that it requires failed",
     "timeout": "its job timed out",
@@ -54,7 +54,7 @@ JOB_FAILURES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One unit. What a listing does not tell is as it is by default."""
+    """One unit. Values that a listing does not have keep their defaults."""
 
     active: str = "inactive"
     sub: str = "dead"
@@ -104,7 +104,7 @@ class Snapshot:
 
     @property
     def told_to_stop(self) -> bool:
-        """Somebody asked for its stop, or for a restart."""
+        """Its stop, or a restart, was requested."""
         return self.active == "deactivating" and self.sub in _TOLD_TO_STOP
 
 
@@ -140,7 +140,7 @@ class UnitEvent:
 
 
 def event(before: Snapshot, after: Snapshot, *, asked: bool) -> UnitEvent | None:
-    """Return what the step between two settled moments means, None when it is nothing that anybody must know.
+    """Return what the step between two settled moments means, None when it needs no report.
 
     `asked` says whether the driver had asked for the end of the run that `before` shows.
     """

@@ -9,7 +9,7 @@ from typing import Literal
 
 from osrdyne_protocol import keys
 
-#: Which systemd: the machine's, or that of the user whom the daemon runs as.
+#: Which systemd: the machine's, or that of the daemon's own user.
 ManagerKind = Literal["system", "user"]
 
 #: What follows an instance's name in a unit's name.
@@ -36,7 +36,7 @@ class UnitPlace:
 
 
 def template_hash(paths: Iterable[str], consumer_timeout_ms: int) -> str:
-    """Return a short hash of the files that a unit is made of and of the consumer timeout that its worker is told.
+    """Return a short hash of the files that a unit is made of and of the consumer timeout that its worker gets.
 
     Of a file that we may not read, path and time of modification count.
     """

@@ -1,6 +1,6 @@
 """What is known of each unit from one observation to the next, and which runs the driver had asked to end.
 
-Told of every observation, by signal, listing or question; tells of each event once.
+Gets every observation (signal, listing or query), and reports each event once.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class UnitWatch:
         self._asked: dict[str, str] = {}
 
     def observe(self, name: str, properties: Mapping[str, Any]) -> Snapshot:
-        """Take note of what a unit is now, and tell what came of it since. Returns all that is known."""
+        """Note a unit's present properties, and report events since the last observation. Returns all that is known."""
         after = self._seen[name] = self._seen.get(name, Snapshot()).changed(properties)
         if after.settled:
             before, self._settled[name] = self._settled.get(name), after
-            # Of a unit that is seen for the first time nobody knows what was before.
+            # The earlier state of a unit that is seen for the first time is unknown.
             if before is not None:
                 self._judge(name, before, after)
         return after
 
     def hear(self, name: str, properties: Mapping[str, Any]) -> None:
-        """The same for a change: what was not known of until now was not there."""
+        """Do the same for a change: a unit that was unknown until now did not exist."""
         if name not in self._seen:
             self._seen[name] = self._settled[name] = NEW
         self.observe(name, properties)
@@ -47,7 +47,7 @@ class UnitWatch:
         self._asked[name] = self._seen[name].invocation
 
     def is_asked(self, name: str) -> bool:
-        """Say whether the run that was seen last was asked to end."""
+        """Return whether the run that was seen last was asked to end."""
         return self._asked.get(name) in (_ANY, self._seen.get(name, Snapshot()).invocation)
 
     def adopt(self, name: str, listed: Listed) -> bool:
@@ -56,7 +56,7 @@ class UnitWatch:
             return self._seen[name].gone == Snapshot(listed.active, listed.sub, int(bool(listed.job))).gone
         found = self._seen[name] = self._settled[name] = Snapshot(listed.active, listed.sub)
         if found.told_to_stop:
-            # By a former daemon, as far as anybody knows.
+            # Assume that a former daemon asked for it.
             self._asked[name] = _ANY
         return True
 
