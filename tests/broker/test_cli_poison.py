@@ -147,7 +147,7 @@ def test_a_list_right_after_another_finds_what_that_one_gave_back(
     inventory: Inventory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given no patience that would hide it
-    monkeypatch.setattr(poison_inventory, "_QUIET", 0.0)
+    monkeypatch.setattr(poison_inventory, "_QUIET_SECONDS", 0.0)
     inventory.keep(1000)
     assert [len(inventory.ids()) for _ in range(6)] == [1000] * 6
 
@@ -203,10 +203,10 @@ def test_a_command_waits_for_another_that_is_at_work_and_says_so_in_the_end(
     inventory.keep(1)
     with pika.BlockingConnection(pika.URLParameters(inventory.uri.read_text().strip())) as connection:
         connection.channel().queue_declare(inventory.pool.names.poison_lock_queue, exclusive=True)
-        monkeypatch.setattr(poison_command, "_PATIENCE", 0.5)
+        monkeypatch.setattr(poison_command, "_LOCK_WAIT_SECONDS", 0.5)
         done = inventory.run("bury", "--all", "--yes")
         assert (done.code, done.line[:41]) == (2, "osrdyne: Another `osrdyne poison` command")
-        monkeypatch.setattr(poison_command, "_PATIENCE", 30.0)
+        monkeypatch.setattr(poison_command, "_LOCK_WAIT_SECONDS", 30.0)
         waiting = inventory.start("bury", "--all", "--yes")
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(timeout=3)

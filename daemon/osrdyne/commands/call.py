@@ -57,7 +57,7 @@ def command(
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Read the request's body from this file.")] = None,
     timeout: Annotated[
-        str, typer.Option(help="How long to wait: seconds (90) or ISO 8601 (PT1M30S). Workers are told, too.")
+        str, typer.Option(help="How long to wait: seconds (90) or ISO 8601 (PT1M30S). Also the request's deadline.")
     ] = "60",
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header with a text value; may be repeated.")
@@ -73,7 +73,7 @@ def command(
     Exit status: 0 answered; 1 an error reply, or none in time; 2 it could not be asked.
     """
     log_format.configure(as_json=json)
-    # What ends this call says why; that the client meanwhile reconnects is no news to a person.
+    # The error of the call says why it failed; the client's own warnings about reconnects do not help a person.
     logging.getLogger().setLevel(logging.ERROR)
     request, seconds, extra = _body(body, file), _seconds(timeout), _headers(header or [])
     uri = broker_address.chosen(context, broker, broker_file, variable="OSRDYNE_CLIENT_URI")

@@ -73,7 +73,7 @@ def _address(url: str | None, settings: Path | None) -> str:
     chosen = load(settings).status if settings is not None else StatusSettings()
     if chosen.port == 0:
         raise CannotAsk(f"{settings} lets the system choose the port; see the log line 'status served', and use --url")
-    # Whoever listens on all addresses listens on loopback, too.
+    # A daemon that listens on all addresses listens on loopback, too.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(chosen.host, chosen.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{chosen.port}"
 

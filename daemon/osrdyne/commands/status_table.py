@@ -15,7 +15,7 @@ from rich.text import Text
 
 from osrdyne.commands.output import shown
 
-#: What each state of a daemon means for whoever reads it at night.
+#: What each state of a daemon means, for a person on call.
 _DAEMON = {
     "connecting": "trying to reach the broker",
     "standby": "another daemon leads and knows the keys; this one takes over when that ends",
@@ -25,13 +25,13 @@ _DAEMON = {
 }
 _STYLES = {"failed": "bold red", "ready": "green", "starting": "yellow", "leading": "green", "waiting": "bold red"}
 
-#: Width where the output is no terminal: nothing is cut, because a program may read it.
-_NO_TERMINAL = 4000
+#: Width in characters where the output is no terminal: nothing is cut, because a program may read it.
+_NO_TERMINAL_WIDTH = 4000
 
 
 def console() -> Console:
     """Return a console of the terminal's width, or so wide that no cell is cut."""
-    return Console(width=None if sys.stdout.isatty() else _NO_TERMINAL, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else _NO_TERMINAL_WIDTH, highlight=False)
 
 
 @contextmanager
@@ -55,9 +55,9 @@ def render(document: dict[str, Any], key: str | None = None) -> RenderableType:
     if not acts:
         empty = "ask the daemon that leads about keys" if document.get("state") == "standby" else "no key is known yet"
     elif key is not None:
-        empty = f"key {shown(key)} has no queue and no workers: nobody has called it lately"
+        empty = f"key {shown(key)} has no queue and no workers: it was not called lately"
     else:
-        empty = "no key has a queue or workers: nobody has called any lately"
+        empty = "no key has a queue or workers: no key was called lately"
     return Group(_daemon(document), Text(empty))
 
 
@@ -119,7 +119,7 @@ def _table(keys: list[dict[str, Any]]) -> Table:
 
 
 def _remade(ago: float | None) -> str:
-    return "-" if ago is None else f"none now; {span(ago)} ago its queue was made anew, which the broker had lost"
+    return "-" if ago is None else f"none now; {span(ago)} ago its queue, lost by the broker, was created again"
 
 
 def _printable(value: object) -> str:

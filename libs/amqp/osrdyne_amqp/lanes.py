@@ -198,7 +198,7 @@ class Lanes:
                 continue
             try:
                 self._publish(proving, lane, send, outcome)
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for this message
+            except Exception as error:  # noqa: BLE001 - its caller gets the error
                 outcome.set_exception(error)
         if proving.in_flight == 0:
             self._leave(proving, lane)
@@ -266,7 +266,7 @@ class Lanes:
                 continue
             try:
                 confirm = send(self.main)
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for this message
+            except Exception as error:  # noqa: BLE001 - its caller gets the error
                 outcome.set_exception(error)
                 continue
             if confirm is None:

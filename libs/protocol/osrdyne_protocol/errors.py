@@ -1,6 +1,6 @@
-"""The base of all errors of the libraries, and what can be wrong with a name, a key or a setting.
+"""The base of all errors of the libraries, and the errors of a name, a key or a setting.
 
-Every class says in its text what to do next.
+The text of every error says what to do next.
 """
 
 from __future__ import annotations

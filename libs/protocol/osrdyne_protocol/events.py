@@ -1,8 +1,7 @@
 """Activity events: their types, who sends them, and the headers of one event.
 
-Workers must send `started` and `request-received`; everything else is optional for a peer. The daemon's own
-events, and those of a person's commands, travel on the same exchange, so that one stream tells the whole story of a
-pool.
+Workers must send `started` and `request-received`; all other events are optional for a peer. The daemon's own events,
+and those of a person's commands, use the same exchange, so that one stream records everything in a pool.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The stage at which a request's time ran out: `x-expired-at` of every reply with the status `expired`. Pure.
 
-Where a request expires in its request queue, only signs of life tell whether its workers were there: times are
-seconds on one clock, whichever.
+Where a request expires in its request queue, only signs of life show whether its workers were there. Times are seconds,
+all on the same clock.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ STAGES: Mapping[str, str] = MappingProxyType(
 def in_request_queue(*, entered: float | None, last_life: float | None, group_started: float | None) -> str:
     """Return the stage of a request that expired in its request queue.
 
-    `entered`: when it was first seen or published, None where nobody knows. `last_life`: the last that was heard of a
-    worker of its key. `group_started`: when the present worker group was started. Life since either shows that
-    workers were there; older life may be that of a group which has ended since.
+    `entered`: when it was first seen or published, None where unknown. `last_life`: the last sign of life of a worker
+    of its key. `group_started`: when the present worker group was started. A sign of life since either shows that
+    workers were there; an older one may come from a group that has ended since.
     """
     since = [one for one in (entered, group_started) if one is not None]
     if last_life is None:

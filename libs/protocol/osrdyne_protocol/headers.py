@@ -13,7 +13,7 @@ X_STATUS = "x-status"
 X_REASON = "x-reason"
 #: Request and reply: opaque to us, passed through untouched; existing peers use it.
 X_RPC_PATH = "x-rpc-path"
-#: Request: moment after which nobody waits for the answer, in integer milliseconds since the Unix epoch.
+#: Request: moment after which its caller no longer waits, in integer milliseconds since the Unix epoch.
 X_DEADLINE = "x-deadline"
 #: Reply `expired`: the stage at which the request's time ran out; see `expiry`.
 X_EXPIRED_AT = "x-expired-at"
@@ -35,9 +35,9 @@ X_DURATION = "x-duration-ms"
 
 #: Argument of a request queue: the true key, where a restart finds it.
 X_OSRDYNE_KEY = "x-osrdyne-key"
-#: Mandatory publish of the daemon: matches a return to its publish. Of no meaning to anyone else.
+#: Mandatory publish of the daemon: matches a return to its publish. Peers ignore it.
 X_PUBLISH_ID = "x-osrdyne-publish-id"
-#: Forwarded request: how often the daemon has forwarded it, so that one that keeps coming back ends.
+#: Forwarded request: how often the daemon has forwarded it, so that it can end one that keeps coming back.
 X_HOPS = "x-osrdyne-hops"
 #: Request or dead letter put back by the daemon: first time it was seen, integer milliseconds since the epoch.
 X_FIRST_SEEN = "x-osrdyne-first-seen"
@@ -51,7 +51,7 @@ X_POISON_QUEUE = "x-osrdyne-poison-queue"
 X_POISON_KEY = "x-osrdyne-poison-key"
 X_POISON_DETAIL = "x-osrdyne-poison-detail"
 X_POISON_TIME = "x-osrdyne-poison-time"
-#: Kept message: how often it was handed to workers, and to which when, as far as they told.
+#: Kept message: how often it was delivered to workers, and to which of them when, as far as they reported.
 X_POISON_DELIVERIES = "x-osrdyne-poison-deliveries"
 X_POISON_ATTEMPTS = "x-osrdyne-poison-attempts"
 POISON = frozenset(
@@ -82,7 +82,7 @@ X_ACQUIRED_COUNT = "x-acquired-count"
 CC = "CC"
 BCC = "BCC"
 
-#: What the broker added on the way: none of it may travel on when a message is published again.
+#: Headers that the broker added on the way: drop them when a message is published again.
 BROKER_ADDED = frozenset(
     {
         X_FIRST_DEATH_REASON,
@@ -99,7 +99,7 @@ BROKER_ADDED = frozenset(
 
 
 def text(value: object) -> str | None:
-    """Return a header's value as text, from a string or a byte array; None for what is neither, or not UTF-8."""
+    """Return a header's value as text, from a string or a byte array; None for any other type, or invalid UTF-8."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes | bytearray):
@@ -113,8 +113,8 @@ def text(value: object) -> str | None:
 def status_for(request: Mapping[str, object] | None, status: str) -> str | bytes:
     """Return a status in the type that the sender of a request can read, by the headers of the request.
 
-    Existing clients read `x-status` as a byte array only. They are known by what they send: their `x-rpc-path` is
-    a byte array, too. Everybody else gets text.
+    Existing clients read `x-status` as a byte array only. They also send their `x-rpc-path` as a byte array, which
+    identifies them. All other clients get text.
     """
     return status.encode() if isinstance((request or {}).get(X_RPC_PATH), bytes) else status
 

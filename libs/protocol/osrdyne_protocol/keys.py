@@ -25,7 +25,7 @@ def decode(routing_key: str | bytes) -> str:
     """Return the key that a routing key names.
 
     `bytes` is what an AMQP client hands over when the routing key is not UTF-8 text.
-    Raises `InvalidKey` for NUL, for what is not UTF-8, and for more than 255 bytes.
+    Raises `InvalidKey` for NUL, for invalid UTF-8, and for more than 255 bytes.
     """
     try:
         raw = routing_key if isinstance(routing_key, bytes) else routing_key.encode("utf-8")
@@ -55,5 +55,5 @@ def name_part(key: str, room: int) -> str:
 
 
 def digest(*parts: str) -> str:
-    """Return the SHA-256 of the parts as hexadecimal digits; parts are told apart by NUL, which no key holds."""
+    """Return the SHA-256 of the parts as hexadecimal digits; NUL, which no key holds, separates the parts."""
     return hashlib.sha256("\0".join(parts).encode("utf-8")).hexdigest()

@@ -1,6 +1,6 @@
 """The one table of names: exchanges and queues of a pool, reply queues, and names for engines.
 
-Nothing else in the project spells a name out. The rules are those of the wire protocol page in `docs/`.
+No other module spells a name out. docs/protocol.md has the rules.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check_pool_name(pool: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PoolNames:
-    """The names of one pool's broker objects. Raises `InvalidPoolName` when made for what is no pool name."""
+    """The names of one pool's broker objects. Raises `InvalidPoolName` for an invalid pool name."""
 
     pool: str
 
@@ -98,7 +98,7 @@ class PoolNames:
         return prefix + name_part(key, SHORT_STRING_BYTES - len(prefix))
 
     def owns_queue(self, queue: str) -> bool:
-        """Say whether a queue belongs to this pool, so that nobody may name it in `reply-to`."""
+        """Return whether a queue belongs to this pool, so that clients may not name it in `reply-to`."""
         static = (
             self.orphan_queue,
             self.dead_letter_queue,

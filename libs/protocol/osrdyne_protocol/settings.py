@@ -17,7 +17,7 @@ from osrdyne_protocol.keys import SHORT_STRING_BYTES, decode
 from osrdyne_protocol.names import check_pool_name
 from osrdyne_protocol.windows import parse_window
 
-#: The instance of a deployment that is not told from others.
+#: The instance of a deployment that has no other on the same engine or broker.
 DEFAULT_INSTANCE = "default"
 
 #: Most windows that one key can have: six a day.
@@ -30,10 +30,10 @@ class Delays:
 
     #: From the last activity until the key's queue is unbound.
     unbind_delay: float
-    #: From then until the group is stopped and the queue deleted.
+    #: From the unbinding until the group is stopped and the queue deleted.
     stop_delay: float
-    #: Windows in which the key is kept active although nobody calls it, as text; see `windows.parse_window`. No delay
-    #: follows a window's end.
+    #: Windows in which the key is kept active without calls, as text; see `windows.parse_window`. No delay follows a
+    #: window's end.
     warm: tuple[str, ...] = ()
 
 

@@ -15,7 +15,7 @@ UNROUTABLE = "unroutable"
 INVALID_REQUEST = "invalid_request"
 ERROR = "error"
 
-#: Every status that a reply of this project carries, and what it tells the client.
+#: Every status that a reply of this project carries, and its meaning for the client.
 STATUSES: Mapping[str, str] = MappingProxyType(
     {
         OK: "A worker answered; the body is its answer.",

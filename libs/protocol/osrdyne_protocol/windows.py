@@ -1,4 +1,4 @@
-"""Windows of the week in which a key is kept active although nobody calls it: days and times of day, in UTC. Pure.
+"""Windows of the week in which a key is kept active without calls: days and times of day, in UTC. Pure.
 
 In settings a window is one text, `mon,tue,fri 10:00-12:30`: that passes unchanged through YAML, TOML and JSON.
 """

@@ -30,8 +30,8 @@ from osrdyne_protocol.names import PoolNames
 
 T = TypeVar("T")
 
-#: Seconds to wait for another command that is at work on the same pool.
-_PATIENCE = 10.0
+#: Longest wait for another command that works on the same pool.
+_LOCK_WAIT_SECONDS = 10.0
 #: Where the audit file is when no settings say where the daemon keeps its state.
 _STATE_DIRECTORY = Path("/var/lib/osrdyne")
 
@@ -41,7 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""List, show, replay and bury requests in the poison inventory: those that workers failed on too often, and
-those that could not be served and had nobody to be told.
+those that could not be served and have no caller to answer.
 
 Exit status: 0 done; 1 something was not found, or could not be done; 2 the inventory could not be reached.""",
 )
@@ -225,7 +225,7 @@ def _take_out(
 
 def _run(place: _Place, work: Callable[[Inventory], Awaitable[T]]) -> T:
     async def run() -> T:
-        async with opened(place.uri, place.names, who=audits.who(), patience=_PATIENCE) as inventory:
+        async with opened(place.uri, place.names, who=audits.who(), patience=_LOCK_WAIT_SECONDS) as inventory:
             return await work(inventory)
 
     return asyncio.run(run())

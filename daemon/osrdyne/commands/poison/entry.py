@@ -1,7 +1,7 @@
 """Entries of the poison inventory: what one says, and what of it travels on when it is sent again. Pure.
 
-An entry is a message of `{pool}-poison` as the dead-letter responder wrote it; what somebody else put there is an entry
-too, with an identity made of what it holds.
+An entry is a message of `{pool}-poison` as the dead-letter responder wrote it. A message from another sender is an
+entry too, with an identity made from its contents.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys
 from osrdyne_protocol.errors import InvalidKey
 
-#: What does not travel on when an entry is sent again: what the broker and the daemon added on its way here.
+#: Headers that are dropped when an entry is sent again: those that the broker and the daemon added.
 _LEFT_BEHIND = (
     headers.BROKER_ADDED
     | headers.POISON

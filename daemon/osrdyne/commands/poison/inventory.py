@@ -21,17 +21,16 @@ from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Locked, Nacked, NotF
 from osrdyne_protocol import events, headers
 from osrdyne_protocol.names import PoolNames
 
-#: Seconds between two tries for the lock.
-_RETRY = 0.2
-#: Seconds without a further entry after which there is none; and at most while the broker still has some to hand over.
-_QUIET, _SILENCE = 0.2, 10.0
+#: Time between two tries for the lock.
+_RETRY_SECONDS = 0.2
+#: A look ends after the first time without a further entry; after the second if the broker should still have some.
+_QUIET_SECONDS, _SILENCE_SECONDS = 0.2, 10.0
 #: Bytes of bodies that are held at once; what is beyond them has its turn in another round.
 _MOST_BYTES = 64 * 1024 * 1024
-#: Most entries that one look is given: as many as a prefetch can say. RabbitMQ hands out 2,000 messages of a quorum
-#: queue to who names none.
+#: Most entries of one look: the largest prefetch. Without one, RabbitMQ delivers 2,000 messages of a quorum queue.
 _MOST_ENTRIES = 65_535
-#: Seconds that a confirm may take.
-_TIMEOUT = 30.0
+#: Longest wait for a confirm.
+_CONFIRM_SECONDS = 30.0
 
 
 class Busy(DaemonError):
@@ -87,7 +86,7 @@ class _Look:
         while self.channel.is_open:
             self._more.clear()
             try:
-                async with asyncio.timeout(_QUIET if self.seen >= ready else _SILENCE):
+                async with asyncio.timeout(_QUIET_SECONDS if self.seen >= ready else _SILENCE_SECONDS):
                     await self._more.wait()
             except TimeoutError:
                 break
@@ -168,7 +167,7 @@ class Inventory:
             return why
         properties = replayed(message, keep_deadline=keep_deadline)
         try:
-            async with asyncio.timeout(_TIMEOUT):
+            async with asyncio.timeout(_CONFIRM_SECONDS):
                 await self._publisher.publish(
                     self._names.request_exchange,
                     entry.key,
@@ -182,7 +181,7 @@ class Inventory:
         except (Nacked, Unencodable) as error:
             return str(error)
         except TimeoutError:
-            raise BrokerTimeout(f"no publisher confirm within {_TIMEOUT:.0f} s") from None
+            raise BrokerTimeout(f"no publisher confirm within {_CONFIRM_SECONDS:.0f} s") from None
         except BrokerError as error:
             if not self._connection.is_open:
                 raise
@@ -231,14 +230,14 @@ def _nothing() -> None:
 
 
 async def _lock(connection: Connection, names: PoolNames, patience: float) -> None:
-    waits = max(1, round(patience / _RETRY))
+    waits = max(1, round(patience / _RETRY_SECONDS))
     for number in range(waits):
         channel = await connection.channel()
         try:
             await channel.declare_queue(names.poison_lock_queue, durable=False, exclusive=True)
         except Locked:
             if number + 1 < waits:
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(_RETRY_SECONDS)
         else:
             return
     raise Busy

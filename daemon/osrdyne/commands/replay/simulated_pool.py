@@ -64,7 +64,7 @@ class Circumstances:
     warm: Schedule = field(default_factory=lambda: Schedule({}))
     debounce: int = 1000
     statistics_interval: int = 7500
-    #: Time from a group's start until its worker tells that it serves; asked once a start.
+    #: Time from a group's start until its worker reports that it serves; called once for each start.
     start: Callable[[], int] = lambda: 0
     #: How long a worker works for a call that does not say.
     run: int = 50

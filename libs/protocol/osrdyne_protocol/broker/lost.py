@@ -28,7 +28,7 @@ _ANEW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What looks have shown: when each suspect was first and last seen without ever a leader, in seconds."""
+    """Results of all checks: when each suspect was first and last seen as never led, in monotonic seconds."""
 
     seen: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -40,7 +40,7 @@ class Evidence:
     def after(self, looks: Mapping[str, bool], now: float) -> Evidence:
         """Return the evidence after another look: for each queue, whether it never had a leader.
 
-        A queue that could not be asked is left out; what was known of it stays.
+        A queue that could not be checked is left out; its earlier evidence stays.
         """
         seen = {name: times for name, times in self.seen.items() if name not in looks}
         for name, never_led in looks.items():
@@ -67,7 +67,7 @@ def static_quorum_queues(declared: Topology) -> tuple[str, ...]:
 def lost_streams(declared: Topology, live: Topology) -> tuple[str, ...]:
     """Return the declared streams that a broker does not list, and whose bindings it has: 4.0 lost them.
 
-    For a moment after its start, a broker shows every stream so. A stream that somebody deleted has no binding left.
+    For a moment after its start, a broker shows every stream so. A stream that was deleted has no binding left.
     """
     listed, bound = {one.name for one in live.queues}, set(live.bindings)
     return tuple(
@@ -80,7 +80,7 @@ def lost_streams(declared: Topology, live: Topology) -> tuple[str, ...]:
 
 
 def problem(vhost: str, queue: str) -> str:
-    """Say of a static quorum queue that it is lost, and what to do."""
+    """Return the text about a lost static quorum queue, with what to do."""
     return (
         "the broker lost it when it was killed: it holds nothing, and a publish to it is refused after a minute; on "
         f"the broker's host run `{start_election(vhost, queue)}`, which keeps the queue and its bindings, or have it "
@@ -89,7 +89,7 @@ def problem(vhost: str, queue: str) -> str:
 
 
 def request_queue_problem(vhost: str, queue: str) -> str:
-    """Say of a request queue that it is lost, and what to do."""
+    """Return the text about a lost request queue, with what to do."""
     return (
         "the broker lost it when it was killed: it holds nothing, and a publish to it is refused after a minute; the "
         "daemon that leads deletes it and declares it again by itself; where none leads, run on the broker's host "
@@ -98,7 +98,7 @@ def request_queue_problem(vhost: str, queue: str) -> str:
 
 
 def stream_problem(vhost: str, stream: str) -> str:
-    """Say of a stream that it is lost, and what to do."""
+    """Return the text about a lost stream, with what to do."""
     return (
         "the broker has its bindings and does not list it: it has just started, and will have it in a moment, or it "
         f"lost it when it was killed; then run on the broker's host `{start_stream(vhost, stream)}`, which brings it "

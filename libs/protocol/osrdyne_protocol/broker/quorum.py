@@ -1,10 +1,10 @@
-"""What the members of a quorum queue say of themselves, and when that proves that the broker lost the queue. Pure.
+"""The states of a quorum queue's members, and when they prove that the broker lost the queue. Pure.
 
 RabbitMQ writes its register of quorum queues late (`ra_directory.erl`: `auto_save`): after a second on a quiet node,
 after three at most. A broker that is killed before starts such a queue from scratch: with 4.0, a member with an empty
-log in term 0, which waits for an election that nobody begins (`ra_server_proc.erl`: a new member waits for an explicit
-trigger). Nothing that the queue held is left, no later start of the broker brings it back, and whatever is published to
-it waits.
+log in term 0, which waits for an election that never begins (`ra_server_proc.erl`: a new member waits for an explicit
+trigger). All messages of the queue are gone, no later start of the broker brings it back, and every publish to it
+waits.
 
 Newer brokers begin that election themselves: the queue comes back empty, and works. docs/rabbitmq-facts.md has the
 measurements.
@@ -50,7 +50,7 @@ def _number(value: object) -> int | None:
 
 
 def never_led(members: Sequence[Member]) -> bool:
-    """Say whether no member has ever had a leader or an entry in its log.
+    """Return whether no member has ever had a leader or an entry in its log.
 
     That is so for some milliseconds while a queue is declared, and for ever of a queue that the broker lost. A queue
     that is slow, or that has lost its leader, has had one: its term and its log are not empty. A member whose node is

@@ -92,15 +92,15 @@ class Users:
     worker: str
     daemon: str
     monitor: str
-    #: Whoever works on the poison inventory with `osrdyne poison`.
+    #: The person who works on the poison inventory with `osrdyne poison`.
     operator: str = ""
 
     @classmethod
     def of(cls, pool: str, instance: str = DEFAULT_INSTANCE) -> Users:
-        """Return the names that are used when nobody chooses others: `{pool}-{role}.{instance}`.
+        """Return the default names: `{pool}-{role}.{instance}`.
 
         Users belong to a broker, not to a vhost: with the instance in them, two instances never share one. The
-        instance `default`, which nobody told from others, is left out.
+        instance `default` is left out.
         """
         tail = "" if instance == DEFAULT_INSTANCE else f".{_instance_part(instance)}"
         return cls(*(f"{pool}-{role}{tail}" for role in ("client", "worker", "daemon", "monitor", "operator")))

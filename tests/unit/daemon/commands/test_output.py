@@ -107,7 +107,7 @@ def test_what_a_daemon_shows_that_does_not_lead_is_called_old_or_another_ones() 
 
 
 def test_no_key_is_said_in_words() -> None:
-    assert "nobody has called any lately" in text(DOCUMENT | {"keys": []})
+    assert "no key was called lately" in text(DOCUMENT | {"keys": []})
     assert r"key 'a\nb' has no queue and no workers" in text(DOCUMENT | {"keys": []}, "a\nb")
 
 
