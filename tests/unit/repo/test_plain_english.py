@@ -1,8 +1,13 @@
-"""The pages that newcomers read first are in plain English: short sentences, and no words that puzzle."""
+"""The pages that newcomers read first, and the product's code, are in plain English: no words that puzzle readers.
+
+The sentences of the pages are short, too.
+"""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -48,6 +53,10 @@ PAGES = (
 MOST = 25
 #: Words and phrases of the project's own dialect, which readers stumbled over.
 DIALECT = re.compile(r"\b(nobody|somebody|anew|(is|are|was|were) told)\b|(?:^|[.!?] )(Who|Whoever) ", re.IGNORECASE)
+#: The same in code, where these words never have another sense.
+CODE_DIALECT = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever|whom|anew|tells?|told)\b", re.IGNORECASE)
+#: Tokens that people read. From Python 3.12 the texts of an f-string are tokens of their own.
+READ = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
 
 def prose(text: str) -> str:
@@ -89,3 +98,28 @@ def test_a_long_sentence_is_found_wherever_its_lines_break() -> None:
 
     assert len(too_long(f"Short one. {long}")) == 1
     assert too_long(f"```sh\n{long}\n```\n| {long.replace(chr(10), ' ')} |\n[short]({'a' * 300})") == []
+
+
+def dialect(source: str) -> list[str]:
+    """Dialect words in the comments, docstrings and strings of Python code, each with its line number."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return [
+        f"{token.start[0] + token.string[: found.start()].count(chr(10))}: {found[0]}"
+        for token in tokens
+        if token.type in READ
+        for found in CODE_DIALECT.finditer(token.string)
+    ]
+
+
+@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/"])
+def test_no_comment_docstring_or_string_of_the_product_speaks_the_dialect(folder: str) -> None:
+    files = [name for name in steps.tracked(".py") if name.startswith(folder)]
+
+    assert files
+    assert [f"{name}:{found}" for name in files for found in dialect(Path(steps.ROOT, name).read_text())] == []
+
+
+def test_dialect_is_found_in_texts_but_not_in_names() -> None:
+    code = 'def tell(key: str) -> str:\n    """One.\n\n    Nobody knows."""\n    return f"{key} anew"  # told\n'
+
+    assert dialect(code) == ["4: Nobody", "5: anew", "5: told"]
