@@ -1,7 +1,7 @@
-"""What `osrdyne lint --live` finds of queues that the broker lost: the rule `lost`. Asks, and changes nothing.
+"""The rule `lost` of `osrdyne lint --live`: queues that the broker lost. Read only.
 
-It asks for the members of every static quorum queue, and of the request queues that the broker lists without counts:
-a lost one never has any, and a new one has none for some seconds.
+It reads the members of every static quorum queue, and of the request queues that the broker lists without counts: a
+lost one never has counts, and a new one has none for some seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from osrdyne_protocol.broker.lost import Evidence
 from osrdyne_protocol.broker.topology import Topology
 from osrdyne_protocol.names import PoolNames
 
-#: Request queues that are asked at most. A broker that has just started has counts of none.
+#: Most request queues that are checked. A broker that has just started has no counts at all.
 MOST_ASKED = 100
 
 

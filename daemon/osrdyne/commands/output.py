@@ -1,4 +1,4 @@
-"""How commands speak: one line for an error, one JSON document where asked, and nothing that upsets a terminal."""
+"""The output of commands: one line for an error, one JSON document on request, and no control characters."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 
 
 def shown(key: str) -> str:
-    """Return a key as a person can read it: as it is where that is clear, else quoted and escaped."""
+    """Return a key for a person: unchanged where that is clear, else quoted and escaped."""
     clear = key.isprintable() and key == key.strip() and not set("'\"\\") & set(key)
     return key if key and clear else repr(key)
 
 
 def _named(value: object) -> object:
-    """Return a value whose names are text all through: that of a header is bytes where it is not UTF-8."""
+    """Return a value in which all names are text: a header's name is bytes where it is not UTF-8."""
     if isinstance(value, dict):
         return {name if isinstance(name, str) else _plain(name): _named(one) for name, one in value.items()}
     return [_named(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,7 +1,7 @@
-"""`osrdyne status`: what the daemon says about itself and its keys, as a table or as JSON.
+"""`osrdyne status`: the status of the daemon and its keys, as a table or as JSON.
 
 Reads the daemon's status endpoints over HTTP, and the settings file where one is named, for their address. Changes
-nothing. How it looks is in `status_table`.
+nothing. `status_table` draws the table.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from osrdyne.commands import status_table
 from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
 from osrdyne.settings.daemon import StatusSettings, load
 
-#: Seconds to wait for the daemon, which answers from memory.
-_TIMEOUT = 5.0
+#: Longest wait for the daemon, which answers from memory.
+_TIMEOUT_SECONDS = 5.0
 
 
 @failing_clearly
@@ -57,7 +57,7 @@ def fetch(address: str, key: str | None = None) -> dict[str, Any]:
         found = dict(json_text.loads(document[1]))
         keys = [one for one in found["keys"] if key is None or one["key"] == key]
         shown = {"ready": _get(address, "/readyz")[0] == 200, **found, "keys": keys}
-        status_table.render(shown, key)  # what cannot be shown was not said by a daemon
+        status_table.render(shown, key)  # a document that cannot be shown does not come from a daemon
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise CannotAsk(f"what answers at {address} is no osrdyne daemon; name its address with --url") from None
     return shown
@@ -79,10 +79,10 @@ def _address(url: str | None, settings: Path | None) -> str:
 
 
 def _get(address: str, path: str) -> tuple[int, bytes]:
-    """Return status code and body; an answer of 503 is an answer. The system's proxies are left out."""
+    """Return status code and body, also of a 503. The system's proxies are not used."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(address + path, timeout=_TIMEOUT) as answer:
+        with opener.open(address + path, timeout=_TIMEOUT_SECONDS) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -104,7 +104,7 @@ def _show(document: dict[str, Any], key: str | None, *, as_json: bool) -> None:
 
 
 def _watch(address: str, key: str | None, seconds: float, *, as_json: bool) -> None:
-    """Show until Ctrl-C; a daemon that is away is shown as such and looked for again."""
+    """Show until Ctrl-C; for an unreachable daemon, show that and try again."""
     with status_table.live(silent=as_json) as show:
         while True:
             try:

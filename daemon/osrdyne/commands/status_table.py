@@ -1,4 +1,4 @@
-"""How a status document looks to a person. Pure but for `console` and `live`, which know the terminal."""
+"""A status document as a table for a person. Pure except for `console` and `live`, which know the terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def console() -> Console:
 
 @contextmanager
 def live(*, silent: bool) -> Iterator[Callable[[RenderableType | str], None]]:
-    """Yield what shows the next state: in place on a terminal, one after the other elsewhere."""
+    """Yield a function that shows the next state: in place on a terminal, one after the other elsewhere."""
     screen = console()
     if silent or not screen.is_terminal:
         yield screen.print
@@ -123,5 +123,5 @@ def _remade(ago: float | None) -> str:
 
 
 def _printable(value: object) -> str:
-    """Return text that cannot steer a terminal: errors quote what workers and brokers said."""
+    """Return text without control characters: errors quote texts of workers and brokers."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(value))

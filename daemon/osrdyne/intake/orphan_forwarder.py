@@ -34,7 +34,7 @@ from osrdyne_protocol.names import PoolNames
 log = logging.getLogger(__name__)
 
 #: After this many forwards that came back, the binding counts as broken and is created again.
-_UNROUTED_AFTER = 4
+_UNROUTED_AFTER_HOPS = 4
 #: Longest wait between two tries to forward one orphan.
 _LONGEST_WAIT_SECONDS = 5.0
 
@@ -114,7 +114,7 @@ class OrphanForwarder:
                 if forward.hops:
                     # It was forwarded before and came back: a binding may take a moment to reach every node.
                     await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT_SECONDS))
-                if forward.hops >= _UNROUTED_AFTER:
+                if forward.hops >= _UNROUTED_AFTER_HOPS:
                     self._state.unrouted.add(forward.key)
                 outcome = await self._forward(message, forward)
         except TimeoutError:

@@ -77,7 +77,7 @@ def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: in
 
 
 def names_pool_queue(reply_to: str | bytes | None, names: PoolNames) -> bool:
-    """Say whether an answer would go into the pool itself, where it would be taken for a request."""
+    """Return whether an answer would go into the pool itself, where it would be taken for a request."""
     return reply_to is not None and names.owns_queue(headers.text(reply_to) or "")
 
 

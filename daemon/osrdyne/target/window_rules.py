@@ -14,11 +14,11 @@ from osrdyne_protocol.settings import Delays
 from osrdyne_protocol.windows import DAYS, parse_window
 
 #: In milliseconds: with whole numbers, a window begins exactly on time.
-_MINUTE = 60_000
-_DAY = 24 * 60 * _MINUTE
-_WEEK = 7 * _DAY
+_MINUTE_MS = 60_000
+_DAY_MS = 24 * 60 * _MINUTE_MS
+_WEEK_MS = 7 * _DAY_MS
 #: The Unix epoch was this many milliseconds into its week.
-_EPOCH_IN_WEEK = DAYS.index("thu") * _DAY
+_EPOCH_IN_WEEK_MS = DAYS.index("thu") * _DAY_MS
 
 
 class Schedule:
@@ -27,16 +27,16 @@ class Schedule:
     def __init__(self, overrides: Mapping[str, Delays]) -> None:
         #: Begin and end in milliseconds of the week, and the key.
         self._windows = sorted(
-            (day + window.begin * _MINUTE, day + window.end * _MINUTE, key)
+            (day + window.begin * _MINUTE_MS, day + window.end * _MINUTE_MS, key)
             for key, delays in overrides.items()
             for window in map(parse_window, delays.warm)
-            for day in (DAYS.index(name) * _DAY for name in window.days)
+            for day in (DAYS.index(name) * _DAY_MS for name in window.days)
         )
         self._begins = sorted({begin for begin, _, _ in self._windows})
 
     def open(self, now_ms: int) -> dict[str, int]:
         """Return the keys that have a window now, and the milliseconds until it ends."""
-        at = (now_ms + _EPOCH_IN_WEEK) % _WEEK
+        at = (now_ms + _EPOCH_IN_WEEK_MS) % _WEEK_MS
         left: dict[str, int] = {}
         for begin, end, key in self._windows:
             if begin > at:
@@ -49,6 +49,6 @@ class Schedule:
         """Return the milliseconds until a window next begins; None where there is none."""
         if not self._begins:
             return None
-        at = (now_ms + _EPOCH_IN_WEEK) % _WEEK
+        at = (now_ms + _EPOCH_IN_WEEK_MS) % _WEEK_MS
         place = bisect.bisect_right(self._begins, at)
-        return self._begins[place] - at if place < len(self._begins) else self._begins[0] + _WEEK - at
+        return self._begins[place] - at if place < len(self._begins) else self._begins[0] + _WEEK_MS - at

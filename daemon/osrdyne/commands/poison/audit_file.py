@@ -1,7 +1,7 @@
-"""The audit file: one line of JSON for each poison entry that a person removed, on disk before the entry goes.
+"""The audit file: one line of JSON for each poison entry that a person removed, written before the entry goes.
 
-Appended to and never read. A command that is killed between the line and the removal leaves a line too many, never
-one too few.
+Commands only append to it. One that is killed between the line and the removal leaves a line too many, never one too
+few.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CannotAudit(DaemonError):
 
 @contextmanager
 def opened(path: Path) -> Iterator[Write]:
-    """Open the file for appending, made if need be for its owner only. Raises CannotAudit."""
+    """Open the file for appending; create it, readable by its owner only, if needed. Raises CannotAudit."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except OSError as error:
@@ -60,7 +60,7 @@ def opened(path: Path) -> Iterator[Write]:
 
 
 def who() -> str:
-    """Return the person at this machine, also behind `sudo`."""
+    """Return the name of the person at this machine, also behind `sudo`."""
     try:
         account = getpass.getuser()
     except (KeyError, OSError):  # an account without a name

@@ -1,7 +1,7 @@
 """`osrdyne poison`: look at the requests that could not be served, send them again, or take them out for good.
 
-Reads and empties the queue `{pool}-poison` with the broker user of the role `operator`, whose rights are no more than
-that. What is removed leaves a line in the audit file first. How entries look is in `poison_text`.
+Reads and empties the queue `{pool}-poison` with the broker user of the role `operator`, which has no other rights. Each
+removal is first written to the audit file. `text` prints entries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 #: Longest wait for another command that works on the same pool.
 _LOCK_WAIT_SECONDS = 10.0
-#: Where the audit file is when no settings say where the daemon keeps its state.
+#: Directory of the audit file when no settings name the daemon's state directory.
 _STATE_DIRECTORY = Path("/var/lib/osrdyne")
 
 app = typer.Typer(
@@ -198,7 +198,7 @@ def _take_out(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Let a person confirm what is not named one by one, then act on exactly that."""
+    """Let a person confirm entries that are not named one by one, then act on exactly these."""
     if not yes and not selection.ids:
         found = [one for one in _run(place, Inventory.entries) if one in selection]
         if found and not typer.confirm(f"{len(found)} entries of {place.names.pool} will be {event}. Go on?", err=True):

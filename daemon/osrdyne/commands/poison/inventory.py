@@ -1,8 +1,8 @@
 """The poison inventory on the broker: looking at entries, sending them again, taking them out.
 
-An entry leaves the queue only by an acknowledgement, after what follows from it is done; all others are given back when
-the look is over, in their order. So a command that is killed leaves everything in place, or at worst one entry that
-was sent again already. A lock lets one command at a time work on a pool, because each holds every entry while it looks.
+An entry leaves the queue only by an acknowledgement, after its action is done; all others are given back at the end of
+the look, in their order. So a command that is killed leaves all entries in place, or at worst one that was sent again
+already. A lock lets one command at a time work on a pool, because each holds every entry while it looks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from osrdyne_protocol.names import PoolNames
 _RETRY_SECONDS = 0.2
 #: A look ends after the first time without a further entry; after the second if the broker should still have some.
 _QUIET_SECONDS, _SILENCE_SECONDS = 0.2, 10.0
-#: Bytes of bodies that are held at once; what is beyond them has its turn in another round.
+#: Most bytes of bodies that are held at once; further entries are handled in another round.
 _MOST_BYTES = 64 * 1024 * 1024
 #: Most entries of one look: the largest prefetch. Without one, RabbitMQ delivers 2,000 messages of a quorum queue.
 _MOST_ENTRIES = 65_535
@@ -41,13 +41,13 @@ class Incomplete(DaemonError):
     """The broker does not hand over all entries."""
 
 
-#: Does what is due with an entry; None when it may leave the inventory, else why it stays.
+#: Acts on an entry; returns None when the entry may leave the inventory, else why it stays.
 Act = Callable[[Entry, Message], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class PoisonOutcome:
-    """What became of one entry: None when it left the inventory, else why it is still there."""
+    """The outcome of one entry: None when it left the inventory, else why it is still there."""
 
     entry: Entry
     kept_because: str | None
@@ -58,11 +58,11 @@ class _Look:
     """One look at the whole queue: every entry is handed over once, and held by the broker until the look is over."""
 
     channel: Channel
-    #: Says which messages are kept here; called once for each entry, in their order.
+    #: Selects the messages to keep here; called once for each entry, in their order.
     wanted: Callable[[Entry], bool]
     held: list[tuple[Entry, Message]] = field(default_factory=list)
     seen: int = 0
-    #: Something wanted was left for another look, because what is held is large.
+    #: A wanted entry was left for another look, because the held bodies are large.
     left: bool = False
     _bytes: int = 0
     _more: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,7 +80,7 @@ class _Look:
         self._bytes += len(message.body)
 
     async def at(self, queue: str) -> None:
-        """Take in all there is. Raises Incomplete when that is less than the broker says."""
+        """Receive all entries. Raises Incomplete when they are fewer than the broker counts."""
         ready = (await self.channel.declare_queue(queue, passive=True)).ready
         consumer = await self.channel.consume(queue, self.on_message, on_cancel=self._more.set)
         while self.channel.is_open:
@@ -98,7 +98,7 @@ class _Look:
             )
 
     async def settled(self, queue: str) -> None:
-        """Return when every acknowledgement has taken effect. Raises BrokerError when that is not so.
+        """Return when every acknowledgement has taken effect. Raises BrokerError when one may not have.
 
         An acknowledgement has no answer, and a channel drops those that it still keeps when it closes
         (docs/rabbitmq-facts.md#acknowledgements-that-are-dropped). Beginning a consumer is a command of the queue: with
@@ -148,10 +148,10 @@ class Inventory:
                         if why is None:
                             look.channel.ack(message.delivery_tag)
                         outcomes.append(PoisonOutcome(entry, why))
-                        # Let the acknowledgement leave, and heartbeats: an act may take its time and never wait.
+                        # Let the acknowledgement and heartbeats leave: an act may take long without waiting.
                         await asyncio.sleep(0)
                 except BaseException:
-                    # What was done before is done. Why it ended matters more than that this cannot be made sure of.
+                    # The earlier entries are done. The first error matters more than a failure of this check.
                     with contextlib.suppress(BrokerError):
                         await look.settled(self._names.poison_queue)
                     raise
@@ -185,7 +185,7 @@ class Inventory:
         except BrokerError as error:
             if not self._connection.is_open:
                 raise
-            # Refused outright, which closes the channel: that is this entry's fault, and the others go on.
+            # A refusal of this entry closed the channel: go on with the others on a new one.
             self._publisher = await self._connection.channel(confirm=True)
             return str(error)
         return None
@@ -222,11 +222,11 @@ async def opened(uri: str, names: PoolNames, *, who: str, patience: float) -> As
 
 
 def _leave(_: Message) -> None:
-    """An entry that this look is not about; it goes back when the look is over."""
+    """Leave an entry alone; it goes back at the end of the look."""
 
 
 def _nothing() -> None:
-    """A queue that is gone answers the next call."""
+    """Ignore a cancelled consumer: the next call raises an error for a queue that is gone."""
 
 
 async def _lock(connection: Connection, names: PoolNames, patience: float) -> None:

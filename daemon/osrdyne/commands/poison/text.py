@@ -1,4 +1,4 @@
-"""How poison entries look: as a table, as a page, as JSON. Nothing that an entry holds upsets a terminal."""
+"""Poison entries as a table, as a page, or as JSON, without control characters from their contents."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from osrdyne_amqp import Message
 from osrdyne_protocol import headers
 
 #: Most characters of a body that are shown to a person; `--json` has all of it.
-_SHOWN = 4000
+_SHOWN_CHARACTERS = 4000
 _NOWHERE = "-"
 
 
 def document(entry: Entry) -> dict[str, Any]:
-    """Return an entry as JSON names its parts."""
+    """Return an entry as a JSON-ready document."""
     values = asdict(entry)
     values["time"] = _moment(values.pop("time_ms"))
     values["request_id"] = values.pop("correlation_id")
@@ -85,7 +85,7 @@ def print_whole(entry: Entry, message: Message) -> None:
 
 
 def print_outcomes(outcomes: list[PoisonOutcome], missing: list[str], done: str, *, as_json: bool) -> None:
-    """Print what became of each entry; what stayed goes to standard error with its reason."""
+    """Print the outcome of each entry; those that stay go to standard error with the reason."""
     removed = [one.entry for one in outcomes if one.kept_because is None]
     kept = [one for one in outcomes if one.kept_because is not None]
     if as_json:
@@ -107,12 +107,12 @@ def _print_body(body: bytes) -> None:
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        typer.echo(f"  {body[: _SHOWN // 4].hex(' ', 4)}")
-        cut = len(body) > _SHOWN // 4
+        typer.echo(f"  {body[: _SHOWN_CHARACTERS // 4].hex(' ', 4)}")
+        cut = len(body) > _SHOWN_CHARACTERS // 4
     else:
-        for line in text[:_SHOWN].split("\n"):
+        for line in text[:_SHOWN_CHARACTERS].split("\n"):
             typer.echo(f"  {_safe(line)}")
-        cut = len(text) > _SHOWN
+        cut = len(text) > _SHOWN_CHARACTERS
     if cut:
         typer.echo("  ... (all of it: --json)")
 

@@ -1,7 +1,7 @@
 """`osrdyne replay`: a pool's past calls, decided again under other settings.
 
-`command` parses and prints, `calls_file` reads the calls, and `simulated_pool` goes by the rules of the daemon itself,
-in virtual time.
+`command` parses and prints, `calls_file` reads the calls, and `simulated_pool` applies the daemon's own rules in
+virtual time.
 """
 
 from osrdyne.commands.replay.command import command

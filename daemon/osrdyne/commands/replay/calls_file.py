@@ -25,12 +25,12 @@ from osrdyne_protocol.keys import decode
 
 _FIELDS = ("time", "key", "duration")
 #: The end of the year 9999, in seconds since the epoch.
-_LATEST = 253_402_300_800
+_LATEST_SECONDS = 253_402_300_800
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Iterator[PastCall], Callable[[], float]]]:
-    """Yield the calls of a file, and what says which share of it has been read. Raises `CannotAsk`, with the line."""
+    """Yield a file's calls, and a function that returns the share read so far. Raises `CannotAsk`, with the line."""
     name = path.name.removesuffix(".gz")
     if not name.endswith((".csv", ".jsonl")):
         raise CannotAsk(f"--calls: {path} is neither .csv nor .jsonl (nor one of these with .gz); rename or convert it")
@@ -46,7 +46,7 @@ def opened(path: Path) -> Iterator[tuple[Iterator[PastCall], Callable[[], float]
 
 
 def _calls(rows: Iterator[tuple[int, Any, Any, Any]], path: Path) -> Iterator[PastCall]:
-    """Judge each row, and turn it into a call."""
+    """Check each row, and turn it into a call."""
     line, latest = 0, 0
     try:
         for number, time, key, duration in rows:
@@ -103,7 +103,7 @@ def _milliseconds(time: object) -> int:
         seconds = moment.timestamp()
     except OverflowError:
         seconds = math.inf
-    if not 0 <= seconds < _LATEST:
+    if not 0 <= seconds < _LATEST_SECONDS:
         raise ValueError(f"time: {time!r} is no moment from 1970 to 9999; {expected}")
     return round(seconds * 1000)
 

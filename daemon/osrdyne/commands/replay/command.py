@@ -1,7 +1,7 @@
 """`osrdyne replay`: what a pool would have recorded of a list of calls, as a file of events.
 
-Reads the list and the pool's delays; writes the events. Speaks to no broker. The same list, settings and seed give the
-same file, byte for byte.
+Reads the list and the pool's delays; writes the events. Uses no broker. The same list, settings and seed give the same
+file, byte for byte.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import Delays, PoolSettings
 
-#: Rows between two looks at how far the replay is.
-_STEP = 10_000
-_HOUR = 3_600_000
+#: Rows between two updates of the progress display.
+_PROGRESS_ROWS = 10_000
+_HOUR_MS = 3_600_000
 
 
 @failing_clearly
@@ -87,7 +87,7 @@ def command(
 
 
 def _settings(path: Path | None, delays: Mapping[str, float]) -> tuple[PoolSettings, BrokerSettings, IntervalSettings]:
-    """Read what decides about a key's life, with these delays for the pool's; the rest of the file may be missing."""
+    """Read the settings that decide about a key's life, with these delays for the pool; others may be missing."""
     if path is None:
         return PoolSettings.from_mapping({"name": "replay", **delays}), BrokerSettings(), IntervalSettings()
     try:
@@ -141,14 +141,14 @@ def _delays(pool: PoolSettings) -> Callable[[str], Delays]:
 
 @contextmanager
 def _progress(done: Callable[[], float]) -> Iterator[Callable[[Iterable[PastCall]], Iterator[PastCall]]]:
-    """Yield what passes calls on and shows on a terminal how far the file has been read."""
+    """Yield a function that passes calls on and shows on a terminal how much of the file has been read."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("replaying", total=1.0)
 
         def watched(calls: Iterable[PastCall]) -> Iterator[PastCall]:
             for number, call in enumerate(calls):
-                if number % _STEP == 0:
+                if number % _PROGRESS_ROWS == 0:
                     bar.update(task, completed=done())
                 yield call
 
@@ -157,7 +157,7 @@ def _progress(done: Callable[[], float]) -> Iterator[Callable[[Iterable[PastCall
 
 @contextmanager
 def _written(path: Path) -> Iterator[io.TextIOBase]:
-    """Yield a file to write to, which takes its place when all of it is there."""
+    """Yield a file to write to; it replaces the file at `path` when it is complete."""
     fresh = path.with_name(f".{path.name}.new")
     try:
         with fresh.open("wb") as raw:
@@ -198,8 +198,8 @@ def _report(tally: Tally, out: Path, *, as_json: bool) -> None:
         "requests": tally.calls,
         "cold": tally.cold,
         "starts": tally.starts,
-        "worker_hours": round(tally.up / _HOUR, 3),
-        "busy_hours": round(tally.busy / _HOUR, 3),
+        "worker_hours": round(tally.up / _HOUR_MS, 3),
+        "busy_hours": round(tally.busy / _HOUR_MS, 3),
         "longest_wait_seconds": tally.longest_wait / 1000,
         "first": _moment(tally.first),
         "last": _moment(tally.last),

@@ -1,11 +1,11 @@
-"""What a pool would have recorded of a list of calls: the daemon's own decisions under virtual time. Pure.
+"""The events that a pool would have recorded of a list of calls: the daemon's own decisions in virtual time. Pure.
 
-Target, debouncing, renewal, the plan of each queue and the plan of each group are those that the daemon runs by. What
-is outside it is simple here: each group is one worker that serves its queue in order, every broker and every engine is
-there, no request fails or expires, and starts of groups do not wait for one another.
+Target, debouncing, renewal and the plans of queues and groups are the daemon's own code. The rest is simplified: each
+group is one worker that serves its queue in order, broker and engine are always up, no request fails or expires, and
+starts of groups do not wait for one another.
 
-All times are whole milliseconds since the Unix epoch, so that a delay is met to the millisecond. Memory is that of
-the keys that are wanted at once.
+All times are whole milliseconds since the Unix epoch, so that a delay is exact to the millisecond. Memory grows with
+the number of keys that are wanted at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PastCall(NamedTuple):
 
     time_ms: int
     key: str
-    #: How long the worker works for it; None for what `Circumstances` say.
+    #: How long the worker works for it; None for the value in `Circumstances`.
     run_ms: int | None = None
 
 
@@ -57,7 +57,7 @@ class PastEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What a replay takes for given. Everything in milliseconds."""
+    """The assumptions of a replay. All times are in milliseconds."""
 
     delays: Callable[[str], Delays]
     #: Windows in which keys are kept active; none begins after the last call.
@@ -66,24 +66,24 @@ class Circumstances:
     statistics_interval: int = 7500
     #: Time from a group's start until its worker reports that it serves; called once for each start.
     start: Callable[[], int] = lambda: 0
-    #: How long a worker works for a call that does not say.
+    #: How long a worker works for a call without a duration.
     run: int = 50
     #: Between two signs of life of a worker that works for one request; that of the worker library.
     alive: int = 10_000
     #: From an orphan's arrival until its queue is declared and bound, and from then until it is forwarded.
     binding: int = 6
     forwarding: int = 2
-    #: Gives every event and every worker an id of its own.
+    #: Returns a new id for an event or a worker.
     identity: Callable[[], str]
     #: Who the daemon is: the `worker_id` of its own events.
     daemon_id: str = "replay"
-    #: Begins every request's id; a running number follows.
+    #: Prefix of every request's id; a running number follows.
     request_prefix: str = ""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a replay came to so far. Milliseconds where it is time."""
+    """Totals of a replay so far. Times are in milliseconds."""
 
     calls: int = 0
     #: Calls that found no bound queue.
@@ -91,7 +91,7 @@ class Tally:
     #: Starts of groups.
     starts: int = 0
     events: int = 0
-    #: Time that groups were there, and time that their workers worked.
+    #: Time that groups existed, and time that their workers worked.
     up: int = 0
     busy: int = 0
     #: Longest time that a call waited for its worker to begin.
@@ -112,7 +112,7 @@ class _Request(NamedTuple):
 
 @dataclass(slots=True)
 class _Key:
-    """What is so about one key: its queue, its group, and the requests on their way."""
+    """The state of one key: its queue, its group, and the requests on their way."""
 
     queue: QueueState = field(default_factory=lambda: QueueState(Phase.GONE))
     asserting: bool = False
@@ -286,7 +286,7 @@ class Replay:
     # --- queue and group --------------------------------------------------------------------------------------
 
     def _consider(self, key: str) -> None:
-        """Do all that is due about a key's queue and group."""
+        """Do everything that is due for a key's queue and group."""
         one = self._keys.get(key)
         if one is None:
             return
@@ -321,7 +321,7 @@ class Replay:
         return True
 
     def _go_on(self, key: str, one: _Key, step: QueueStep) -> None:
-        """Take one step of a queue's way out; what is found on it makes the key Active again."""
+        """Take one step towards a queue's deletion; messages found in it make the key Active again."""
         ready, in_hand = len(one.waiting), int(one.in_hand is not None)
         found: QueueState | None = one.queue
         if step is not QueueStep.LOOK:

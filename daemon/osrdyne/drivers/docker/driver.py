@@ -313,7 +313,7 @@ class DockerDriver:
             try:
                 await work(*about)
             except DriverError as error:
-                _log.warning("container not seen to; looked at again later", extra={"reason": str(error)})
+                _log.warning("container not cleaned up; trying again later", extra={"reason": str(error)})
 
         task = asyncio.create_task(guarded(), name="docker-driver")
         self._tasks.add(task)

@@ -8,7 +8,7 @@ import re
 from osrdyne.errors import DriverError
 
 #: Longest text of a server that is passed on, in characters.
-_LONGEST = 500
+_LONGEST_CHARACTERS = 500
 
 #: A user and a password within an address.
 _CREDENTIAL = re.compile(r"://[^\s/@]*:[^\s/@]*@")
@@ -31,7 +31,7 @@ def refusal(what: str, status: int, body: str) -> ApiRefused:
 def clean(text: str) -> str:
     """Return a text of the cluster's on one line, without credentials in addresses, cut where it is too long."""
     line = _CREDENTIAL.sub("://***@", " ".join(text.split()))
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    return line if len(line) <= _LONGEST_CHARACTERS else f"{line[:_LONGEST_CHARACTERS]}…"
 
 
 def _parse(status: int, body: str) -> tuple[str, str]:

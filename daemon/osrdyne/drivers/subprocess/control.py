@@ -78,7 +78,7 @@ def spawn(command: Sequence[str], *, environment: Mapping[str, str], directory: 
 
 
 def is_alive(identity: Identity | None) -> bool:
-    """Say whether exactly this process runs; a zombie does not. Raises OSError when that cannot be known."""
+    """Return whether exactly this process runs; a zombie does not. Raises OSError when that cannot be known."""
     if identity is None or identity.boot_id != boot_id():
         return False
     fields = _stat(identity.pid)

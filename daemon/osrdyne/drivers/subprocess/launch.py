@@ -38,7 +38,7 @@ _REMEDIES = {
 
 
 class Launcher:
-    """Starts workers of one pool from one template. `worker_amqp_uri` is asked at each start."""
+    """Starts workers of one pool from one template. `worker_amqp_uri` is called at each start."""
 
     def __init__(
         self,

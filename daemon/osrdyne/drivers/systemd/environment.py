@@ -126,7 +126,7 @@ class EnvironmentFiles:
             ) from error
 
     def is_as(self, record: UnitRecord, environment: Mapping[str, str]) -> bool:
-        """Say whether the file that was read last is what would be written now."""
+        """Return whether the file that was read last is what would be written now."""
         cached = self._cache.get(record.name)
         return cached is not None and cached[1] == render(record, environment)
 

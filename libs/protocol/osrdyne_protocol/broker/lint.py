@@ -75,7 +75,7 @@ def lint(topology: Topology, request_queues: Iterable[str] = ()) -> list[Finding
 
 
 def matches(policy: Policy, kind: str | QueueType, name: str) -> bool:
-    """Say whether a policy applies to an object: `kind` is `exchange` or a queue type.
+    """Return whether a policy applies to an object: `kind` is `exchange` or a queue type.
 
     A pattern that this cannot read (the broker's dialect, PCRE, has more) matches nothing here; `lint` reports it.
     """
