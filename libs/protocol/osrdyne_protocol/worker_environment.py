@@ -16,7 +16,7 @@ WORKER_AMQP_URI = "WORKER_AMQP_URI"
 WORKER_AMQP_URI_FILE = "WORKER_AMQP_URI_FILE"
 WORKER_CONSUMER_TIMEOUT = "WORKER_CONSUMER_TIMEOUT"
 
-#: All that a driver sets: a template may not.
+#: Variables that only a driver sets: a template must not.
 VARIABLES = frozenset(
     {
         WORKER_ID,
@@ -33,7 +33,7 @@ VARIABLES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnvironment:
-    """What a worker knows at its start. The URI is a credential: it is left out of `repr`."""
+    """The information that a worker gets at its start. The URI is a credential: it is left out of `repr`."""
 
     #: Unique for each replica of a group.
     id: str
@@ -43,8 +43,8 @@ class WorkerEnvironment:
     activity_exchange: str
     #: Empty where the driver has nowhere to put a credential; the address is then in the file alone.
     amqp_uri: str = field(repr=False)
-    #: File that holds the address as it is now, where the worker may be able to read it: a changed password then
-    #: needs no new worker. None where the driver has no such file.
+    #: File with the present address, if the worker may read it: a changed password then needs no new worker. None where
+    #: the driver has no such file.
     amqp_uri_file: str | None = None
     #: How long this worker may hold one request before the broker takes it back, in milliseconds. None where the driver
     #: does not say.
@@ -92,6 +92,6 @@ class WorkerEnvironment:
         return replace(
             cls(*(environ[name] for name in names)),
             amqp_uri_file=environ.get(WORKER_AMQP_URI_FILE),
-            # What is no number is left out: a worker must not fail for what it can do without.
+            # An invalid number is ignored: a worker can work without it.
             consumer_timeout_ms=int(timeout) if timeout.isascii() and timeout.isdigit() and int(timeout) else None,
         )

@@ -1,7 +1,7 @@
-"""What infrastructure code declares for workers that run as containers, and what a driver adds to it for one group.
+"""The declared container of a pool's workers, and what the driver adds to it for one group.
 
-The file holds the body of the engine's own "create a container" call, in JSON or TOML, so that whatever the engine
-can do can be declared. What is checked here is what we fill in ourselves; the rest is the engine's to judge.
+The file holds the body of the engine's own "create a container" call, in JSON or TOML, so that all options of the
+engine can be declared. This module checks only the parts that the driver fills in; the engine checks the rest.
 Reads the file once, at the start.
 """
 
@@ -53,7 +53,7 @@ class ContainerTemplate:
 
     @property
     def hash(self) -> str:
-        """Short hash of what a container is started from; a change of anything else rolls no group.
+        """Short hash of the container's template; other changes restart no group.
 
         The pool's consumer timeout is part of it, because a running worker uses the one from its start.
         """

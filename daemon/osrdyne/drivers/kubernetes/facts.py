@@ -27,7 +27,7 @@ class Thing:
     version: int
     #: Its deletion was requested.
     leaving: bool
-    #: Hash of what it was made from.
+    #: Hash of its template.
     template: str
 
 

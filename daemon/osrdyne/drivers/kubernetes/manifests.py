@@ -1,6 +1,6 @@
 """What is applied for one key: the declared manifests with name, labels, key and environment filled in. Pure.
 
-A key is any text. As it is it stands in annotations and in the environment; names and labels hold hashes of it.
+A key is any text. Annotations and the environment hold the key itself; names and labels hold hashes of it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Manifests:
     scaler_template: str = field(init=False)
 
     def __post_init__(self) -> None:
-        # Of what was declared, not of what is rendered: a later daemon that renders more restarts no worker.
+        # Hash the declared manifests, not the rendered ones: a later daemon that renders more restarts no worker.
         what = [
             self._declared(),
             self.templates.autoscaling,
@@ -140,7 +140,7 @@ class Manifests:
         return made
 
     def _declared(self) -> Manifest:
-        """Return a copy of the Deployment as it was declared, but for what is the autoscaler's."""
+        """Return a copy of the declared Deployment, without the fields that the autoscaler owns."""
         made = copy.deepcopy(self.templates.deployment)
         made.pop("status", None)
         if self.templates.autoscaling != "none":

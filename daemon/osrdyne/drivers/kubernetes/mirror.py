@@ -62,7 +62,7 @@ class Mirror(Generic[F]):
 
     @property
     def is_synced(self) -> bool:
-        """Whether the copy is as the cluster is, but for a moment."""
+        """Whether the copy matches the cluster, with a delay of a moment."""
         return self._synced.is_set()
 
     async def ready(self, within: float) -> None:

@@ -88,7 +88,7 @@ def is_alive(identity: Identity | None) -> bool:
 def open_pidfd(identity: Identity) -> int | None:
     """Return a descriptor of exactly this process, readable once it has exited; None when it is gone.
 
-    Works for processes that are not our children. Raises OSError when no descriptor is to be had.
+    Works for processes that are not our children. Raises OSError when no descriptor is free.
     """
     try:
         descriptor = os.pidfd_open(identity.pid)

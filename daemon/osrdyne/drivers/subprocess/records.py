@@ -166,13 +166,13 @@ class Records:
         except FileNotFoundError:
             return None
         except (*_BAD_FILE, ValueError, TypeError, KeyError, AttributeError) as error:
-            # Kept for a person, out of the way: what it says must not decide which process we signal.
+            # Put aside for a person: an unreadable record must not decide which process gets a signal.
             with contextlib.suppress(OSError):
                 path.replace(path.with_suffix(".unreadable"))
             _log.warning("unreadable worker record put aside", extra={"path": str(path), "reason": str(error)})
             return None
         except OSError as error:
-            # No free descriptor, a disk in trouble: that says nothing about the worker, which may run.
+            # No free descriptor, or a failing disk: the worker may still run.
             raise DriverError(f"cannot read {path}: {error.strerror}") from error
         return record
 
@@ -190,7 +190,7 @@ def _record(values: dict[str, Any]) -> ProcessRecord:
 #: What is wrong with a file itself, and does not pass.
 _BAD_FILE = (PermissionError, IsADirectoryError)
 
-#: Types of what a record holds, where that is no text.
+#: Types of a record's fields that are not text.
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "started": (float, int),
     "pid": (int, NoneType),

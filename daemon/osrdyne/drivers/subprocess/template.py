@@ -68,7 +68,7 @@ class SubprocessTemplate:
                 raise SettingsError(f"driver.template.{setting}", f"{str(path)!r} is no absolute path")
 
     def hash(self, consumer_timeout_ms: int) -> str:
-        """Short hash of what a worker is started from; a change of anything else rolls no group.
+        """Short hash of the worker's template; other changes restart no group.
 
         The pool's consumer timeout is part of it, because a running worker uses the one from its start.
         """

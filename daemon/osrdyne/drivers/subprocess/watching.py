@@ -58,7 +58,7 @@ class ProcessWatch:
         return {name: watch.record for name, watch in self._watches.items()}
 
     def watch(self, name: str, record: ProcessRecord) -> bool:
-        """Watch the worker of a record that has a pid; False when it has gone or no descriptor is to be had.
+        """Watch the worker of a record that has a pid; False when it has gone or no descriptor is free.
 
         A worker that is stopping is killed when its grace is over, counted from when it was asked to stop.
         """

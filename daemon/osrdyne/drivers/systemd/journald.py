@@ -49,7 +49,7 @@ class JournaldReader:
         return ""
 
     def _look(self, unit: str, began_at: int) -> str | None:
-        # Not by the id of the run: the journal does not know it of what wrote and ended within a moment.
+        # Do not select by the id of the run: the journal has no id for a process that ended within a moment.
         field = "_SYSTEMD_USER_UNIT" if self._manager == "user" else "_SYSTEMD_UNIT"
         since = f"--since=@{began_at // 1_000_000}.{began_at % 1_000_000:06}"
         options = ("--quiet", "--no-pager", "--output=cat", "--lines=1", since, f"{field}={unit}")

@@ -1,7 +1,7 @@
-"""What a pool looks like at its broker, and how it is compared with what is there. Pure, standard library only.
+"""The broker objects of a pool, and their comparison with a live broker. Pure, standard library only.
 
-`topology` holds the objects that infrastructure code declares; `lint` finds what is wrong with a topology, and `drift`
-what differs on a live broker. `quorum` and `lost` read what the members of a quorum queue say, and find the queues that
-the broker lost. `management_json` turns what the management API lists into a topology, and a topology into requests.
-Here belongs no I/O: the answers of the management API come in as values.
+`topology` holds the objects that infrastructure code declares; `lint` finds mistakes in a topology, and `drift` finds
+differences on a live broker. `quorum` and `lost` read the states of a quorum queue's members, and find the queues that
+the broker lost. `management_json` turns listings of the management API into a topology, and a topology into requests.
+No module does I/O: the answers of the management API come in as values.
 """

@@ -1,7 +1,7 @@
-"""Drift: how what a broker has differs from what the topology declares. Pure; reports, never repairs.
+"""Drift: the differences between a live broker and the declared topology. Pure; reports, never repairs.
 
-It compares objects by name, and then what counts in the end: which policy wins on each of them, because one
-foreign policy of higher priority silently takes away dead-lettering or the alternate exchange.
+It compares objects by name, and then which policy wins on each of them, because one foreign policy of higher priority
+silently disables dead-lettering or the alternate exchange.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
 
 
 def concerning(expected: Topology, live: Topology) -> Topology:
-    """Return the part of a live broker that decides over a pool, for `lint`: without what is others' own.
+    """Return the objects of a live broker that affect a pool, for `lint`, without those of others.
 
-    Request queues are left out: `lint` takes their names apart.
+    Request queues are left out: `lint` gets their names separately.
     """
     names = {one.name for one in expected.exchanges} | {one.name for one in expected.queues}
     objects = list(_objects(expected, live))
@@ -66,7 +66,7 @@ def request_queues(pool: str, live: Topology) -> list[Queue]:
 
 
 def _objects(expected: Topology, live: Topology) -> Iterator[tuple[str, str]]:
-    """Kind and name of everything of ours that a policy can win on, request queues included."""
+    """Kind and name of all our objects that a policy can apply to, including request queues."""
     yield from (("exchange", one.name) for one in expected.exchanges)
     yield from ((one.type, one.name) for one in expected.queues)
     if expected.pool:
@@ -138,7 +138,7 @@ def _strays(names: PoolNames, expected: Topology, live: Topology) -> Iterator[Fi
 
 
 def _foreign_binding(names: PoolNames, binding: Binding) -> str | None:
-    """Say what a binding that is not declared takes from the pool; None when it takes nothing."""
+    """Return what an undeclared binding takes from the pool; None when it takes nothing."""
     what = "" if binding.to == "queue" else " (an exchange)"
     if binding.exchange in (names.orphan_exchange, names.dead_letter_exchange):
         return f"copies every message of {binding.exchange} to {binding.queue}{what}, which is not ours; remove it"
@@ -149,7 +149,7 @@ def _foreign_binding(names: PoolNames, binding: Binding) -> str | None:
 
 
 def _comparable(users: Iterable[User]) -> list[User]:
-    """Return users as they can be compared: a broker knows no roles and no order of tags."""
+    """Return users in a comparable form: a broker knows no roles and no order of tags."""
     return [replace(one, role="", tags=tuple(sorted(one.tags))) for one in users]
 
 

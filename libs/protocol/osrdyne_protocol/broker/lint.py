@@ -1,7 +1,7 @@
 """The topology linter: mistakes that a broker accepts silently and that lose messages later.
 
-Pure. Each rule is a function from a topology to findings; `lint` runs them all. It judges the model before it
-is applied, and, through `drift`, what a live broker has.
+Pure. Each rule is a function from a topology to findings; `lint` runs them all. It checks the model before it
+is applied, and, through `drift`, the objects of a live broker.
 """
 
 from __future__ import annotations

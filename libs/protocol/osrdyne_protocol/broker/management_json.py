@@ -1,6 +1,6 @@
-"""The topology as RabbitMQ's management API has it: what it lists becomes a topology, and a topology becomes requests.
+"""The topology in RabbitMQ's management API: listings become a topology, and a topology becomes requests.
 
-Pure: the callers speak HTTP. The daemon, the Pulumi program, the Ansible module and the tests use it.
+Pure: the callers use HTTP. The daemon, the Pulumi program, the Ansible module and the tests use this module.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def read(listings: Listings) -> Topology:
 
 
 def requests(declared: Topology, vhost: str) -> list[ManagementRequest]:
-    """Return what declares a topology in a vhost that exists, in the order in which no message can be lost.
+    """Return the requests that declare a topology in an existing vhost, in the order in which no message can be lost.
 
-    Policies come before what they are for, and the request exchange comes last: no request can arrive before there is
-    a way for orphans. A user's request has no credentials; the caller adds `password`, or `password_hash`.
+    Policies come before their objects, and the request exchange comes last: no request can arrive before there is a
+    way for orphans. A user's request has no credentials; the caller adds `password`, or `password_hash`.
     """
     # Only the request exchange is of this type.
     last = [one for one in declared.exchanges if one.type == "direct"]

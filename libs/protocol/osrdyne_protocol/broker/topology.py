@@ -170,7 +170,7 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
     )
 
 
-#: Keys that stand for all others where the names of request queues are judged before there are any.
+#: Keys that stand for all others when names of request queues are checked before any exist.
 SAMPLE_KEYS = ("", "42", "~", "a\nb", "infra=42,timetable=24", "k" * SHORT_STRING_BYTES)
 
 
@@ -260,14 +260,14 @@ def _permissions(names: PoolNames, who: Users) -> tuple[Permission, ...]:
             # Requests themselves are the workers' to read.
             read=f"^{pool}-(req-xchg|orphan|dl|activity|leader)$",
         ),
-        # To read the record of all that happened. A stream cannot be emptied by who reads it; any other queue can.
+        # To read the record of all events. A reader cannot empty a stream, but any other queue.
         Permission(who.monitor, configure="^$", write="^$", read=f"^{escape(names.events_stream)}$"),
         *((_operators(names, who.operator),) if who.operator else ()),
     )
 
 
 def _operators(names: PoolNames, user: str) -> Permission:
-    """To read and empty the poison inventory, one command at a time, to send a request again, and to say so."""
+    """Rights to read and empty the poison inventory, one command at a time, to send requests again, and to report."""
     return Permission(
         user,
         configure=exactly(names.poison_lock_queue),
