@@ -21,7 +21,7 @@ from osrdyne_protocol.errors import OsrdyneError, ProtocolError
 log = logging.getLogger(__name__)
 
 #: Seconds between two checks. A change counts once two checks found the same: at the first it may be incomplete.
-LOOK = 1.0
+CHECK_SECONDS = 1.0
 
 Made = TypeVar("Made")
 
@@ -49,7 +49,7 @@ class SettingsFile:
         """
         before = self._in_force
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_SECONDS)
             now = _contents(self._in_force)
             if now == self._in_force:
                 self._usable()

@@ -13,7 +13,7 @@ import pytest
 from osrdyne.errors import DriverError
 from osrdyne.settings import file as settings_file
 from osrdyne.settings.daemon import DaemonSettings
-from osrdyne.settings.file import LOOK, SettingsFile
+from osrdyne.settings.file import CHECK_SECONDS, SettingsFile
 
 pytestmark = [pytest.mark.looptime, pytest.mark.fast]
 
@@ -64,14 +64,14 @@ async def looking(
     file: SettingsFile, make: Callable[[DaemonSettings], DaemonSettings] = taken
 ) -> AsyncIterator[asyncio.Task[DaemonSettings]]:
     task = asyncio.create_task(file.changed(make))
-    await asyncio.sleep(LOOK / 2)
+    await asyncio.sleep(CHECK_SECONDS / 2)
     yield task
     task.cancel()
     await asyncio.wait((task,))
 
 
 async def looks(number: int) -> None:
-    await asyncio.sleep(number * LOOK)
+    await asyncio.sleep(number * CHECK_SECONDS)
 
 
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:

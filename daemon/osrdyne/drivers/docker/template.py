@@ -23,7 +23,7 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.worker_environment import VARIABLES, WorkerEnvironment
 
-#: Labels that begin so are the driver's.
+#: Prefix of the labels that only the driver sets.
 PREFIX = "osrdyne."
 POOL, INSTANCE, KEY, TEMPLATE = (f"{PREFIX}{name}" for name in ("pool", "instance", "key", "template"))
 
@@ -34,13 +34,13 @@ CREDENTIALS = "/run/osrdyne"
 #: request from a worker that held it longer than that timeout, so more waiting gains nothing.
 GRACE_MARGIN = 60.0
 
-#: What we look into, and of which kind it has to be.
+#: The places that are checked, by the kind that each must have.
 _TABLES, _LISTS = ("Labels", "HostConfig"), ("Env", "HostConfig.Mounts")
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerTemplate:
-    """The declared container of a pool. Not to be changed; `body` makes what one group is started from."""
+    """The declared container of a pool. Do not change it; `body` returns the container of one group."""
 
     pool: PoolSettings
     declared: Mapping[str, Any]
@@ -70,7 +70,7 @@ class ContainerTemplate:
         return {POOL: self.pool.name, INSTANCE: self.pool.instance}
 
     def body(self, key: str, worker_id: str) -> dict[str, Any]:
-        """Return what the engine is to create for a group: the declared container, and what only we know.
+        """Return the container to create for a group: the declared one, and what the driver fills in.
 
         Three options have another default than the engine's where the template does not name them. `StopTimeout` is
         the grace. `Init` is on, because a process that is number 1 of its container ignores a stop signal that comes

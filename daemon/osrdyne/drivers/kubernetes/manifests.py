@@ -1,4 +1,4 @@
-"""What is applied for one key: the declared manifests with name, labels, key and environment filled in. Pure.
+"""The manifests that are applied for one key: the declared ones with name, labels, key and environment. Pure.
 
 A key is any text. Annotations and the environment hold the key itself; names and labels hold hashes of it.
 """
@@ -57,7 +57,7 @@ def key_of(metadata: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """Renders what is applied for each key of a pool."""
+    """Renders the manifests of each key of a pool."""
 
     pool: PoolSettings
     templates: Templates

@@ -1,8 +1,8 @@
 """The manifests that infrastructure code declares for worker groups, read from a directory and checked once.
 
-A directory as a ConfigMap is mounted: `deployment.yaml`, and `hpa.yaml` or `scaledobject.yaml` beside it. What could
-not work, or would break a promise of the daemon (an active key always has a worker, messages in hand count), is
-refused here with the place in the file, before anything is started.
+A directory like a mounted ConfigMap: `deployment.yaml`, and `hpa.yaml` or `scaledobject.yaml` beside it. A manifest
+that could not work, or would break a promise of the daemon (an active key always has a worker, messages in hand count),
+is refused here with the place in the file, before any start.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Manifest = dict[str, Any]
 
 Checked = TypeVar("Checked")
 
-#: Labels and annotations that begin so are the driver's.
+#: Prefix of the labels and annotations that only the driver sets.
 PREFIX = "osrdyne/"
 
 #: Variables that the driver sets for each worker.
 OURS = frozenset(worker_environment.WorkerEnvironment("", "", "", "", "", "", consumer_timeout_ms=1).to_environ())
 
-#: What may stand in the metadata of a template: the name is replaced, all else is kept.
+#: Allowed fields in the metadata of a template: the name is replaced, the others are kept.
 _METADATA = frozenset({"name", "namespace", "labels", "annotations"})
 
 #: Autoscaling -> file, kind and API version of the manifest that it needs beside the Deployment.
@@ -41,7 +41,7 @@ SCALERS = {
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """What was declared, checked. Not to be changed."""
+    """The declared and checked manifests. Do not change them."""
 
     deployment: Manifest
     #: `none`, `hpa` or `keda`.

@@ -145,21 +145,21 @@ class SubprocessDriver:
         _log.info("worker started", extra=_fields(record))
 
     def _look(self, name: str, record: ProcessRecord) -> ProcessRecord | None:
-        """Return what is true of a record now, None when its worker has gone."""
+        """Return the present record of a group, None when its worker has gone."""
         if self._watching.is_watching(name, record):
             return record
         try:
             with self._records.locked():
                 return self._settle(name)
         except DriverError:
-            # Another daemon changes records, or the disk is full: what was read is the best we know.
+            # Another daemon changes records, or the disk is full: use the record as read.
             return record
 
     def _settle(self, name: str) -> ProcessRecord | None:
-        """Make what is on disk, what runs and what we watch agree; return the record of the worker, if any.
+        """Make the record, the process and the watch agree; return the record of the worker, if any.
 
         Under `locked`: a record without pid then comes from a daemon that died while starting a worker. Raises
-        `DriverError` when it cannot be seen what runs: nothing is forgotten then.
+        `DriverError` when running processes cannot be read: no record is removed then.
         """
         try:
             return self._settled(name)

@@ -1,6 +1,6 @@
-"""What infrastructure code declares for the workers of a pool that run as processes.
+"""The template that infrastructure code declares for workers that run as processes.
 
-Checked when it is made: what no process could be started with is an error that names the setting.
+It is checked when it is created: a value that no process can start with is an error that names the setting.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SubprocessTemplate:
     log_files: int = 1000
 
     def __post_init__(self) -> None:
-        """Raises `SettingsError` for what no process can be started with, or would hide what we set."""
+        """Raises `SettingsError` for a value that no process can start with, or that would hide a driver's variable."""
         if not self.command or not self.command[0]:
             raise SettingsError("driver.template.command", "names no program; give program and arguments as a list")
         if any("\0" in part for part in self.command):

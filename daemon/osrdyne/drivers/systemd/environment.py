@@ -1,7 +1,7 @@
 """The environment files that units read at each start, one for each group, and the record in them for later daemons.
 
-A file holds the broker credential: only its owner can read it. Its first line is a comment for us, with the key as it
-is; the rest is in the language of systemd.exec(5), `EnvironmentFile=`. Written at once, never in place.
+A file holds the broker credential: only its owner can read it. Its first line is a comment with our record, the key
+included; the rest is in the format of systemd.exec(5), `EnvironmentFile=`. Files are replaced, never changed in place.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _log = logging.getLogger(__name__)
 _SUFFIX = ".env"
 _HEAD = "# osrdyne "
 
-#: What a backslash goes before within double quotes; any other character stands for itself there, line breaks too.
+#: Characters that need a backslash within double quotes; any other character stands for itself, line breaks too.
 _ESCAPED = re.compile(r'(["\\$`])')
 
 
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """One group: what its environment file was written for."""
+    """The record of one group in its environment file."""
 
     key: str
     pool: str
@@ -51,8 +51,8 @@ def render(record: UnitRecord, environment: Mapping[str, str]) -> str:
 
 
 def parse(text: str) -> UnitRecord:
-    """Return what a file was written for. Raises ValueError for what we never wrote."""
-    # Not splitlines: a key may hold what Python takes for the end of a line.
+    """Return the record in a file. Raises ValueError for a file that the driver never wrote."""
+    # Not splitlines: a key may hold characters that Python takes for the end of a line.
     head = text.split("\n", 1)[0]
     if not head.startswith(_HEAD):
         raise ValueError("its first line is not ours")
@@ -126,7 +126,7 @@ class EnvironmentFiles:
             ) from error
 
     def is_as(self, record: UnitRecord, environment: Mapping[str, str]) -> bool:
-        """Return whether the file that was read last is what would be written now."""
+        """Return whether the file, as read last, equals what would be written now."""
         cached = self._cache.get(record.name)
         return cached is not None and cached[1] == render(record, environment)
 

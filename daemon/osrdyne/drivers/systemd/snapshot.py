@@ -1,4 +1,4 @@
-"""What systemd says of one unit at one moment, and what the step from one moment to the next means. Pure.
+"""The state of one unit at one moment, and the meaning of the step from one moment to the next. Pure.
 
 States and results are those of org.freedesktop.systemd1(5) and systemd.service(5).
 """
@@ -22,7 +22,7 @@ _TOLD_TO_STOP = frozenset({"stop", "stop-watchdog", "stop-sigterm", "stop-sigkil
 #: How a main process ended: values of `ExecMainCode` (waitid(2), si_code).
 _EXITED, _KILLED, _DUMPED = 1, 2, 3
 
-#: Exit statuses with which systemd itself ends what it could not make into the worker (systemd.exec(5)).
+#: Exit statuses that systemd itself sets when it cannot start the worker's program (systemd.exec(5)).
 _STEPS = {
     200: "cannot enter its WorkingDirectory=",
     203: "cannot run the command of its ExecStart=",
@@ -31,7 +31,7 @@ _STEPS = {
     226: "cannot set up its name spaces (PrivateTmp=, ProtectSystem= and the like)",
 }
 
-#: Results that say more than an exit status does.
+#: Results that are clearer than an exit status.
 _RESULTS = {
     "oom-kill": "ran out of memory and was killed",
     "timeout": "did not start or end within the unit's timeout and was killed",
@@ -65,7 +65,7 @@ class Snapshot:
     result: str = "success"
     exit_code: int = 0
     exit_status: int = 0
-    #: When the main process last began, in microseconds since 1970; 0 where not known. To find its words by.
+    #: When the main process last began, in microseconds since 1970; 0 where not known. Selects its output.
     began_at: int = 0
     #: When the main process last ended, in microseconds since boot; 0 for never, None where not known.
     exited_at: int | None = None
@@ -122,7 +122,7 @@ _PROPERTIES = {
 }
 
 
-#: What is not there yet.
+#: A unit that does not exist yet.
 NEW = Snapshot(exited_at=0)
 
 

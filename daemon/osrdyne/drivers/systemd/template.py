@@ -1,4 +1,4 @@
-"""What a group is started from: the template unit and its drop-ins, as systemd finds them, and a hash of them."""
+"""The template of a group: the template unit and its drop-ins, as systemd finds them, and a hash of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVICE = ".service"
 
 @dataclass(frozen=True, slots=True)
 class UnitPlace:
-    """Where the units of a pool are, and what they read."""
+    """The place of a pool's units, and of the files that they read."""
 
     #: Name of the template unit, such as `osrdyne-core@.service`.
     unit: str
