@@ -42,7 +42,7 @@ class PoolState:
     #: Keys that left `queues`, because they have no queue and need none; written by the queue loop.
     forgotten: Changes = field(default_factory=Changes)
     #: Keys whose requests keep coming back although their queue is bound. The orphan forwarder adds a key; the queue
-    #: loop removes it and binds the queue once more.
+    #: loop removes it, unbinds the queue and binds it again.
     unrouted: set[str] = field(default_factory=set)
     #: Groups that the engine runs, and past attempts to start them; written by the group loop.
     groups: dict[str, Group] = field(default_factory=dict)
