@@ -111,7 +111,7 @@ async def test_a_deployment_that_somebody_else_made_is_not_taken_over(kube: Kube
     spec = {"replicas": 0, "selector": labels, **theirs}
     kube.cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
     driver = kube.driver()
-    with pytest.raises(DriverError, match=r"cannot start key 'a': .*conflict.*somebody else"):
+    with pytest.raises(DriverError, match=r"cannot start key 'a': .*conflict.*another owner"):
         await driver.start("a")
     assert await driver.list() == []
     assert kube.get("deployment", name)["spec"]["replicas"] == 0
