@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Union, get_args
 
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.drivers.docker.settings import DockerSettings
@@ -30,10 +30,26 @@ def _registered() -> Iterator[type[DriverSettings]]:
         except Exception as error:  # noqa: BLE001 - a broken driver that is not in use must not break others
             broken[one.name] = f"driver {one.name!r} cannot be loaded from {one.value}: {type(error).__name__}: {error}"
             continue
-        if isinstance(found, type) and issubclass(found, DriverSettings):
+        why = _unusable(one.name, found)
+        if why is None:
             yield found
         else:
-            broken[one.name] = f"driver {one.name!r}: {one.value} must be a class derived from DriverSettings"
+            broken[one.name] = f"driver {one.name!r}: {one.value} {why}"
+
+
+def _unusable(name: str, found: Any) -> str | None:
+    """Return why an object cannot be the settings of the driver `name`; None when it can."""
+    if not (isinstance(found, type) and issubclass(found, DriverSettings)):
+        return "must be a class derived from DriverSettings"
+    if name in _kinds():
+        return "has the name of a driver of osrdyne; choose another"
+    if get_args(found.model_fields["kind"].annotation) != (name,):
+        return f"must have the field kind: Literal[{name!r}]"
+    return None
+
+
+def _kinds() -> set[str]:
+    return {kind for one in _OURS for kind in get_args(one.model_fields["kind"].annotation)}
 
 
 if TYPE_CHECKING:

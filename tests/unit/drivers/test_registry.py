@@ -24,6 +24,16 @@ class NomadSettings(DriverSettings):
     def open(self, pool):
         return Nomad()
 
+class OtherKind(NomadSettings):
+    kind: Literal["docker"]
+
+class OurKind(NomadSettings):
+    kind: Literal["noop"]
+
+class NoKind(DriverSettings):
+    def open(self, pool):
+        return Nomad()
+
 no_settings = 1
 """
 SETTINGS = """
@@ -46,12 +56,14 @@ print(type(found.driver.open(found.pool)).__name__)
 """
 
 
-def opened(folder: Path, driver: str, *, registered: str = "outside:NomadSettings") -> subprocess.CompletedProcess[str]:
+def opened(
+    folder: Path, driver: str, *, registered: str = "outside:NomadSettings", name: str = "nomad"
+) -> subprocess.CompletedProcess[str]:
     """Open the driver of these settings, with a package `outside` installed."""
     metadata = folder / "outside-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[osrdyne.drivers]\nnomad = {registered}\n")
+    (metadata / "entry_points.txt").write_text(f"[osrdyne.drivers]\n{name} = {registered}\n")
     (folder / "outside.py").write_text(OUTSIDE)
     (folder / "settings.toml").write_text(SETTINGS + driver)
     return subprocess.run(
@@ -90,10 +102,9 @@ def test_its_settings_are_checked_like_those_of_our_drivers(tmp_path: Path, driv
     [
         ("outside:missing", "driver: driver 'nomad' cannot be loaded from outside:missing: AttributeError"),
         ("nowhere:x", "driver: driver 'nomad' cannot be loaded from nowhere:x: ModuleNotFoundError"),
-        (
-            "outside:no_settings",
-            "driver: driver 'nomad': outside:no_settings must be a class derived from DriverSettings",
-        ),
+        ("outside:no_settings", "outside:no_settings must be a class derived from DriverSettings"),
+        ("outside:NoKind", "outside:NoKind must have the field kind: Literal['nomad']"),
+        ("outside:OtherKind", "outside:OtherKind must have the field kind: Literal['nomad']"),
     ],
 )
 def test_a_driver_that_cannot_be_loaded_is_an_error_only_when_it_is_chosen(
@@ -106,3 +117,9 @@ def test_a_driver_that_cannot_be_loaded_is_an_error_only_when_it_is_chosen(
 
     assert says in chosen.stderr
     assert other.stdout == "NoopDriver\n", other.stderr
+
+
+def test_a_driver_cannot_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
+    done = opened(tmp_path, 'kind = "noop"\n', registered="outside:OurKind", name="noop")
+
+    assert done.stdout == "NoopDriver\n", done.stderr
