@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from osrdyne.broker.channel_pool import ChannelPool
@@ -18,7 +18,7 @@ from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
 from osrdyne.reconcile import queue_rules
 from osrdyne.reconcile.keyed_loop import KeyedLoop
-from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueStep
+from osrdyne.reconcile.queue_rules import Finding, MessagesFound, Phase, QueueState, QueueStep
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Channel
@@ -99,24 +99,24 @@ class QueueLoop:
 
     async def _act(self, key: str, queue: QueueState, step: QueueStep) -> None:
         try:
-            result = await self._take(key, queue, step)
+            found = await self._take(key, queue, step)
         except (PreconditionFailed, Locked) as error:
-            result = self._left_alone(key, queue, str(error))
+            found = self._left_alone(key, queue, str(error))
         except (BrokerError, ManagementError, TimeoutError) as error:
             log.warning(
                 "queue action failed; it is tried again",
                 extra={"key": key, "action": step.value, "reason": str(error)},
             )
-            result = queue_rules.after_failure(queue, step, str(error) or type(error).__name__, now=self._state.clock())
+            found = queue_rules.after_failure(queue, step, str(error) or type(error).__name__, now=self._state.clock())
         except Exception as error:
             # A bug with one key must not end the whole session.
             log.exception("queue action failed unexpectedly; it is tried again", extra={"key": key})
-            result = queue_rules.after_failure(queue, step, f"{type(error).__name__}: {error}", now=self._state.clock())
-        if result is None:
+            found = queue_rules.after_failure(queue, step, f"{type(error).__name__}: {error}", now=self._state.clock())
+        if isinstance(found, MessagesFound):
             log.info("messages found in an unwanted queue; the key is active again", extra={"key": key})
             self._state.require(key, found_unbound=True)
-            result = replace(queue, phase=Phase.UNKNOWN, looked_at=None, sampled_at=None)
-        self._state.queues.set(key, result)
+            found = found.queue
+        self._state.queues.set(key, found)
         self._state.queue_changes.add(key)
 
     def _left_alone(self, key: str, queue: QueueState, said: str) -> QueueState:
@@ -125,7 +125,7 @@ class QueueLoop:
             log.warning("a foreign queue has a request queue's name; left alone", extra={"key": key, "reason": said})
         return queue_rules.foreign(queue, name, said, now=self._state.clock())
 
-    async def _take(self, key: str, queue: QueueState, step: QueueStep) -> QueueState | None:
+    async def _take(self, key: str, queue: QueueState, step: QueueStep) -> Finding:
         if step is QueueStep.SAMPLE:
             return await self._sample(key, queue)
         if queue.failures:
@@ -139,7 +139,7 @@ class QueueLoop:
         key: str,
         queue: QueueState,
         step: Literal[QueueStep.ASSERT, QueueStep.UNBIND, QueueStep.LOOK, QueueStep.DELETE, QueueStep.DISCARD],
-    ) -> QueueState | None:
+    ) -> Finding:
         channel = await self._channels.take()
         try:
             match step:
@@ -184,7 +184,7 @@ class QueueLoop:
         self._lifecycle.record(events.UNBOUND, key)
         return QueueState(Phase.UNBOUND)
 
-    async def _look(self, key: str, queue: QueueState, channel: Channel) -> QueueState | None:
+    async def _look(self, key: str, queue: QueueState, channel: Channel) -> Finding:
         try:
             seen = await channel.declare_queue(self._names.request_queue(key), passive=True)
         except NotFound:
@@ -197,24 +197,20 @@ class QueueLoop:
             now=self._state.clock(),
         )
 
-    async def _sample(self, key: str, queue: QueueState) -> QueueState | None:
+    async def _sample(self, key: str, queue: QueueState) -> Finding:
         totals = await self._management.totals(self._names.request_queue(key))
         if totals is None:
             return QueueState(Phase.GONE)
         if not totals.ours:
             return self._left_alone(key, queue, "as the management API lists it")
-        now = self._state.clock()
-        recheck = self._timing.recheck
-        kept = queue_rules.bound_by_others(queue, totals, recheck=recheck, now=now)
-        found = kept or queue_rules.after_sample(queue, totals, now=now)
-        return found and (queue_rules.dead_lettering(found, totals, recheck=recheck, now=now) or found)
+        return queue_rules.after_sample(queue, totals, recheck=self._timing.recheck, now=self._state.clock())
 
-    async def _delete(self, key: str, queue: QueueState, channel: Channel) -> QueueState | None:
+    async def _delete(self, key: str, queue: QueueState, channel: Channel) -> Finding:
         sampled = await self._sample(key, queue)
-        if sampled is None or sampled.phase is not Phase.DRAINED or sampled.sampled_at is None:
+        if not queue_rules.is_quiet_sample(sampled):
             return sampled
         looked = await self._look(key, queue, channel)
-        if looked is None or looked.phase is Phase.GONE or looked.looked_at is None:
+        if not queue_rules.is_quiet_look(looked):
             return looked
         if key in self._state.tracker.wanted or key in self._state.groups:
             return QueueState(Phase.UNKNOWN)

@@ -125,60 +125,68 @@ def _when(step: QueueStep, due: float, now: float) -> QueuePlan:
     return QueuePlan(step) if now >= due else QueuePlan(at=due)
 
 
-def after_look(queue: QueueState, *, ready: int, consumers: int, recheck: float, now: float) -> QueueState | None:
-    """Return what is known after a look; None when messages were found and the key must be Active again.
+@dataclass(frozen=True, slots=True)
+class MessagesFound:
+    """An unwanted queue holds messages: its key must be Active again. `queue` is what is known of the queue then."""
+
+    queue: QueueState
+
+
+#: What a look at an unwanted queue, or a sample of it, shows.
+Finding = QueueState | MessagesFound
+
+
+def _messages_found(queue: QueueState) -> MessagesFound:
+    return MessagesFound(replace(queue, phase=Phase.UNKNOWN, looked_at=None, sampled_at=None))
+
+
+def after_look(queue: QueueState, *, ready: int, consumers: int, recheck: float, now: float) -> Finding:
+    """Return what a passive declare shows.
 
     Foreign consumers of a drained queue (workers that a person runs by hand) keep the queue: it is
     looked at again after `recheck` seconds.
     """
     if ready > 0:
-        return None
+        return _messages_found(queue)
     if queue.phase is Phase.DRAINED and consumers > 0:
         return replace(queue, looked_at=None, sampled_at=None, recheck_at=now + recheck)
     return replace(queue, looked_at=now, sampled_at=None)
 
 
-def after_sample(queue: QueueState, totals: QueueTotals, *, now: float) -> QueueState | None:
-    """Return what is known after a quiet sample; None when it showed messages.
+def after_sample(queue: QueueState, totals: QueueTotals, *, recheck: float, now: float) -> Finding:
+    """Return what a sample shows of an unbound or drained queue.
+
+    Some queues are kept, whatever else the sample shows, and looked at again after `recheck` seconds. A queue that
+    another program bound begins again with the unbind. One whose dead letters have not arrived only has to stay: they
+    need no worker, and the broker tries again every few minutes.
 
     After the first quiet sample of an unbound queue its group may be stopped, and then all evidence is
-    collected again.
+    collected again. A quiet sample of a drained queue is evidence.
     """
-    if totals.ready > 0 or totals.unacknowledged > 0:
-        return None
-    if queue.phase is Phase.UNBOUND:
-        return replace(queue, phase=Phase.DRAINED, looked_at=None, sampled_at=None)
-    return replace(queue, sampled_at=now)
+    if totals.bindings == 0 and (totals.ready > 0 or totals.unacknowledged > 0):
+        return _messages_found(queue)
+    phase = Phase.UNKNOWN if totals.bindings > 0 else Phase.DRAINED
+    without_evidence = replace(queue, phase=phase, looked_at=None, sampled_at=None)
+    kept_because = _kept_because(totals)
+    if kept_because is not None:
+        return replace(without_evidence, recheck_at=now + recheck, error=kept_because)
+    return without_evidence if queue.phase is Phase.UNBOUND else replace(queue, sampled_at=now)
 
 
-def bound_by_others(queue: QueueState, totals: QueueTotals, *, recheck: float, now: float) -> QueueState | None:
-    """Return what is known when another program bound an unwanted queue, else None."""
-    if totals.bindings == 0:
-        return None
-    return replace(
-        queue,
-        phase=Phase.UNKNOWN,
-        looked_at=None,
-        sampled_at=None,
-        recheck_at=now + recheck,
-        error="another program bound this queue; it is kept while it is bound",
-    )
+def _kept_because(totals: QueueTotals) -> str | None:
+    if totals.dead_lettering > 0:
+        return "its dead letters have not arrived yet; it is kept until they have"
+    return "another program bound this queue; it is kept while it is bound" if totals.bindings > 0 else None
 
 
-def dead_lettering(queue: QueueState, totals: QueueTotals, *, recheck: float, now: float) -> QueueState | None:
-    """Return what is known of a queue whose dead letters have not arrived yet, else None.
+def is_quiet_look(found: Finding) -> bool:
+    """Return whether a look at a drained queue is evidence: nothing ready, and no consumer."""
+    return isinstance(found, QueueState) and found.phase is Phase.DRAINED and found.looked_at is not None
 
-    They need no worker, and the broker tries again every few minutes. So the queue only has to stay.
-    """
-    if totals.dead_lettering == 0:
-        return None
-    return replace(
-        queue,
-        looked_at=None,
-        sampled_at=None,
-        recheck_at=now + recheck,
-        error="its dead letters have not arrived yet; it is kept until they have",
-    )
+
+def is_quiet_sample(found: Finding) -> bool:
+    """Return whether a sample of a drained queue is evidence: no message, and no foreign binding."""
+    return isinstance(found, QueueState) and found.phase is Phase.DRAINED and found.sampled_at is not None
 
 
 def after_failure(queue: QueueState, step: QueueStep, error: str, *, now: float) -> QueueState:

@@ -23,7 +23,7 @@ from osrdyne.intake import activity_rules
 from osrdyne.intake.bursts import Bursts
 from osrdyne.reconcile import group_rules, queue_rules
 from osrdyne.reconcile.group_rules import Attempt, GroupAction
-from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueStep, QueueTotals
+from osrdyne.reconcile.queue_rules import Finding, MessagesFound, Phase, QueueState, QueueStep, QueueTotals
 from osrdyne.target.tracker import TargetTracker
 from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol import events, statuses
@@ -323,15 +323,15 @@ class Replay:
     def _go_on(self, key: str, one: _Key, step: QueueStep) -> None:
         """Take one step towards a queue's deletion; messages found in it make the key Active again."""
         ready, in_hand = len(one.waiting), int(one.in_hand is not None)
-        found: QueueState | None = one.queue
+        found: Finding = one.queue
         if step is not QueueStep.LOOK:
             totals = QueueTotals(ready, in_hand, consumers=int(one.serves), bindings=0)
-            found = queue_rules.after_sample(one.queue, totals, now=self._now)
-        if found is not None and step is not QueueStep.SAMPLE:
+            found = queue_rules.after_sample(one.queue, totals, recheck=0, now=self._now)
+        if isinstance(found, QueueState) and step is not QueueStep.SAMPLE:
             found = queue_rules.after_look(found, ready=ready, consumers=int(one.serves), recheck=0, now=self._now)
-        if found is None:
+        if isinstance(found, MessagesFound):
             self._tracker.require(key, self._now, found_unbound=True)
-            found = QueueState(Phase.UNKNOWN)
+            found = found.queue
         elif step is QueueStep.DELETE:
             self._tell(key, events.QUEUE_DELETED, self._given.daemon_id)
             found = QueueState(Phase.GONE)

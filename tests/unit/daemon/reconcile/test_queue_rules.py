@@ -9,13 +9,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne.reconcile import queue_rules
-from osrdyne.reconcile.queue_rules import NOTHING, Phase, QueuePlan, QueueState, QueueStep, QueueTotals, plan
+from osrdyne.reconcile.queue_rules import (
+    NOTHING,
+    Finding,
+    MessagesFound,
+    Phase,
+    QueuePlan,
+    QueueState,
+    QueueStep,
+    QueueTotals,
+    plan,
+)
 from osrdyne.target.tracker import Status, Wanted
 
 INTERVAL = 7.5
 ACTIVE = Wanted(Status.ACTIVE, 3, 1000.0)
 UNBOUND = Wanted(Status.UNBOUND, 4, 1000.0)
-EMPTY = QueueTotals(ready=0, unacknowledged=0, consumers=0, bindings=0)
+
+
+def kept(found: Finding) -> QueueState:
+    """What is known of a queue in which no messages were found."""
+    assert isinstance(found, QueueState)
+    return found
+
+
+def looked(queue: QueueState, *, ready: int = 0, consumers: int = 0, now: float = 100.0) -> Finding:
+    return queue_rules.after_look(queue, ready=ready, consumers=consumers, recheck=30.0, now=now)
+
+
+def sampled(
+    queue: QueueState,
+    *,
+    ready: int = 0,
+    unacknowledged: int = 0,
+    consumers: int = 0,
+    bindings: int = 0,
+    dead_lettering: int = 0,
+    now: float = 100.0,
+) -> Finding:
+    totals = QueueTotals(ready, unacknowledged, consumers, bindings, dead_lettering=dead_lettering)
+    return queue_rules.after_sample(queue, totals, recheck=30.0, now=now)
 
 
 def next_step(wanted: Wanted | None, queue: QueueState, *, group_gone: bool = True, now: float = 100.0) -> QueuePlan:
@@ -94,51 +127,69 @@ def test_a_look_that_failed_changed_nothing_and_is_taken_again(step: QueueStep) 
 
 
 def test_a_queue_that_others_consume_stays_and_is_looked_at_again_later() -> None:
-    queue = queue_rules.after_look(QueueState(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0)
-    assert queue is not None
+    queue = kept(looked(QueueState(Phase.DRAINED), consumers=1))
+    assert not queue_rules.is_quiet_look(queue)
     assert next_step(None, queue) == QueuePlan(at=130.0)
     assert next_step(None, queue, now=130.0) == QueuePlan(QueueStep.LOOK)
 
 
 def test_a_request_for_a_queue_that_others_consume_does_not_wait_for_the_next_look() -> None:
-    for queue in (
-        queue_rules.after_look(QueueState(Phase.DRAINED), ready=0, consumers=1, recheck=30.0, now=100.0),
-        queue_rules.bound_by_others(QueueState(Phase.DRAINED), replace(EMPTY, bindings=1), recheck=30.0, now=100.0),
-    ):
-        assert queue is not None
-        assert next_step(ACTIVE, queue) == QueuePlan(QueueStep.ASSERT)
+    for found in (looked(QueueState(Phase.DRAINED), consumers=1), sampled(QueueState(Phase.DRAINED), bindings=1)):
+        assert next_step(ACTIVE, kept(found)) == QueuePlan(QueueStep.ASSERT)
 
 
-def test_a_queue_that_somebody_bound_again_starts_over_and_says_why() -> None:
-    queue = QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
-    assert queue_rules.bound_by_others(queue, EMPTY, recheck=30.0, now=100.0) is None
-    bound = queue_rules.bound_by_others(queue, replace(EMPTY, bindings=1), recheck=30.0, now=100.0)
-    assert bound is not None
+@pytest.mark.parametrize("messages", [{}, {"ready": 1}, {"unacknowledged": 1}])
+def test_a_queue_that_another_program_bound_begins_again_and_says_why(messages: dict[str, int]) -> None:
+    bound = kept(sampled(QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), bindings=1, **messages))
     assert (bound.phase, bound.looked_at, bound.sampled_at) == (Phase.UNKNOWN, None, None)
     assert "bound" in (bound.error or "")
     assert next_step(None, bound) == QueuePlan(at=130.0)
 
 
-def test_a_queue_whose_dead_letters_have_not_arrived_stays_and_says_why() -> None:
-    queue = QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
-    assert queue_rules.dead_lettering(queue, EMPTY, recheck=30.0, now=100.0) is None
-    kept = queue_rules.dead_lettering(queue, replace(EMPTY, dead_lettering=1), recheck=30.0, now=100.0)
-    assert kept is not None
-    assert (kept.phase, kept.looked_at, kept.sampled_at) == (Phase.DRAINED, None, None)
-    assert "dead letters" in (kept.error or "")
-    assert next_step(None, kept) == QueuePlan(at=130.0)
+@pytest.mark.parametrize("phase", [Phase.UNBOUND, Phase.DRAINED])
+def test_a_queue_whose_dead_letters_have_not_arrived_stays_and_says_why(phase: Phase) -> None:
+    found = kept(sampled(QueueState(phase, looked_at=1.0, sampled_at=9.0), dead_lettering=1))
+    assert (found.phase, found.looked_at, found.sampled_at) == (Phase.DRAINED, None, None)
+    assert "dead letters" in (found.error or "")
+    assert next_step(None, found) == QueuePlan(at=130.0)
 
 
-def test_messages_found_by_a_look_or_a_sample_revive_the_key() -> None:
-    queue = QueueState(Phase.UNBOUND)
-    assert queue_rules.after_look(queue, ready=1, consumers=0, recheck=30.0, now=1.0) is None
-    assert queue_rules.after_sample(queue, replace(EMPTY, ready=1), now=1.0) is None
-    assert queue_rules.after_sample(queue, replace(EMPTY, unacknowledged=1), now=1.0) is None
+def test_a_bound_queue_whose_dead_letters_have_not_arrived_begins_again_with_the_unbind() -> None:
+    found = kept(sampled(QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), dead_lettering=1, bindings=1))
+    assert (found.phase, found.recheck_at) == (Phase.UNKNOWN, 130.0)
+    assert "dead letters" in (found.error or "")
 
 
-def test_the_first_quiet_sample_lets_the_group_stop_and_asks_for_all_evidence_anew() -> None:
-    drained = queue_rules.after_sample(QueueState(Phase.UNBOUND, looked_at=92.0), EMPTY, now=100.0)
+@pytest.mark.parametrize(
+    "found",
+    [
+        looked(QueueState(Phase.UNBOUND, looked_at=1.0), ready=1),
+        looked(QueueState(Phase.DRAINED), ready=1, consumers=1),
+        sampled(QueueState(Phase.UNBOUND, looked_at=1.0), ready=1),
+        sampled(QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=9.0), unacknowledged=1, dead_lettering=1),
+    ],
+)
+def test_messages_found_make_the_key_active_again_and_leave_no_evidence(found: Finding) -> None:
+    assert found == MessagesFound(QueueState(Phase.UNKNOWN))
+    assert not queue_rules.is_quiet_look(found)
+    assert not queue_rules.is_quiet_sample(found)
+
+
+def test_the_first_quiet_sample_lets_the_group_stop_and_needs_all_evidence_again() -> None:
+    drained = kept(sampled(QueueState(Phase.UNBOUND, looked_at=92.0)))
     assert drained == QueueState(Phase.DRAINED)
+    assert not queue_rules.is_quiet_sample(drained)
+
+
+def test_only_a_drained_queue_without_anything_gives_a_quiet_look_and_a_quiet_sample() -> None:
+    drained = QueueState(Phase.DRAINED, looked_at=1.0, sampled_at=9.0)
+    assert queue_rules.is_quiet_look(looked(drained))
+    assert queue_rules.is_quiet_sample(sampled(drained))
+    assert not queue_rules.is_quiet_look(looked(QueueState(Phase.UNBOUND)))
+    for totals in ({"bindings": 1}, {"dead_lettering": 1}):
+        assert not queue_rules.is_quiet_sample(sampled(drained, **totals))
+    assert not queue_rules.is_quiet_look(QueueState(Phase.GONE))
+    assert not queue_rules.is_quiet_sample(QueueState(Phase.GONE))
 
 
 queues = st.builds(
@@ -241,7 +292,7 @@ def _applied(
         return queue
     if fails:
         return queue_rules.after_failure(queue, step, "refused", now=now)
-    result: QueueState | None
+    found: Finding
     match step:
         case QueueStep.ASSERT:
             evidence.__init__()  # type: ignore[misc]
@@ -250,15 +301,14 @@ def _applied(
             evidence.unbound = True
             return QueueState(Phase.UNBOUND)
         case QueueStep.LOOK:
-            result = queue_rules.after_look(queue, ready=messages, consumers=consumers, recheck=30.0, now=now)
+            found = looked(queue, ready=messages, consumers=consumers, now=now)
             if messages == consumers == 0:
                 evidence.quiet_looks.append((now, gone))
         case _:
-            totals = replace(EMPTY, unacknowledged=messages, consumers=consumers)
-            result = queue_rules.after_sample(queue, totals, now=now)
+            found = sampled(queue, now=now, unacknowledged=messages, consumers=consumers)
             if messages == 0:
                 evidence.quiet_samples.append(now)
-    return result or replace(queue, phase=Phase.UNKNOWN, looked_at=None, sampled_at=None)
+    return found.queue if isinstance(found, MessagesFound) else found
 
 
 @pytest.mark.parametrize("wanted", [None, ACTIVE, UNBOUND])
