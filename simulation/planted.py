@@ -84,7 +84,7 @@ def _deleted_while_bound() -> list[Patch]:
         return queue_rules.QueuePlan(QueueStep.DELETE) if result.step is QueueStep.UNBIND and wanted is None else result
 
     async def delete(self: Any, key: str, queue: Any, channel: Any) -> Any:
-        await channel.delete_queue(self._names.request_queue(key))
+        await channel.delete_queue(self._state.names.request_queue(key))
         return queue_rules.QueueState(Phase.GONE)
 
     def straight(wanted: Any, queue: Any, **options: Any) -> Any:

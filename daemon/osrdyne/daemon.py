@@ -31,7 +31,6 @@ from osrdyne_amqp import Connection
 from osrdyne_amqp.address import present, virtual_host
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol.errors import OsrdyneError
-from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,6 @@ class Daemon:
         """Raises `SettingsError`, `ManagementError` and InvalidUri for invalid settings."""
         broker = settings.broker
         self.settings = settings
-        self._names = PoolNames(settings.pool.name)
         self._uri = address(broker.amqp_uri, broker.amqp_uri_file, "broker.amqp_uri")
         management = address(broker.management_uri, broker.management_uri_file, "broker.management_uri")
         vhost = virtual_host(self._uri())
@@ -108,13 +106,11 @@ class Daemon:
     async def _act(self, state: PoolState, driver: Driver) -> None:
         self._condition.phase = "connecting"
         connection = await self._connect()
-        events = EventLine(self._names.activity_exchange, partial(self._connect, "events"))
+        events = EventLine(state.names.activity_exchange, partial(self._connect, "events"))
         try:
             self._become("standby", None)
-            lock_lost = await leader.acquire(connection, self._names)
-            session = DaemonSession(
-                self.settings, self._names, state, driver, self._metrics, self._management, self._id, events
-            )
+            lock_lost = await leader.acquire(connection, state.names)
+            session = DaemonSession(self.settings, state, driver, self._metrics, self._management, self._id, events)
             self._become("preparing", None)
             await session.run(connection, lock_lost, lambda: self._acting(state))
         finally:
@@ -136,7 +132,7 @@ class Daemon:
     def _acting(self, state: PoolState) -> None:
         self._metrics.leader.set(1)
         self._become("leading", None)
-        log.info("acting", extra={"pool": self._names.pool, "keys": len(state.tracker.wanted)})
+        log.info("acting", extra={"pool": state.names.pool, "keys": len(state.tracker.wanted)})
 
     def _ended(self, error: BaseException) -> None:
         reasons = _leaves(error)
@@ -158,7 +154,6 @@ class Daemon:
         state, driver = self._opened
         return status_view.document(
             state,
-            pool=self._names.pool,
             instance=self.settings.pool.instance,
             phase=self._condition.phase,
             detail=self._condition.detail,

@@ -23,23 +23,22 @@ from osrdyne.errors import DaemonError
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake.activity_listener import ActivityListener
-from osrdyne.intake.hold_limits import HoldLimits
-from osrdyne.intake.orphan_forwarder import ForwardLimits, OrphanForwarder
+from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
+from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.queue_watcher import QueueWatcher
 from osrdyne.reconcile.group_loop import GroupLoop, GroupTiming
-from osrdyne.reconcile.queue_loop import QueueLoop, QueueTiming, adopt
+from osrdyne.reconcile.queue_loop import QueueLoop, adopt
 from osrdyne.settings.daemon import DaemonSettings
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
-from osrdyne.target.clock import TargetClock
-from osrdyne.target.warmer import Warmer
+from osrdyne.target.clock import pass_time
+from osrdyne.target.warmer import keep_warm
 from osrdyne.target.window_rules import Schedule
 from osrdyne_amqp import Channel, Connection, Message
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol.broker import lost
 from osrdyne_protocol.broker.drift import drift
 from osrdyne_protocol.broker.topology import milliseconds, topology
-from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +52,6 @@ class DaemonSession:
     """One session's parts, and the method that runs it."""
 
     settings: DaemonSettings
-    names: PoolNames
     state: PoolState
     driver: Driver
     metrics: Metrics
@@ -64,8 +62,8 @@ class DaemonSession:
 
     async def run(self, connection: Connection, lock_lost: asyncio.Event, acting: Callable[[], None]) -> None:
         """Act until something ends. `acting` is called once every task runs. The caller holds the lock."""
-        settings, names = self.settings, self.names
-        queues = StaticQueues(names, self.state, self.management)
+        settings, names = self.settings, self.state.names
+        queues = StaticQueues(self.state, self.management)
         await _unless_ended(connection, lock_lost, queues.usable())
         await self._check_topology()
         await self._adopt()
@@ -82,29 +80,27 @@ class DaemonSession:
         async with asyncio.TaskGroup() as tasks:
             self._start_loops(connection, lifecycle, queues, tasks)
             forwarder = OrphanForwarder(
-                names,
-                self.state,
-                orphans,
-                publisher,
-                error_replies,
-                lifecycle,
-                self.metrics,
-                ForwardLimits(
-                    limits.orphan_prefetch,
-                    HoldLimits(limits.held_orphans_per_key, limits.orphan_prefetch // 2, limits.held_bytes),
-                    milliseconds(settings.pool.orphan_ttl),
+                state=self.state,
+                deliveries=orphans,
+                publisher=publisher,
+                error_replies=error_replies,
+                lifecycle=lifecycle,
+                metrics=self.metrics,
+                tasks=tasks,
+                prefetch=limits.orphan_prefetch,
+                holding=HeldMessages(
+                    HoldLimits(limits.held_orphans_per_key, limits.orphan_prefetch // 2, limits.held_bytes)
                 ),
-                tasks,
+                orphan_ttl_ms=milliseconds(settings.pool.orphan_ttl),
             )
             responder = DeadLetterResponder(
-                names,
-                self.state,
-                letters,
-                publisher,
-                error_replies,
-                lifecycle,
-                self.metrics,
-                tasks,
+                state=self.state,
+                deliveries=letters,
+                publisher=publisher,
+                error_replies=error_replies,
+                lifecycle=lifecycle,
+                metrics=self.metrics,
+                tasks=tasks,
                 prefetch=limits.dead_letter_prefetch,
                 message_ttl=settings.pool.message_ttl,
             )
@@ -128,16 +124,15 @@ class DaemonSession:
         settings, state = self.settings, self.state
         intervals, limits = settings.intervals, settings.limits
         queue_loop = QueueLoop(
-            self.names,
             state,
             ChannelPool(connection, limits.queue_actions),
             self.management,
             lifecycle,
             self.metrics,
-            QueueTiming(settings.broker.statistics_interval, intervals.recheck),
+            statistics_interval=settings.broker.statistics_interval,
+            recheck=intervals.recheck,
         )
         watcher = QueueWatcher(
-            self.names,
             state,
             self.management,
             lambda: connection.blocked_reason,
@@ -146,8 +141,8 @@ class DaemonSession:
         topology = TopologyWatcher(
             settings.pool, self.management, queues, self.metrics, interval=intervals.topology_check
         )
-        tasks.create_task(TargetClock(state).run(), name="target-clock")
-        tasks.create_task(Warmer(state, Schedule(settings.pool.overrides), wall_ms).run(), name="warmer")
+        tasks.create_task(pass_time(state), name="target-clock")
+        tasks.create_task(keep_warm(state, Schedule(settings.pool.overrides), wall_ms), name="warmer")
         tasks.create_task(queue_loop.run(), name="queue-loop")
         tasks.create_task(watcher.run(), name="queue-watcher")
         tasks.create_task(topology.run(), name="topology-watcher")
@@ -166,15 +161,15 @@ class DaemonSession:
         missing = [one for one in drift(topology(self.settings.pool), live) if one.rule == "missing"]
         if missing:
             objects = [one.object for one in missing]
-            raise SessionEnded(incomplete(objects, self.names.events_stream, self.management.vhost))
+            raise SessionEnded(incomplete(objects, self.state.names.events_stream, self.management.vhost))
 
     async def _adopt(self) -> None:
         """Take over every existing request queue: a restart forgets no key."""
         # Drop keys whose time ran out meanwhile: if they have no queue any more, another daemon has led since.
         self.state.tracker.advance(self.state.clock())
         keys = []
-        for found in await self.management.request_queues(self.names):
-            if found.key is not None and self.names.request_queue(found.key) == found.name:
+        for found in await self.management.request_queues(self.state.names):
+            if found.key is not None:
                 keys.append(found.key)
             else:
                 log.warning("a foreign queue has a request queue's name; left alone", extra={"queue": found.name})

@@ -16,6 +16,7 @@ from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.runtime.changes import Changes, Keyed
 from osrdyne.target.tracker import TargetTracker
 from osrdyne_protocol.broker.lost import Evidence
+from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 
 
@@ -32,6 +33,8 @@ class KeyActivity:
 class PoolState:
     """The actual and the wanted state of one pool."""
 
+    #: What the pool's objects are called on the broker.
+    names: PoolNames
     tracker: TargetTracker
     clock: Callable[[], float]
     #: Keys whose wanted status or generation changed.
@@ -81,7 +84,7 @@ class PoolState:
     @classmethod
     def of(cls, pool: PoolSettings, clock: Callable[[], float]) -> PoolState:
         """Return an empty state. `clock` returns monotonic seconds."""
-        return cls(TargetTracker(pool.delays), clock)
+        return cls(PoolNames(pool.name), TargetTracker(pool.delays), clock)
 
     def require(self, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
         """Make a key Active from now on; see `TargetTracker.require`."""

@@ -121,7 +121,8 @@ class ManagementApi:
                 pages = int(answer.get("page_count", 1))
                 if pages > _MOST_PAGES:
                     raise ValueError(pages)
-                found += [_request_queue(one) for one in answer["items"]]
+                listed = [_request_queue(one) for one in answer["items"]]
+                found += [one for one in listed if one.name.startswith(names.request_queue_prefix)]
             page += 1
         return found
 

@@ -13,7 +13,6 @@ import logging
 from osrdyne.broker.management_api import ManagementApi, never_led
 from osrdyne.state import PoolState
 from osrdyne_protocol.broker import lost
-from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +20,8 @@ log = logging.getLogger(__name__)
 class StaticQueues:
     """The static quorum queues of one pool, for one session; findings of earlier sessions stay in the state."""
 
-    def __init__(self, names: PoolNames, state: PoolState, management: ManagementApi) -> None:
+    def __init__(self, state: PoolState, management: ManagementApi) -> None:
+        names = state.names
         #: The session consumes these, so they must work; it only publishes to the poison queue.
         self._consumed = (names.orphan_queue, names.dead_letter_queue, names.activity_queue)
         self._all = (*self._consumed, names.poison_queue)

@@ -7,75 +7,38 @@ the tail of its queue, marked as answered, so that error replies for others neve
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from dataclasses import dataclass
 
-from osrdyne.broker.lifecycle_events import LifecycleEvents, wall_ms
-from osrdyne.broker.memory_limit import MemoryLimit
-from osrdyne.broker.publisher import MessageRefused, Publisher
-from osrdyne.broker.requeue import Requeuer
+from osrdyne.broker.lifecycle_events import wall_ms
+from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.dead_letter_rules import Verdict
-from osrdyne.failures.error_replies import ErrorReplies
-from osrdyne.state import PoolState
-from osrdyne.status.metrics import Metrics
+from osrdyne.failures.message_handler import MessageHandler
 from osrdyne_amqp import Message
-from osrdyne_amqp.errors import BrokerError
 from osrdyne_protocol import events, expiry, statuses
-from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
 
-class DeadLetterResponder:
-    """One task for each dead letter, all under `tasks`. `message_ttl` is that of request queues, in seconds."""
+@dataclass(kw_only=True, eq=False)
+class DeadLetterResponder(MessageHandler):
+    """Handles each dead letter by `dead_letter_rules`. `message_ttl` is that of request queues, in seconds."""
 
-    def __init__(
-        self,
-        names: PoolNames,
-        state: PoolState,
-        deliveries: MemoryLimit,
-        publisher: Publisher,
-        error_replies: ErrorReplies,
-        lifecycle: LifecycleEvents,
-        metrics: Metrics,
-        tasks: asyncio.TaskGroup,
-        *,
-        prefetch: int,
-        message_ttl: float,
-    ) -> None:
-        self._names = names
-        self._state = state
-        self._message_ttl = message_ttl
-        self._deliveries = deliveries
-        self._error_replies = error_replies
-        self._lifecycle = lifecycle
-        self._metrics = metrics
-        self._tasks = tasks
-        self._requeue = Requeuer(publisher, share=prefetch // 4)
+    message_ttl: float
 
-    def on_message(self, message: Message) -> None:
-        """Start a task for one dead letter."""
-        self._tasks.create_task(self._handle(message), name="dead-letter")
-
-    async def _handle(self, message: Message) -> None:
-        try:
-            await self._process(message)
-        except BrokerError:
-            raise
-        except Exception:
-            # A bug must not fail again at every redelivery: keep the letter, with a reason.
-            log.exception("dead letter could not be handled")
-            verdict = Verdict(None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, "")
-            if await self._keep(message, verdict, statuses.INVALID_REQUEST):
-                self._deliveries.ack(message.delivery_tag)
+    async def _give_up(self, message: Message, error: Exception) -> None:
+        log.error("dead letter could not be handled", exc_info=error)
+        verdict = Verdict(None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, "")
+        if await self._keep(message, verdict, statuses.INVALID_REQUEST):
+            self.deliveries.ack(message.delivery_tag)
 
     async def _process(self, message: Message) -> None:
-        verdict = dead_letter_rules.decide(message, self._names)
+        verdict = dead_letter_rules.decide(message, self.state.names)
         keep_as = verdict.keep_as
         answered = dead_letter_rules.was_answered(message)
         if verdict.status is not None:
-            answered = await self._error_replies.reply(
+            answered = await self.error_replies.reply(
                 message, status=verdict.status, reason=verdict.reason, expired_at=self._stage(message, verdict)
             )
             keep_as = keep_as if answered else verdict.status
@@ -85,10 +48,10 @@ class DeadLetterResponder:
                 # It comes again twice a second: an event each time would crowd out all other events.
                 return
         else:
-            self._deliveries.ack(message.delivery_tag)
-        self._metrics.dead_letters.labels(verdict.status or "unanswerable").inc()
+            self.deliveries.ack(message.delivery_tag)
+        self.metrics.dead_letters.labels(verdict.status or "unanswerable").inc()
         if verdict.key is not None:
-            self._lifecycle.record(
+            self.lifecycle.record(
                 events.DEAD_LETTERED,
                 verdict.key,
                 request_id=message.properties.correlation_id,
@@ -96,38 +59,36 @@ class DeadLetterResponder:
             )
 
     async def _keep(self, message: Message, verdict: Verdict, keep_as: str) -> bool:
-        return await self._error_replies.keep(
+        return await self.error_replies.keep(
             message,
             reason=keep_as,
             detail=verdict.reason,
             key=verdict.key,
             queue=verdict.queue,
-            attempts=self._state.delivery_history.of(verdict.key, message.properties.correlation_id),
+            attempts=self.state.delivery_history.of(verdict.key, message.properties.correlation_id),
         )
 
     def _stage(self, message: Message, verdict: Verdict) -> str | None:
         """Return the stage at which a request expired; None when it did not expire."""
         if verdict.status != statuses.EXPIRED:
             return None
-        if not verdict.queue.startswith(self._names.request_queue_prefix) or verdict.key is None:
+        if not verdict.queue.startswith(self.state.names.request_queue_prefix) or verdict.key is None:
             return expiry.ORPHAN
         # Times of workers are monotonic, times in messages are wall time: convert the message's to monotonic.
-        entered = dead_letter_rules.entered(message, message_ttl=self._message_ttl)
+        entered = dead_letter_rules.entered(message, message_ttl=self.message_ttl)
         return expiry.in_request_queue(
-            entered=None if entered is None else entered - wall_ms() / 1000 + self._state.clock(),
-            last_life=self._state.last_life(verdict.key),
-            group_started=self._state.started_at(verdict.key),
+            entered=None if entered is None else entered - wall_ms() / 1000 + self.state.clock(),
+            last_life=self.state.last_life(verdict.key),
+            group_started=self.state.started_at(verdict.key),
         )
 
     async def _put_back(self, message: Message, *, answered: bool) -> None:
         try:
             properties = dead_letter_rules.put_back(message, answered=answered)
-            await self._requeue.put(message, self._names.dead_letter_exchange, properties)
+            await self._send_back(message, self.state.names.dead_letter_exchange, properties)
         except MessageRefused as error:
             # Neither the inventory nor its own queue accepts it: it stays unacknowledged until the next session.
             log.error(
                 "dead letter cannot be kept",
                 extra={"key": dead_letter_rules.original_key(message), "reason": str(error)},
             )
-            return
-        self._deliveries.ack(message.delivery_tag)

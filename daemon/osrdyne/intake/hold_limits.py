@@ -1,7 +1,7 @@
 """How many messages a task may hold while it waits: by number for each key, and by number and bytes in all.
 
 Pure. A message that does not fit goes back to the tail of its queue, so that one bad key cannot hold every
-prefetch slot. Its return is delayed (`broker.requeue`), so that the message does not circle at full speed.
+prefetch slot. Its return is delayed (`failures.message_handler`), so that the message does not circle at full speed.
 
 A key never holds more than is left for all the others, and the last quarter is for keys that hold nothing
 yet. So a few bad keys with many requests each do not keep out a good one.

@@ -13,23 +13,18 @@ import logging
 import secrets
 from dataclasses import dataclass
 
-from osrdyne.broker.lifecycle_events import LifecycleEvents, wall_ms
-from osrdyne.broker.memory_limit import MemoryLimit
-from osrdyne.broker.publisher import MessageRefused, Publisher
-from osrdyne.broker.requeue import Requeuer
-from osrdyne.failures.error_replies import ErrorReplies
+from osrdyne.broker.lifecycle_events import wall_ms
+from osrdyne.broker.publisher import MessageRefused
+from osrdyne.failures.message_handler import MessageHandler
 from osrdyne.intake import orphan_rules
-from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
+from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_rules import Answer, Forward
 from osrdyne.reconcile.queue_rules import Phase
 from osrdyne.runtime.back_off import back_off
-from osrdyne.state import PoolState
-from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message
-from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Nacked, Returned
+from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import events, expiry, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
-from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
@@ -39,74 +34,35 @@ _UNROUTED_AFTER_HOPS = 4
 _LONGEST_WAIT_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardLimits:
-    """How many orphans may be held, and how long they live."""
+@dataclass(kw_only=True, eq=False)
+class OrphanForwarder(MessageHandler):
+    """Handles each orphan by `orphan_rules`. `orphan_ttl_ms` is how long an orphan lives."""
 
-    prefetch: int
-    held: HoldLimits
+    holding: HeldMessages
     orphan_ttl_ms: int
 
-
-class OrphanForwarder:
-    """One task for each orphan, all under `tasks`. A task that fails ends the session; all orphans are redelivered."""
-
-    def __init__(
-        self,
-        names: PoolNames,
-        state: PoolState,
-        deliveries: MemoryLimit,
-        publisher: Publisher,
-        error_replies: ErrorReplies,
-        lifecycle: LifecycleEvents,
-        metrics: Metrics,
-        limits: ForwardLimits,
-        tasks: asyncio.TaskGroup,
-    ) -> None:
-        self._names = names
-        self._state = state
-        self._deliveries = deliveries
-        self._publisher = publisher
-        self._error_replies = error_replies
-        self._lifecycle = lifecycle
-        self._metrics = metrics
-        self._limits = limits
-        self._tasks = tasks
-        self._holding = HeldMessages(limits.held)
-        self._requeue = Requeuer(publisher, share=limits.prefetch // 4)
-
-    def on_message(self, message: Message) -> None:
-        """Start a task for one orphan."""
-        self._tasks.create_task(self._handle(message), name="orphan")
-
-    async def _handle(self, message: Message) -> None:
-        try:
-            await self._process(message)
-        except BrokerError:
-            raise
-        except Exception:
-            # A bug must not fail again at every redelivery: answer the request with a reason.
-            log.exception("orphan could not be handled")
-            await self._answer(message, Answer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
+    async def _give_up(self, message: Message, error: Exception) -> None:
+        log.error("orphan could not be handled", exc_info=error)
+        await self._answer(message, Answer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
 
     async def _process(self, message: Message) -> None:
-        decision = orphan_rules.decide(message, self._names, orphan_ttl_ms=self._limits.orphan_ttl_ms, now_ms=wall_ms())
+        decision = orphan_rules.decide(message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=wall_ms())
         if isinstance(decision, Answer):
             await self._answer(message, decision)
-        elif self._holding.admit(decision.key, len(message.body)):
-            self._metrics.held.set(self._holding.messages)
+        elif self.holding.admit(decision.key, len(message.body)):
+            self.metrics.held.set(self.holding.messages)
             try:
                 await self._hold(message, decision)
             finally:
-                self._holding.release(decision.key, len(message.body))
-                self._metrics.held.set(self._holding.messages)
+                self.holding.release(decision.key, len(message.body))
+                self.metrics.held.set(self.holding.messages)
         else:
             await self._put_back(message)
 
     async def _hold(self, message: Message, forward: Forward) -> None:
-        began = self._state.clock()
+        began = self.state.clock()
         request_id = message.properties.correlation_id
-        self._lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
+        self.lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
         remaining = (forward.deadline_ms - wall_ms()) / 1000
         outcome: Answer | None
         try:
@@ -115,23 +71,23 @@ class OrphanForwarder:
                     # It was forwarded before and came back: a binding may take a moment to reach every node.
                     await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT_SECONDS))
                 if forward.hops >= _UNROUTED_AFTER_HOPS:
-                    self._state.unrouted.add(forward.key)
+                    self.state.unrouted.add(forward.key)
                 outcome = await self._forward(message, forward)
         except TimeoutError:
-            queue = self._state.queues.get(forward.key)
+            queue = self.state.queues.get(forward.key)
             why = f": {queue.error}" if queue is not None and queue.error else ""
             outcome = Answer(statuses.EXPIRED, f"waited too long for its worker group's queue{why}")
         if outcome is not None:
             await self._answer(message, outcome)
             return
-        self._deliveries.ack(message.delivery_tag)
-        self._metrics.orphans.labels("forwarded").inc()
-        self._metrics.forward_seconds.observe(self._state.clock() - began)
-        self._lifecycle.record(events.FORWARDED, forward.key, request_id=request_id)
+        self.deliveries.ack(message.delivery_tag)
+        self.metrics.orphans.labels("forwarded").inc()
+        self.metrics.forward_seconds.observe(self.state.clock() - began)
+        self.lifecycle.record(events.FORWARDED, forward.key, request_id=request_id)
 
     async def _bound(self, key: str) -> None:
         """Wait until the queue was declared and bound after now: an orphan proves that it was not."""
-        state = self._state
+        state = self.state
         generation = state.require(key, found_unbound=True)
         while True:
             left = state.tracker.wanted[key].until - state.clock()
@@ -149,8 +105,8 @@ class OrphanForwarder:
         while True:
             await self._bound(forward.key)
             try:
-                await self._publisher.publish(
-                    self._names.request_exchange,
+                await self.publisher.publish(
+                    self.state.names.request_exchange,
                     message.routing_key,
                     message.body,
                     orphan_rules.at_publish(forward.properties, now_ms=wall_ms()),
@@ -167,7 +123,7 @@ class OrphanForwarder:
             except BrokerTimeout as error:
                 # One queue that does not confirm must not end the whole session. Whether the request
                 # arrived is unknown; delivery is at least once, so it is sent again.
-                self._state.unconfirmed.add(forward.key)
+                self.state.unconfirmed.add(forward.key)
                 answer = Answer(statuses.UNROUTABLE, str(error))
             failures += 1
             if failures == 1:
@@ -178,7 +134,7 @@ class OrphanForwarder:
 
     async def _answer(self, message: Message, answer: Answer) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
-        if not await self._error_replies.settle(
+        if not await self.error_replies.settle(
             message, status=answer.status, reason=answer.reason, expired_at=expired_at
         ):
             await self._put_back(message)
@@ -186,24 +142,21 @@ class OrphanForwarder:
         self._answered(message, answer.status)
 
     async def _put_back(self, message: Message) -> None:
+        properties = orphan_rules.put_back(message, now_ms=wall_ms())
         try:
-            await self._requeue.put(
-                message, self._names.orphan_exchange, orphan_rules.put_back(message, now_ms=wall_ms())
-            )
+            await self._send_back(message, self.state.names.orphan_exchange, properties)
+            self.metrics.orphans.labels("put_back").inc()
         except MessageRefused as error:
-            if not await self._error_replies.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
+            if not await self.error_replies.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
                 log.error("orphan can be neither put back nor kept", extra={"reason": str(error)})
                 return
             self._answered(message, statuses.INVALID_REQUEST)
-            return
-        self._deliveries.ack(message.delivery_tag)
-        self._metrics.orphans.labels("put_back").inc()
 
     def _answered(self, message: Message, status: str) -> None:
         """Acknowledge, count and report an orphan that was answered."""
-        self._deliveries.ack(message.delivery_tag)
-        self._metrics.orphans.labels(status).inc()
+        self.deliveries.ack(message.delivery_tag)
+        self.metrics.orphans.labels(status).inc()
         # An event cannot carry an invalid key.
         with contextlib.suppress(InvalidKey):
             key, request_id = keys.decode(message.routing_key), message.properties.correlation_id
-            self._lifecycle.record(events.DEAD_LETTERED, key, request_id=request_id, outcome=status)
+            self.lifecycle.record(events.DEAD_LETTERED, key, request_id=request_id, outcome=status)

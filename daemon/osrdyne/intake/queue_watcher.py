@@ -17,7 +17,6 @@ from osrdyne.broker.management_api import ManagementApi, RequestQueue, never_led
 from osrdyne.errors import ManagementError
 from osrdyne.state import PoolState
 from osrdyne_protocol.broker.lost import Evidence
-from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +32,12 @@ class QueueWatcher:
 
     def __init__(
         self,
-        names: PoolNames,
         state: PoolState,
         management: ManagementApi,
         blocked: Callable[[], str | None],
         *,
         interval: float,
     ) -> None:
-        self._names = names
         self._state = state
         self._management = management
         self._blocked = blocked
@@ -65,8 +62,8 @@ class QueueWatcher:
         asked = self._state.clock()
         try:
             alarm = await self._management.alarm()
-            depths = await self._management.depths(self._names)
-            queues = await self._management.request_queues(self._names)
+            depths = await self._management.depths(self._state.names)
+            queues = await self._management.request_queues(self._state.names)
             await self._look_for_lost(queues)
         except ManagementError as error:
             if not self._failing:
@@ -87,7 +84,7 @@ class QueueWatcher:
 
     async def _look_for_lost(self, queues: list[RequestQueue]) -> None:
         state, now = self._state, self._state.clock()
-        own = {one.key: one for one in queues if one.key is not None and self._names.request_queue(one.key) == one.name}
+        own = {one.key: one for one in queues if one.key is not None}
         silent = [key for key, one in own.items() if one.totals is None]
         unconfirmed = [key for key in sorted(state.unconfirmed) if key in own]
         state.unconfirmed.clear()
@@ -126,7 +123,7 @@ class QueueWatcher:
             one.key: one.totals
             for one in queues
             # Counts of a foreign queue must not count for a key of this pool.
-            if one.key is not None and one.totals is not None and self._names.request_queue(one.key) == one.name
+            if one.key is not None and one.totals is not None
         }
         state.totals = totals
         for key in [key for key in state.ready_since if key not in totals or totals[key].ready == 0]:

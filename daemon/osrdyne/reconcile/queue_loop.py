@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from osrdyne.broker.channel_pool import ChannelPool
@@ -26,21 +25,10 @@ from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Locked, NotFound, Pr
 from osrdyne_protocol import events
 from osrdyne_protocol.broker import quorum
 from osrdyne_protocol.broker.topology import request_queue_arguments
-from osrdyne_protocol.names import PoolNames
 
 log = logging.getLogger(__name__)
 
 _ANSWERS_AGAIN = "the broker answers for this queue again, which looked lost"
-
-
-@dataclass(frozen=True, slots=True)
-class QueueTiming:
-    """Times of the loop, in seconds."""
-
-    #: How late the broker's totals may be; samples are at least this far apart.
-    statistics_interval: float
-    #: A queue that others use or bind is looked at again after this.
-    recheck: float = 30.0
 
 
 def adopt(state: PoolState, keys: Iterable[str]) -> None:
@@ -57,21 +45,23 @@ class QueueLoop:
 
     def __init__(
         self,
-        names: PoolNames,
         state: PoolState,
         channels: ChannelPool,
         management: ManagementApi,
         lifecycle: LifecycleEvents,
         metrics: Metrics,
-        timing: QueueTiming,
+        *,
+        statistics_interval: float,
+        recheck: float,
     ) -> None:
-        self._names = names
+        """Take times in seconds: how late the broker's totals may be, and when to recheck a queue that others use."""
         self._state = state
         self._channels = channels
         self._management = management
         self._lifecycle = lifecycle
         self._metrics = metrics
-        self._timing = timing
+        self._statistics_interval = statistics_interval
+        self._recheck = recheck
         self._loop = KeyedLoop(state.clock, [state.target_changes, state.group_changes, state.lost_changes])
 
     async def run(self) -> None:
@@ -83,7 +73,7 @@ class QueueLoop:
             self._state.tracker.wanted.get(key),
             queue,
             group_gone=key not in self._state.groups,
-            interval=self._timing.statistics_interval,
+            interval=self._statistics_interval,
             now=self._state.clock(),
             lost=key in self._state.lost.lost,
         )
@@ -120,7 +110,7 @@ class QueueLoop:
         self._state.queue_changes.add(key)
 
     def _left_alone(self, key: str, queue: QueueState, said: str) -> QueueState:
-        name = self._names.request_queue(key)
+        name = self._state.names.request_queue(key)
         if queue.phase is not Phase.FOREIGN:
             log.warning("a foreign queue has a request queue's name; left alone", extra={"key": key, "reason": said})
         return queue_rules.foreign(queue, name, said, now=self._state.clock())
@@ -163,22 +153,22 @@ class QueueLoop:
     async def _assert(self, key: str, queue: QueueState, channel: Channel) -> QueueState:
         # Read before the first broker operation: an orphan that arrives meanwhile needs a later assertion.
         generation = self._state.tracker.generation
-        name = self._names.request_queue(key)
+        name = self._state.names.request_queue(key)
         await channel.declare_queue(name, arguments=request_queue_arguments(key))
         if key in self._state.unrouted:
             # The binding may be listed and route nothing; binding once more does not mend it
             # (docs/rabbitmq-facts.md#bindings-that-route-nothing).
             self._state.unrouted.discard(key)
-            await channel.unbind_queue(name, self._names.request_exchange, key)
-        await channel.bind_queue(name, self._names.request_exchange, key)
+            await channel.unbind_queue(name, self._state.names.request_exchange, key)
+        await channel.bind_queue(name, self._state.names.request_exchange, key)
         if queue.phase is not Phase.BOUND:
             self._lifecycle.record(events.QUEUE_READY, key)
         return QueueState(Phase.BOUND, asserted=generation)
 
     async def _unbind(self, key: str, channel: Channel) -> QueueState:
-        name = self._names.request_queue(key)
+        name = self._state.names.request_queue(key)
         try:
-            await channel.unbind_queue(name, self._names.request_exchange, key)
+            await channel.unbind_queue(name, self._state.names.request_exchange, key)
         except NotFound:
             return QueueState(Phase.GONE)
         self._lifecycle.record(events.UNBOUND, key)
@@ -186,24 +176,24 @@ class QueueLoop:
 
     async def _look(self, key: str, queue: QueueState, channel: Channel) -> Finding:
         try:
-            seen = await channel.declare_queue(self._names.request_queue(key), passive=True)
+            seen = await channel.declare_queue(self._state.names.request_queue(key), passive=True)
         except NotFound:
             return QueueState(Phase.GONE)
         return queue_rules.after_look(
             queue,
             ready=seen.ready,
             consumers=seen.consumers,
-            recheck=self._timing.recheck,
+            recheck=self._recheck,
             now=self._state.clock(),
         )
 
     async def _sample(self, key: str, queue: QueueState) -> Finding:
-        totals = await self._management.totals(self._names.request_queue(key))
+        totals = await self._management.totals(self._state.names.request_queue(key))
         if totals is None:
             return QueueState(Phase.GONE)
         if not totals.ours:
             return self._left_alone(key, queue, "as the management API lists it")
-        return queue_rules.after_sample(queue, totals, recheck=self._timing.recheck, now=self._state.clock())
+        return queue_rules.after_sample(queue, totals, recheck=self._recheck, now=self._state.clock())
 
     async def _delete(self, key: str, queue: QueueState, channel: Channel) -> Finding:
         sampled = await self._sample(key, queue)
@@ -214,14 +204,14 @@ class QueueLoop:
             return looked
         if key in self._state.tracker.wanted or key in self._state.groups:
             return QueueState(Phase.UNKNOWN)
-        await channel.delete_queue(self._names.request_queue(key))
+        await channel.delete_queue(self._state.names.request_queue(key))
         log.info("queue deleted", extra={"key": key})
         self._lifecycle.record(events.QUEUE_DELETED, key)
         return QueueState(Phase.GONE)
 
     async def _discard(self, key: str, queue: QueueState, channel: Channel) -> QueueState:
         """Delete a queue that the broker has lost. A queue that answers again stays."""
-        name, exchange = self._names.request_queue(key), self._names.request_exchange
+        name, exchange = self._state.names.request_queue(key), self._state.names.request_exchange
         # Later losses need evidence of their own.
         self._state.lost = self._state.lost.after({key: False}, self._state.clock())
         # From here on its requests are orphans, which the daemon holds until the new queue is there.

@@ -11,7 +11,6 @@ from osrdyne.drivers.base import GroupState
 from osrdyne.reconcile.queue_rules import Phase
 from osrdyne.state import PoolState
 from osrdyne.target.tracker import Status
-from osrdyne_protocol.names import PoolNames
 
 #: `idle` is unbound: the next request is a cold start.
 STATES = ("starting", "ready", "failed", "idle", "draining", "stopping")
@@ -94,7 +93,7 @@ def _works(state: PoolState, key: str) -> bool:
 
 
 def document(
-    state: PoolState, *, pool: str, instance: str, phase: str, detail: str | None, late: float, **rest: Any
+    state: PoolState, *, instance: str, phase: str, detail: str | None, late: float, **rest: Any
 ) -> dict[str, Any]:
     """Return the whole status as JSON-ready values. `late` is how old the broker's own counts may be, in seconds.
 
@@ -103,11 +102,11 @@ def document(
     `static_queues_lost` says what to do about each queue that the broker lost. A daemon that stands by shows no key and
     no such queue, because its knowledge of them is old.
     """
-    names, owns_workers, stands_by = PoolNames(pool), rest.pop("owns_workers"), phase == "standby"
+    names, owns_workers, stands_by = state.names, rest.pop("owns_workers"), phase == "standby"
     keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, now=state.clock())
     phase, detail = with_lost(state, phase, detail)
     return {
-        "pool": pool,
+        "pool": names.pool,
         "instance": instance,
         "state": phase,
         "detail": detail,

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from osrdyne.runtime.changes import wait_for
 from osrdyne.state import PoolState
 
 
-class TargetClock:
-    """Runs until cancelled."""
-
-    def __init__(self, state: PoolState) -> None:
-        self._state = state
-        self._required = state.target_changes.reader()
-
-    async def run(self) -> None:
-        state = self._state
-        try:
-            while True:
-                due = state.tracker.next_change()
-                # A key that is required meanwhile may be due earlier.
-                await self._required.take(wait_for(due, state.clock()))
-                for key in state.tracker.advance(state.clock()):
-                    state.target_changes.add(key)
-        finally:
-            self._required.close()
+async def pass_time(state: PoolState) -> None:
+    """Run until cancelled."""
+    with closing(state.target_changes.reader()) as required:
+        while True:
+            # A key that is required meanwhile may be due earlier.
+            await required.take(wait_for(state.tracker.next_change(), state.clock()))
+            for key in state.tracker.advance(state.clock()):
+                state.target_changes.add(key)

@@ -16,20 +16,13 @@ from osrdyne.target.window_rules import Schedule
 _LONGEST_WAIT_SECONDS = 30.0
 
 
-class Warmer:
-    """Runs until cancelled; returns at once where no key has a window."""
-
-    def __init__(self, state: PoolState, schedule: Schedule, wall_ms: Callable[[], int]) -> None:
-        self._state = state
-        self._schedule = schedule
-        self._wall_ms = wall_ms
-
-    async def run(self) -> None:
-        while True:
-            now = self._wall_ms()
-            for key, left in self._schedule.open(now).items():
-                self._state.keep(key, left / 1000)
-            wait = self._schedule.next(now)
-            if wait is None:
-                return
-            await asyncio.sleep(min(wait / 1000 + 0.001, _LONGEST_WAIT_SECONDS))
+async def keep_warm(state: PoolState, schedule: Schedule, wall_ms: Callable[[], int]) -> None:
+    """Run until cancelled; return at once where no key has a window. `wall_ms` reads the wall clock."""
+    while True:
+        now = wall_ms()
+        for key, left in schedule.open(now).items():
+            state.keep(key, left / 1000)
+        wait = schedule.next(now)
+        if wait is None:
+            return
+        await asyncio.sleep(min(wait / 1000 + 0.001, _LONGEST_WAIT_SECONDS))

@@ -67,14 +67,14 @@ class Uses:
 
 @cache
 def fields() -> frozenset[str]:
-    """Return the fields of the state that are values; `clock` is none."""
+    """Return the fields of the state that are values; `names` and `clock` are none."""
     [state] = [
         one
         for one in ast.walk(ast.parse(STATE.read_text()))
         if isinstance(one, ast.ClassDef) and one.name == "PoolState"
     ]
     named = {one.target.id for one in state.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
-    return frozenset(named - {"clock"})
+    return frozenset(named - {"names", "clock"})
 
 
 class Reader(ast.NodeVisitor):

@@ -90,14 +90,13 @@ async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) 
     channel: Any = Channel()
     async with asyncio.TaskGroup() as tasks:
         responder = DeadLetterResponder(
-            NAMES,
-            state,
-            channel,
-            stand_ins["publisher"],
-            ErrorReplies(NAMES, stand_ins["publisher"], metrics),
-            stand_ins["journal"],
-            metrics,
-            tasks,
+            state=state,
+            deliveries=channel,
+            publisher=stand_ins["publisher"],
+            error_replies=ErrorReplies(NAMES, stand_ins["publisher"], metrics),
+            lifecycle=stand_ins["journal"],
+            metrics=metrics,
+            tasks=tasks,
             prefetch=8,
             message_ttl=TTL,
         )

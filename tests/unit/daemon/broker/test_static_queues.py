@@ -17,7 +17,7 @@ from osrdyne.state import PoolState
 from osrdyne.status import view as status_view
 from osrdyne_protocol.broker.lost import LOOK_AGAIN
 from osrdyne_protocol.broker.quorum import Member
-from tests.unit.stand_ins import NAMES, state_of
+from tests.unit.stand_ins import state_of
 
 LED = (Member("rabbit@a", "leader", 1, 2),)
 LOST = (Member("rabbit@a", "follower", 0, 0),)
@@ -47,7 +47,7 @@ class Members:
 
 def static_queues(state: PoolState, broker: Members) -> StaticQueues:
     management: Any = broker
-    return StaticQueues(NAMES, state, management)
+    return StaticQueues(state, management)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -139,9 +139,7 @@ async def test_status_and_readiness_say_which_queue_is_lost_and_what_to_do() -> 
     state = state_of()
 
     def shown(phase: str) -> tuple[str, str | None, list[str], str | None]:
-        document = status_view.document(
-            state, pool="core", instance="x", phase=phase, detail=None, owns_workers=True, late=0.0
-        )
+        document = status_view.document(state, instance="x", phase=phase, detail=None, owns_workers=True, late=0.0)
         lost = list(document["static_queues_lost"])
         return document["state"], document["detail"], lost, Condition(phase).not_ready(state)
 

@@ -40,14 +40,13 @@ class Responder:
         error_replies = ErrorReplies(NAMES, publisher, self.metrics)
         self.state = state_of()
         self.responder = DeadLetterResponder(
-            NAMES,
-            self.state,
-            channel,
-            publisher,
-            error_replies,
-            lifecycle,
-            self.metrics,
-            tasks,
+            state=self.state,
+            deliveries=channel,
+            publisher=publisher,
+            error_replies=error_replies,
+            lifecycle=lifecycle,
+            metrics=self.metrics,
+            tasks=tasks,
             prefetch=8,
             message_ttl=60.0,
         )

@@ -14,8 +14,8 @@ from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import error_replies
 from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake import orphan_forwarder, orphan_rules
-from osrdyne.intake.hold_limits import HoldLimits
-from osrdyne.intake.orphan_forwarder import ForwardLimits, OrphanForwarder
+from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
+from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
@@ -64,9 +64,17 @@ class Forwarder:
         lifecycle: Any = self.lifecycle
         metrics = Metrics()
         error_replies = ErrorReplies(NAMES, publisher, metrics)
-        limits = ForwardLimits(40, HoldLimits(per_key, 20, 1_000_000), round(ORPHAN_TTL * 1000))
         self.forwarder = OrphanForwarder(
-            NAMES, self.state, channel, publisher, error_replies, lifecycle, metrics, limits, tasks
+            state=self.state,
+            deliveries=channel,
+            publisher=publisher,
+            error_replies=error_replies,
+            lifecycle=lifecycle,
+            metrics=metrics,
+            tasks=tasks,
+            prefetch=40,
+            holding=HeldMessages(HoldLimits(per_key, 20, 1_000_000)),
+            orphan_ttl_ms=round(ORPHAN_TTL * 1000),
         )
         self.delivered = 0
 

@@ -13,7 +13,7 @@ from osrdyne.intake.queue_watcher import QueueWatcher
 from osrdyne.reconcile.queue_rules import Phase, QueueTotals
 from osrdyne.session import DaemonSession
 from osrdyne_protocol.broker.lost import Evidence
-from tests.unit.stand_ins import NAMES, BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of
+from tests.unit.stand_ins import BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of
 
 pytestmark = pytest.mark.looptime
 
@@ -23,7 +23,7 @@ def alarm_of(state: Any) -> object:
 
 
 def watcher(state: Any, management: Any, blocked: str | None = None) -> QueueWatcher:
-    return QueueWatcher(NAMES, state, management, lambda: blocked, interval=5.0)
+    return QueueWatcher(state, management, lambda: blocked, interval=5.0)
 
 
 async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some() -> None:
@@ -121,7 +121,7 @@ async def test_an_alarm_that_the_connection_tells_needs_no_management_api() -> N
 async def test_a_queue_of_somebody_else_does_not_speak_for_a_key_of_ours() -> None:
     class Management(StandInManagement):
         async def request_queues(self, names: Any) -> list[RequestQueue]:
-            foreign = RequestQueue("core-req-other", "42", QueueTotals(9, 9, 9, 0))
+            foreign = RequestQueue("core-req-other", None, QueueTotals(9, 9, 9, 0))
             return [RequestQueue("core-req-42", "42", QueueTotals(0, 0, 1, 0)), foreign]
 
     state = state_of()
@@ -133,7 +133,7 @@ async def test_a_queue_of_somebody_else_does_not_speak_for_a_key_of_ours() -> No
 
 async def adopt(state: Any, management: Any) -> None:
     nothing: Any = None
-    await DaemonSession(nothing, NAMES, state, nothing, nothing, management, "daemon", nothing)._adopt()
+    await DaemonSession(nothing, state, nothing, nothing, management, "daemon", nothing)._adopt()
 
 
 async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_outage() -> None:
@@ -162,7 +162,6 @@ async def test_a_queue_in_the_pools_namespace_that_is_not_ours_is_left_alone() -
         async def request_queues(self, names: Any) -> list[RequestQueue]:
             return [
                 RequestQueue("core-req-foreign", None, None),
-                RequestQueue("core-req-other", "42", None),
                 RequestQueue("core-req-7", "7", None),
             ]
 

@@ -10,15 +10,14 @@ import pytest
 from osrdyne.broker.channel_pool import ChannelPool
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.errors import ManagementError
-from osrdyne.reconcile.queue_loop import QueueLoop, QueueTiming
+from osrdyne.reconcile.queue_loop import QueueLoop
 from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
-from osrdyne.target.clock import TargetClock
+from osrdyne.target.clock import pass_time
 from osrdyne_amqp.errors import BrokerError, Locked, PreconditionFailed
 from osrdyne_protocol.broker.lost import Evidence
 from tests.unit.stand_ins import (
-    NAMES,
     BrokerQueue,
     StandInBroker,
     StandInConnection,
@@ -46,8 +45,9 @@ class Loop:
         connection: Any = StandInConnection(self.broker)
         pool, management, lifecycle = ChannelPool(connection, size), self.management, self.lifecycle
         self.metrics = Metrics()
-        given: Any = (NAMES, self.state, pool, management, lifecycle, self.metrics, QueueTiming(7.5, recheck=30.0))
-        self.coroutines = (QueueLoop(*given).run(), TargetClock(self.state).run())
+        given: Any = (self.state, pool, management, lifecycle, self.metrics)
+        loop = QueueLoop(*given, statistics_interval=7.5, recheck=30.0)
+        self.coroutines = (loop.run(), pass_time(self.state))
 
     def bound(self, *keys: str) -> bool:
         return all(key in self.broker.queues and self.broker.queues[key].bound for key in keys)

@@ -139,7 +139,6 @@ def test_the_document_is_json_with_any_key(state: PoolState) -> None:
         state.require(key)
     document = status_view.document(
         state,
-        pool="core",
         instance="dev",
         phase="leading",
         detail=None,
@@ -157,18 +156,14 @@ def test_keys_are_counted_by_state_also_where_there_are_none(state: PoolState) -
     state.require("a")
     state.require("b")
     state.queues.set("b", QueueState(Phase.UNKNOWN, error="no"))
-    shown = status_view.document(
-        state, pool="core", instance="i", phase="leading", detail=None, owns_workers=True, late=7.5
-    )
+    shown = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
     counted = status_view.keys_by_state(shown)
     assert counted == dict.fromkeys(status_view.STATES, 0) | {"starting": 1, "failed": 1}
 
 
 def test_the_pools_own_queues_and_the_brokers_alarm_are_shown_and_what_is_not_known_is_null(state: PoolState) -> None:
     def shown() -> dict[str, object]:
-        return status_view.document(
-            state, pool="core", instance="i", phase="leading", detail=None, owns_workers=True, late=7.5
-        )
+        return status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
 
     assert (shown()["alarm"], shown()["queues"]) == (None, {"core-orphan": None, "core-dl": None, "core-poison": None})
     state.alarm, state.depths = "memory", {"core-orphan": 3, "core-poison": 0}
@@ -178,17 +173,13 @@ def test_the_pools_own_queues_and_the_brokers_alarm_are_shown_and_what_is_not_kn
 def test_a_daemon_that_stands_by_shows_no_key(state: PoolState) -> None:
     state.require("42")
     for phase, keys in (("standby", 0), ("waiting", 1)):
-        shown = status_view.document(
-            state, pool="core", instance="i", phase=phase, detail=None, owns_workers=True, late=7.5
-        )
+        shown = status_view.document(state, instance="i", phase=phase, detail=None, owns_workers=True, late=7.5)
         assert len(shown["keys"]) == keys
 
 
 def test_the_document_has_the_greatest_age_of_its_counts(state: PoolState) -> None:
     def age() -> object:
-        shown = status_view.document(
-            state, pool="core", instance="i", phase="leading", detail=None, owns_workers=True, late=7.5
-        )
+        shown = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
         return shown["counts_age"]
 
     assert age() is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from osrdyne.state import PoolState
 from osrdyne.target.tracker import Status
-from osrdyne.target.warmer import Warmer
+from osrdyne.target.warmer import keep_warm
 from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol.settings import Delays, PoolSettings
 from osrdyne_protocol.windows import DAYS, Window, parse_window
@@ -98,9 +98,7 @@ async def test_the_warmer_keeps_keys_active_from_a_windows_begin_to_its_end() ->
     changes = state.target_changes.reader()
     # Given five minutes to ten
     start = MONDAY + 10 * HOUR - 5 * MINUTE
-    warmer = asyncio.create_task(
-        Warmer(state, Schedule(pool.overrides), lambda: start + round(1000 * loop.time())).run()
-    )
+    warmer = asyncio.create_task(keep_warm(state, Schedule(pool.overrides), lambda: start + round(1000 * loop.time())))
     await asyncio.sleep(299)
     assert state.tracker.wanted == {}
     # When the window begins
@@ -118,6 +116,6 @@ async def test_the_warmer_keeps_keys_active_from_a_windows_begin_to_its_end() ->
 async def test_the_warmer_ends_where_there_is_nothing_to_keep() -> None:
     state = PoolState.of(PoolSettings("core"), asyncio.get_running_loop().time)
 
-    await Warmer(state, Schedule({}), lambda: MONDAY).run()
+    await keep_warm(state, Schedule({}), lambda: MONDAY)
 
     assert state.tracker.wanted == {}
