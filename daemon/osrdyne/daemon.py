@@ -12,7 +12,6 @@ import os
 import random
 import secrets
 import socket
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -41,21 +40,6 @@ _STABLE_SESSION_SECONDS = 30.0
 _LONGEST_PAUSE_SECONDS = 2.0
 
 
-@dataclass(slots=True)
-class Condition:
-    """The daemon's phase, for status and readiness."""
-
-    phase: str = "connecting"
-    detail: str | None = None
-
-    def not_ready(self, state: PoolState) -> str | None:
-        """Say why the daemon cannot work; None when it leads or stands by, and no static queue is lost."""
-        phase, detail = status_view.with_lost(state, self.phase, self.detail)
-        if phase in ("leading", "standby") and detail is None:
-            return None
-        return f"{phase}: {detail}" if detail else phase
-
-
 class Daemon:
     """One daemon of one pool, by one set of settings. `open` it, let it `act` until cancelled, `close` it."""
 
@@ -68,29 +52,29 @@ class Daemon:
         vhost = virtual_host(self._uri())
         self._management = ManagementApi(management, vhost, timeout=broker.timeout)
         self._metrics = metrics
-        self._condition = Condition()
+        #: For status and readiness.
+        self._phase = "connecting"
+        self._detail: str | None = None
         self._id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._opened: tuple[PoolState, Driver] | None = None
+        self._state: PoolState
+        self._driver: Driver
 
     def open(self) -> None:
         """Create the driver. Raises `DriverError` or `SettingsError` for an invalid template or place."""
-        driver = self.settings.driver.open(self.settings.pool)
-        self._opened = PoolState.of(self.settings.pool, asyncio.get_running_loop().time), driver
+        self._driver = self.settings.driver.open(self.settings.pool)
+        self._state = PoolState.of(self.settings.pool, asyncio.get_running_loop().time)
 
     async def act(self) -> None:
         """Act until cancelled; broker failures do not end it."""
-        assert self._opened is not None
-        await self._act_for_ever(*self._opened)
+        await self._act_for_ever(self._state, self._driver)
 
     async def close(self) -> None:
         """Close the driver; workers keep running."""
-        if self._opened is not None:
-            await self._opened[1].close()
+        await self._driver.close()
 
     def not_ready(self) -> str | None:
         """Say why the daemon cannot work; None when it leads or stands by, and no static queue is lost."""
-        assert self._opened is not None
-        return self._condition.not_ready(self._opened[0])
+        return status_view.not_ready(self._state, self._phase, self._detail)
 
     async def _act_for_ever(self, state: PoolState, driver: Driver) -> None:
         failures = 0
@@ -104,7 +88,7 @@ class Daemon:
             await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0))
 
     async def _act(self, state: PoolState, driver: Driver) -> None:
-        self._condition.phase = "connecting"
+        self._phase = "connecting"
         connection = await self._connect()
         events = EventLine(state.names.activity_exchange, partial(self._connect, "events"))
         try:
@@ -145,22 +129,20 @@ class Daemon:
         log.warning("not acting; trying again", extra={"reason": text})
 
     def _become(self, phase: str, detail: str | None) -> None:
-        self._condition.phase = phase
-        self._condition.detail = detail
+        self._phase = phase
+        self._detail = detail
 
     def document(self) -> dict[str, Any]:
         """Return the status as JSON-ready values; see `status_view.document`."""
-        assert self._opened is not None
-        state, driver = self._opened
         return status_view.document(
-            state,
+            self._state,
             instance=self.settings.pool.instance,
-            phase=self._condition.phase,
-            detail=self._condition.detail,
+            phase=self._phase,
+            detail=self._detail,
             late=self.settings.broker.statistics_interval,
             driver=self.settings.driver.kind,
             daemon_id=self._id,
-            owns_workers=driver.owns_workers,
+            owns_workers=self._driver.owns_workers,
         )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from osrdyne.broker.channel_pool import ChannelPool
 from osrdyne.broker.lifecycle_events import LifecycleEvents, wall_ms
@@ -17,7 +18,7 @@ from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import Publisher
 from osrdyne.broker.static_queues import StaticQueues
-from osrdyne.broker.topology_watcher import TopologyWatcher
+from osrdyne.broker.topology_watcher import watch_topology
 from osrdyne.drivers.base import Driver
 from osrdyne.errors import DaemonError
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
@@ -77,8 +78,8 @@ class DaemonSession:
         lifecycle = LifecycleEvents(self.events, self.daemon_id)
         publisher = Publisher(connection, timeout=settings.broker.timeout)
         error_replies = ErrorReplies(names, publisher, self.metrics)
+        listener = ActivityListener(self.state, self.metrics, debounce=settings.intervals.debounce)
         async with asyncio.TaskGroup() as tasks:
-            self._start_loops(connection, lifecycle, queues, tasks)
             forwarder = OrphanForwarder(
                 state=self.state,
                 deliveries=orphans,
@@ -104,48 +105,46 @@ class DaemonSession:
                 prefetch=limits.dead_letter_prefetch,
                 message_ttl=settings.pool.message_ttl,
             )
-            listener = ActivityListener(self.state, self.metrics, debounce=settings.intervals.debounce)
-            for channel, queue, on_message, no_ack in (
-                (letter_channel, names.dead_letter_queue, letters.on_message, False),
-                (activity, names.activity_queue, listener.on_message, True),
-                (orphan_channel, names.orphan_queue, orphans.on_message, False),
-            ):
-                tasks.create_task(_consume(channel, queue, on_message, no_ack), name=f"consume-{queue}")
-            tasks.create_task(listener.run(), name="activity")
-            tasks.create_task(orphans.run(forwarder.on_message), name="orphans")
-            tasks.create_task(letters.run(responder.on_message), name="dead-letters")
-            tasks.create_task(_end_with(connection), name="connection")
-            tasks.create_task(_end_without(lock_lost), name="lock")
+            work = {
+                **self._loops(connection, lifecycle, queues),
+                "consume-dead-letters": _consume(letter_channel, names.dead_letter_queue, letters.on_message, False),
+                "consume-activity": _consume(activity, names.activity_queue, listener.on_message, True),
+                "consume-orphans": _consume(orphan_channel, names.orphan_queue, orphans.on_message, False),
+                "activity": listener.run(),
+                "orphans": orphans.run(forwarder.on_message),
+                "dead-letters": letters.run(responder.on_message),
+                "connection": _end_with(connection),
+                "lock": _end_without(lock_lost),
+            }
+            for name, one in work.items():
+                tasks.create_task(one, name=name)
             acting()
 
-    def _start_loops(
-        self, connection: Connection, lifecycle: LifecycleEvents, queues: StaticQueues, tasks: asyncio.TaskGroup
-    ) -> None:
-        settings, state = self.settings, self.state
+    def _loops(
+        self, connection: Connection, lifecycle: LifecycleEvents, queues: StaticQueues
+    ) -> dict[str, Coroutine[Any, Any, None]]:
+        """Return what runs beside the consumers, by name."""
+        settings, state, management = self.settings, self.state, self.management
         intervals, limits = settings.intervals, settings.limits
         queue_loop = QueueLoop(
             state,
             ChannelPool(connection, limits.queue_actions),
-            self.management,
+            management,
             lifecycle,
             self.metrics,
             statistics_interval=settings.broker.statistics_interval,
             recheck=intervals.recheck,
         )
-        watcher = QueueWatcher(
-            state,
-            self.management,
-            lambda: connection.blocked_reason,
-            interval=intervals.queue_listing,
-        )
-        topology = TopologyWatcher(
-            settings.pool, self.management, queues, self.metrics, interval=intervals.topology_check
-        )
-        tasks.create_task(pass_time(state), name="target-clock")
-        tasks.create_task(keep_warm(state, Schedule(settings.pool.overrides), wall_ms), name="warmer")
-        tasks.create_task(queue_loop.run(), name="queue-loop")
-        tasks.create_task(watcher.run(), name="queue-watcher")
-        tasks.create_task(topology.run(), name="topology-watcher")
+        watcher = QueueWatcher(state, management, lambda: connection.blocked_reason, interval=intervals.queue_listing)
+        loops = {
+            "target-clock": pass_time(state),
+            "warmer": keep_warm(state, Schedule(settings.pool.overrides), wall_ms),
+            "queue-loop": queue_loop.run(),
+            "queue-watcher": watcher.run(),
+            "topology-watcher": watch_topology(
+                topology(settings.pool), management, queues, self.metrics, interval=intervals.topology_check
+            ),
+        }
         if self.driver.owns_workers:
             timing = GroupTiming(
                 starts_in_flight=limits.starts_in_flight,
@@ -153,7 +152,8 @@ class DaemonSession:
                 patience=settings.pool.consumer_timeout + limits.start_grace,
                 listing_interval=intervals.engine_listing,
             )
-            tasks.create_task(GroupLoop(state, self.driver, lifecycle, timing).run(), name="worker-loop")
+            loops["worker-loop"] = GroupLoop(state, self.driver, lifecycle, timing).run()
+        return loops
 
     async def _check_topology(self) -> None:
         """Raise an error while a static object is missing: nothing could be consumed, answered or kept."""

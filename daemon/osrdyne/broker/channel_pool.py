@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from osrdyne_amqp import Channel, Connection
+from osrdyne_amqp.errors import BrokerTimeout
+
+T = TypeVar("T")
 
 
 class ChannelPool:
@@ -15,22 +20,34 @@ class ChannelPool:
         self._free: list[Channel] = []
         self._slots = asyncio.Semaphore(size)
         #: At most half of the channels are for operations that failed before.
-        self.for_suspects = asyncio.Semaphore(max(1, size // 2))
+        self._for_suspects = asyncio.Semaphore(max(1, size // 2))
 
-    async def take(self) -> Channel:
-        """Wait for a free channel. Give it back with `give`."""
-        await self._slots.acquire()
-        try:
-            while self._free:
-                channel = self._free.pop()
+    async def run(self, operation: Callable[[Channel], Awaitable[T]], *, suspect: bool) -> T:
+        """Wait for a free channel, and run an operation on it.
+
+        `suspect` marks an operation that may hang: such operations do not block all channels.
+        """
+        if suspect:
+            async with self._for_suspects:
+                return await self._run(operation)
+        return await self._run(operation)
+
+    async def _run(self, operation: Callable[[Channel], Awaitable[T]]) -> T:
+        async with self._slots:
+            channel = await self._open()
+            try:
+                return await operation(channel)
+            except BrokerTimeout:
+                # The next call on this channel would wait behind the unanswered one.
+                await channel.close()
+                raise
+            finally:
                 if channel.is_open:
-                    return channel
-            return await self._connection.channel()
-        except BaseException:
-            self._slots.release()
-            raise
+                    self._free.append(channel)
 
-    def give(self, channel: Channel) -> None:
-        if channel.is_open:
-            self._free.append(channel)
-        self._slots.release()
+    async def _open(self) -> Channel:
+        while self._free:
+            channel = self._free.pop()
+            if channel.is_open:
+                return channel
+        return await self._connection.channel()

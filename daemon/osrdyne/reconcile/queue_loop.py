@@ -8,8 +8,8 @@ The loop sets no targets: messages found in an unwanted queue are a fact, which 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from osrdyne.broker.channel_pool import ChannelPool
 from osrdyne.broker.lifecycle_events import LifecycleEvents
@@ -21,7 +21,7 @@ from osrdyne.reconcile.queue_rules import Finding, MessagesFound, Phase, QueueSt
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Channel
-from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Locked, NotFound, PreconditionFailed
+from osrdyne_amqp.errors import BrokerError, Locked, NotFound, PreconditionFailed
 from osrdyne_protocol import events
 from osrdyne_protocol.broker import quorum
 from osrdyne_protocol.broker.topology import request_queue_arguments
@@ -62,6 +62,14 @@ class QueueLoop:
         self._metrics = metrics
         self._statistics_interval = statistics_interval
         self._recheck = recheck
+        #: What is done on a channel. A sample needs none.
+        self._operations: dict[QueueStep, Callable[[str, QueueState, Channel], Awaitable[Finding]]] = {
+            QueueStep.ASSERT: self._assert,
+            QueueStep.UNBIND: self._unbind,
+            QueueStep.LOOK: self._look,
+            QueueStep.DELETE: self._delete,
+            QueueStep.DISCARD: self._discard,
+        }
         self._loop = KeyedLoop(state.clock, [state.target_changes, state.group_changes, state.lost_changes])
 
     async def run(self) -> None:
@@ -118,37 +126,9 @@ class QueueLoop:
     async def _take(self, key: str, queue: QueueState, step: QueueStep) -> Finding:
         if step is QueueStep.SAMPLE:
             return await self._sample(key, queue)
-        if queue.failures:
-            # Keys that keep failing may hang: they share half of the channels, so that others are not blocked.
-            async with self._channels.for_suspects:
-                return await self._on_channel(key, queue, step)
-        return await self._on_channel(key, queue, step)
-
-    async def _on_channel(
-        self,
-        key: str,
-        queue: QueueState,
-        step: Literal[QueueStep.ASSERT, QueueStep.UNBIND, QueueStep.LOOK, QueueStep.DELETE, QueueStep.DISCARD],
-    ) -> Finding:
-        channel = await self._channels.take()
-        try:
-            match step:
-                case QueueStep.ASSERT:
-                    return await self._assert(key, queue, channel)
-                case QueueStep.UNBIND:
-                    return await self._unbind(key, channel)
-                case QueueStep.LOOK:
-                    return await self._look(key, queue, channel)
-                case QueueStep.DELETE:
-                    return await self._delete(key, queue, channel)
-                case QueueStep.DISCARD:
-                    return await self._discard(key, queue, channel)
-        except BrokerTimeout:
-            # The next call on this channel would wait behind the unanswered one.
-            await channel.close()
-            raise
-        finally:
-            self._channels.give(channel)
+        operation = partial(self._operations[step], key, queue)
+        # Keys that keep failing may hang: they share half of the channels, so that others are not blocked.
+        return await self._channels.run(operation, suspect=queue.failures > 0)
 
     async def _assert(self, key: str, queue: QueueState, channel: Channel) -> QueueState:
         # Read before the first broker operation: an orphan that arrives meanwhile needs a later assertion.
@@ -165,7 +145,7 @@ class QueueLoop:
             self._lifecycle.record(events.QUEUE_READY, key)
         return QueueState(Phase.BOUND, asserted=generation)
 
-    async def _unbind(self, key: str, channel: Channel) -> QueueState:
+    async def _unbind(self, key: str, _: QueueState, channel: Channel) -> QueueState:
         name = self._state.names.request_queue(key)
         try:
             await channel.unbind_queue(name, self._state.names.request_exchange, key)

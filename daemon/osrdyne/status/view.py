@@ -133,6 +133,14 @@ def with_lost(state: PoolState, phase: str, detail: str | None) -> tuple[str, st
     return "waiting" if phase == "preparing" else phase, reason
 
 
+def not_ready(state: PoolState, phase: str, detail: str | None) -> str | None:
+    """Return why a daemon cannot work; None when it leads or stands by, and no static queue is lost."""
+    phase, detail = with_lost(state, phase, detail)
+    if phase in ("leading", "standby") and detail is None:
+        return None
+    return f"{phase}: {detail}" if detail else phase
+
+
 def keys_by_state(document: Mapping[str, Any]) -> dict[str, int]:
     """Return how many keys of a status document are in each state; a state without keys has 0."""
     counted = Counter(one["state"] for one in document["keys"])

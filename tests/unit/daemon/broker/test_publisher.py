@@ -247,20 +247,71 @@ async def test_a_confirm_that_comes_too_late_leaves_no_error_that_nobody_reads(
     assert complaints == []
 
 
+class Operation:
+    """An operation that holds a channel until the test ends it."""
+
+    def __init__(self) -> None:
+        self.channel: Any = None
+        self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def __call__(self, channel: Any) -> None:
+        self.channel = channel
+        await self.end
+
+
 async def test_a_pool_of_channels_gives_each_to_one_and_none_that_is_closed(connection: Connection) -> None:
     given: Any = connection
     pool = ChannelPool(given, 2)
-    first, second = await pool.take(), await pool.take()
-    assert first is not second
-    waiting = asyncio.ensure_future(pool.take())
+    operations = [Operation() for _ in range(4)]
+    tasks = [asyncio.ensure_future(pool.run(one, suspect=False)) for one in operations]
     await asyncio.sleep(1.0)
-    assert not waiting.done()
-    await first.close()
-    pool.give(first)
-    third = await waiting
-    assert third is not first
-    pool.give(second)
-    assert await pool.take() is second
+    first, second, third, fourth = operations
+    assert first.channel is not second.channel
+    assert [one.channel is None for one in operations] == [False, False, True, True]
+    # When an operation breaks its channel, the next gets a new one
+    await first.channel.close()
+    first.end.set_result(None)
+    await asyncio.sleep(1.0)
+    assert third.channel is not None
+    assert third.channel is not first.channel
+    # And a channel that works is lent again
+    second.end.set_result(None)
+    await asyncio.sleep(1.0)
+    assert fourth.channel is second.channel
+    third.end.set_result(None)
+    fourth.end.set_result(None)
+    await asyncio.gather(*tasks)
+
+
+async def test_a_channel_that_does_not_answer_is_closed_and_lent_to_no_other(connection: Connection) -> None:
+    given: Any = connection
+    pool = ChannelPool(given, 1)
+    lent: list[Any] = []
+
+    async def unanswered(channel: Any) -> None:
+        lent.append(channel)
+        raise BrokerTimeout
+
+    for _ in range(2):
+        with pytest.raises(BrokerTimeout):
+            await pool.run(unanswered, suspect=False)
+    assert lent[0] is not lent[1]
+    assert not lent[0].is_open
+
+
+async def test_operations_that_may_hang_leave_half_of_the_channels_to_the_others(connection: Connection) -> None:
+    given: Any = connection
+    pool = ChannelPool(given, 4)
+    suspects, other = [Operation() for _ in range(4)], Operation()
+    tasks = [asyncio.ensure_future(pool.run(one, suspect=True)) for one in suspects]
+    await asyncio.sleep(1.0)
+    assert [one.channel is not None for one in suspects] == [True, True, False, False]
+    tasks.append(asyncio.ensure_future(pool.run(other, suspect=False)))
+    await asyncio.sleep(1.0)
+    assert other.channel is not None
+    for one in (*suspects, other):
+        one.end.set_result(None)
+    await asyncio.gather(*tasks)
 
 
 async def test_a_channel_that_cannot_be_opened_does_not_take_its_place_in_the_pool_for_ever() -> None:
@@ -272,4 +323,4 @@ async def test_a_channel_that_cannot_be_opened_does_not_take_its_place_in_the_po
     pool = ChannelPool(given, 1)
     for _ in range(3):
         with pytest.raises(BrokerTimeout):
-            await pool.take()
+            await pool.run(Operation(), suspect=False)

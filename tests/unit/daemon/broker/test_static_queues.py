@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from osrdyne.broker.static_queues import StaticQueues
-from osrdyne.daemon import Condition
 from osrdyne.errors import ManagementError
 from osrdyne.session import _unless_ended
 from osrdyne.state import PoolState
@@ -141,7 +140,7 @@ async def test_status_and_readiness_say_which_queue_is_lost_and_what_to_do() -> 
     def shown(phase: str) -> tuple[str, str | None, list[str], str | None]:
         document = status_view.document(state, instance="x", phase=phase, detail=None, owns_workers=True, late=0.0)
         lost = list(document["static_queues_lost"])
-        return document["state"], document["detail"], lost, Condition(phase).not_ready(state)
+        return document["state"], document["detail"], lost, status_view.not_ready(state, phase, None)
 
     assert shown("leading") == ("leading", None, [], None)
     state.lost_static = {"core-orphan": "mend it"}
