@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class OnModel(Daemon):
     """The daemon with the model's broker and management API behind it."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, state: PoolState, driver: ModelDriver) -> None:
         super().__init__(world.daemon_settings, Metrics())
+        self._state, self._driver = state, driver
         self._world = world
         self._id = self.name = name
         self._management = world.management()
@@ -43,8 +44,8 @@ class OnModel(Daemon):
             timeout=broker.timeout,
         )
 
-    def _acting(self, state: PoolState) -> None:
-        super()._acting(state)
+    def _acting(self) -> None:
+        super()._acting()
         self._world.note("acting", self.name)
 
     def _ended(self, error: BaseException) -> None:
@@ -87,13 +88,11 @@ class DaemonProcess:
             return
         self._starts += 1
         loop = asyncio.get_running_loop()
-        self.daemon = OnModel(self._world, f"daemon {self._name}{self._starts}")
         self.state = PoolState.of(self._world.scenario.pool, loop.time)
         self._driver = self._world.engine.driver()
+        self.daemon = OnModel(self._world, f"daemon {self._name}{self._starts}", self.state, self._driver)
         self._world.note("daemon started", self.daemon.name)
-        self.task = loop.create_task(
-            self.daemon._act_for_ever(self.state, self._driver), name=self.daemon.name, context=context_of(self.clock)
-        )
+        self.task = loop.create_task(self.daemon.act(), name=self.daemon.name, context=context_of(self.clock))
 
     def kill(self) -> None:
         """End it between two operations, as SIGKILL does."""

@@ -66,7 +66,15 @@ class Daemon:
 
     async def act(self) -> None:
         """Act until cancelled; broker failures do not end it."""
-        await self._act_for_ever(self._state, self._driver)
+        failures = 0
+        while True:
+            began = self._state.clock()
+            try:
+                await self._act()
+            except Exception as error:  # noqa: BLE001 - after any error, the daemon logs it and begins again
+                failures = 1 if self._state.clock() - began >= _STABLE_SESSION_SECONDS else failures + 1
+                self._ended(error)
+            await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0))
 
     async def close(self) -> None:
         """Close the driver; workers keep running."""
@@ -76,27 +84,19 @@ class Daemon:
         """Say why the daemon cannot work; None when it leads or stands by, and no static queue is lost."""
         return status_view.not_ready(self._state, self._phase, self._detail)
 
-    async def _act_for_ever(self, state: PoolState, driver: Driver) -> None:
-        failures = 0
-        while True:
-            began = state.clock()
-            try:
-                await self._act(state, driver)
-            except Exception as error:  # noqa: BLE001 - after any error, the daemon logs it and begins again
-                failures = 1 if state.clock() - began >= _STABLE_SESSION_SECONDS else failures + 1
-                self._ended(error)
-            await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0))
-
-    async def _act(self, state: PoolState, driver: Driver) -> None:
+    async def _act(self) -> None:
+        state = self._state
         self._phase = "connecting"
         connection = await self._connect()
         events = EventLine(state.names.activity_exchange, partial(self._connect, "events"))
         try:
             self._become("standby", None)
             lock_lost = await leader.acquire(connection, state.names)
-            session = DaemonSession(self.settings, state, driver, self._metrics, self._management, self._id, events)
+            session = DaemonSession(
+                self.settings, state, self._driver, self._metrics, self._management, self._id, events
+            )
             self._become("preparing", None)
-            await session.run(connection, lock_lost, lambda: self._acting(state))
+            await session.run(connection, lock_lost, self._acting)
         finally:
             self._metrics.leader.set(0)
             await connection.close()
@@ -113,10 +113,10 @@ class Daemon:
             timeout=broker.timeout,
         )
 
-    def _acting(self, state: PoolState) -> None:
+    def _acting(self) -> None:
         self._metrics.leader.set(1)
         self._become("leading", None)
-        log.info("acting", extra={"pool": state.names.pool, "keys": len(state.tracker.wanted)})
+        log.info("acting", extra={"pool": self._state.names.pool, "keys": len(self._state.tracker.wanted)})
 
     def _ended(self, error: BaseException) -> None:
         reasons = _leaves(error)

@@ -7,13 +7,12 @@ answered, is also kept in the poison inventory: nothing is lost. RabbitMQ puts t
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from osrdyne.intake.delivery_history import PastDelivery
-from osrdyne.intake.orphan_rules import names_pool_queue
+from osrdyne.intake.orphan_rules import names_pool_queue, republished
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 from osrdyne_protocol.names import PoolNames
@@ -123,10 +122,9 @@ def kept(
     now_ms: int,
 ) -> Properties:
     """Return the properties of the copy in the poison inventory: it never expires and goes to no other queue."""
-    result = copy.copy(message.properties)
-    result.headers = {
-        # Drop poison headers that the client set: an old identity would name two entries.
-        **{name: value for name, value in (result.headers or {}).items() if name not in headers.POISON},
+    # Drop poison headers that the client set: an old identity would name two entries.
+    result = republished(message.properties, without={*headers.POISON, headers.CC, headers.BCC})
+    result.headers |= {
         headers.X_POISON_ID: poison_id,
         headers.X_POISON_REASON: reason,
         headers.X_POISON_DETAIL: detail,
@@ -143,9 +141,6 @@ def kept(
         ]
     if key is not None:
         result.headers[headers.X_POISON_KEY] = key
-    for name in (headers.CC, headers.BCC):
-        result.headers.pop(name, None)
-    result.user_id = None
     result.expiration = None
     result.delivery_mode = 2
     return result
@@ -158,10 +153,7 @@ def was_answered(message: Message) -> bool:
 
 def put_back(message: Message, *, answered: bool) -> Properties:
     """Return the properties with which a dead letter goes back to the tail; `answered` marks that its caller was."""
-    result = copy.copy(message.properties)
-    dropped = (headers.CC, headers.BCC, headers.X_ANSWERED)
-    result.headers = {name: value for name, value in (result.headers or {}).items() if name not in dropped}
+    result = republished(message.properties, without=(headers.CC, headers.BCC, headers.X_ANSWERED))
     if answered:
         result.headers[headers.X_ANSWERED] = True
-    result.user_id = None
     return result

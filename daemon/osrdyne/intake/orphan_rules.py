@@ -11,6 +11,7 @@ Times in headers are integer milliseconds of the wall clock: they cross processe
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from osrdyne_amqp import Message, Properties
@@ -76,6 +77,14 @@ def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: in
     return Forward(key, properties, deadline, hops)
 
 
+def republished(original: Properties, *, without: Collection[str]) -> Properties:
+    """Return a copy of a message's properties for another publish: without these headers, and as our own user's."""
+    result = copy.copy(original)
+    result.headers = {name: value for name, value in (original.headers or {}).items() if name not in without}
+    result.user_id = None
+    return result
+
+
 def names_pool_queue(reply_to: str | bytes | None, names: PoolNames) -> bool:
     """Return whether an answer would go into the pool itself, where it would be taken for a request."""
     return reply_to is not None and names.owns_queue(headers.text(reply_to) or "")
@@ -107,14 +116,13 @@ def _stamped(original: Properties, now_ms: int) -> Properties:
 
     `expiration` becomes an absolute deadline at first sight. Later sights do not move it to an earlier time.
     """
-    result = copy.copy(original)
-    given = {name: value for name, value in (original.headers or {}).items() if name not in headers.BROKER_ADDED}
-    expiration, deadline = _expiration(original), headers.integer(given, headers.X_DEADLINE)
+    result = republished(original, without=headers.BROKER_ADDED)
+    expiration, deadline = _expiration(original), headers.integer(result.headers, headers.X_DEADLINE)
     if expiration is not None:
-        given[headers.X_DEADLINE] = now_ms + expiration if deadline is None else min(deadline, now_ms + expiration)
-    given[headers.X_FIRST_SEEN] = _first_seen(original, now_ms)
-    result.headers = given
-    result.user_id = None
+        result.headers[headers.X_DEADLINE] = (
+            now_ms + expiration if deadline is None else min(deadline, now_ms + expiration)
+        )
+    result.headers[headers.X_FIRST_SEEN] = _first_seen(original, now_ms)
     return result
 
 

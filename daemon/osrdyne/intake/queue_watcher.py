@@ -56,7 +56,10 @@ class QueueWatcher:
                 await self._look()
                 await asyncio.sleep(self._interval)
         finally:
-            self._forget()
+            # These values would look current after the session.
+            self._state.depths = {}
+            self._state.lost = Evidence()
+            self._state.alarm = None
 
     async def _look(self) -> None:
         asked = self._state.clock()
@@ -103,12 +106,6 @@ class QueueWatcher:
         state.lost = state.lost.after({**looks, **taken}, now)
         for key in dict.fromkeys([*before.seen, *state.lost.seen]):
             state.lost_changes.add(key)
-
-    def _forget(self) -> None:
-        """Clear values that would look current after the session."""
-        self._state.depths = {}
-        self._state.lost = Evidence()
-        self._state.alarm = None
 
     def _note_alarm(self, alarm: str | None) -> None:
         before, self._state.alarm = self._state.alarm, alarm

@@ -7,6 +7,7 @@ driver. It is event driven: a key that needs a group gets one at once; the perio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
@@ -91,7 +92,7 @@ class GroupLoop:
         if plan.action is GroupAction.START:
             self._waiting[key] = None
         elif plan.action is GroupAction.STOP:
-            self._begin(key, self._stop(key, plan.reason))
+            self._loop.begin(key, self._guarded(key, self._stop(key, plan.reason)), "group-action")
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif group is None and key not in state.tracker.wanted:
@@ -138,10 +139,7 @@ class GroupLoop:
             del self._waiting[key]
             self._starting[key] = now
             self._loop.look_at(key, now + self._timing.start_hold)
-            self._begin(key, self._start(key))
-
-    def _begin(self, key: str, action: Coroutine[None, None, None]) -> None:
-        self._loop.begin(key, self._guarded(key, action), "group-action")
+            self._loop.begin(key, self._guarded(key, self._start(key)), "group-action")
 
     async def _guarded(self, key: str, action: Coroutine[None, None, None]) -> None:
         try:
@@ -216,11 +214,9 @@ class GroupLoop:
 
     async def _list_again(self) -> None:
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timing.listing_interval):
                     await self._listing.wait()
-            except TimeoutError:
-                pass
             # Many changes at once need one listing.
             await asyncio.sleep(_COLLECT_CHANGES_SECONDS)
             self._listing.clear()

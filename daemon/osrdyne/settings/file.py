@@ -90,21 +90,13 @@ class SettingsFile:
 
 def changes(before: DaemonSettings, after: DaemonSettings) -> list[str]:
     """Return the names of the settings that differ, for the log; never their values."""
-    found = []
-    for table in type(after).model_fields:
-        old, new = getattr(before, table), getattr(after, table)
-        if old == new:
-            continue
-        names = sorted({*_names(old), *_names(new)})
-        found += [f"{table}.{one}" for one in names if getattr(old, one, None) != getattr(new, one, None)]
-    return found
-
-
-def _names(table: object) -> list[str]:
-    known: dict[str, object] = getattr(type(table), "model_fields", None) or getattr(
-        type(table), "__dataclass_fields__", {}
-    )
-    return list(known)
+    old, new = before.model_dump(), after.model_dump()
+    return [
+        f"{table}.{name}"
+        for table in new
+        for name in sorted({*old[table], *new[table]})
+        if old[table].get(name) != new[table].get(name)
+    ]
 
 
 def _contents(files: Iterable[Path]) -> Contents:

@@ -84,8 +84,7 @@ def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
 
 def _works(state: PoolState, key: str) -> bool:
     """Return whether workers of the group that was last started have reported, or consume."""
-    activity, attempt, totals = state.activity.get(key), state.attempts.get(key), state.totals.get(key)
-    started = attempt.started_at if attempt is not None else None
+    activity, totals, started = state.activity.get(key), state.totals.get(key), state.started_at(key)
     if activity is not None and (started is None or activity.last_event >= started):
         return True
     # A group taken over from a former daemon reports nothing until it is called.
