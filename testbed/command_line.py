@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from typer.testing import CliRunner
 
-from osrdyne.cli import app
+from osrdyne.commands.app import app
 
 
 @dataclass(frozen=True)

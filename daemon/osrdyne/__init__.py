@@ -9,7 +9,7 @@ Data goes one way: message -> fact -> target -> plan -> action. Each step has a 
 - `broker`: access to RabbitMQ, by AMQP and by its management API.
 - `drivers`: what starts and stops worker groups, a package for each engine.
 - `status`: the daemon's status and metrics.
-- `settings`, `runtime`, `commands`: the base of these packages, and the command line (`cli`).
+- `settings`, `runtime`, `commands`: the base of these packages, and the command line, which `cli` starts.
 
 `*_rules` modules decide: they are pure, and take time as an argument. Tasks act. They know nothing of each other, and
 share the values in `state`. `session` runs the tasks on one connection, once this daemon is the pool's `leader`;

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne.intake.orphan_rules import names_pool_queue, republished
@@ -70,12 +71,17 @@ def decide(message: Message, names: PoolNames) -> Verdict:
 
 def original_key(message: Message) -> str | None:
     """Return the routing key with which the request was first published, as text; None when it cannot be read."""
-    deaths = (message.properties.headers or {}).get(headers.X_DEATH)
-    if isinstance(deaths, list) and deaths and isinstance(deaths[-1], dict):
-        routing_keys = deaths[-1].get("routing-keys")
-        if isinstance(routing_keys, list) and routing_keys:
-            return headers.text(routing_keys[0])
+    routing_keys = _first_death(message).get("routing-keys")
+    if isinstance(routing_keys, list) and routing_keys:
+        return headers.text(routing_keys[0])
     return headers.text(message.routing_key)
+
+
+def _first_death(message: Message) -> Mapping[str, Any]:
+    """Return what the broker says of the first death; nothing where a client wrote something else there."""
+    deaths = (message.properties.headers or {}).get(headers.X_DEATH)
+    first = deaths[-1] if isinstance(deaths, list) and deaths else None
+    return first if isinstance(first, dict) else {}
 
 
 def entered(message: Message, *, message_ttl: float) -> float | None:
@@ -84,14 +90,12 @@ def entered(message: Message, *, message_ttl: float) -> float | None:
     A forwarded request carries the time of first sight. For others the broker records when they expired (to the
     second), after their own time to live or the queue's, `message_ttl` in seconds.
     """
-    given = message.properties.headers or {}
-    seen = headers.integer(given, headers.X_FIRST_SEEN)
+    seen = headers.integer(message.properties.headers or {}, headers.X_FIRST_SEEN)
     if seen is not None:
         return seen / 1000
-    deaths = given.get(headers.X_DEATH)
-    first = deaths[-1] if isinstance(deaths, list) and deaths else None
-    died = first.get("time") if isinstance(first, dict) else None
-    if not isinstance(first, dict) or not isinstance(died, datetime):
+    first = _first_death(message)
+    died = first.get("time")
+    if not isinstance(died, datetime):
         return None
     own = headers.text(first.get("original-expiration"))
     # A forged letter can hold more digits than Python makes a number of.

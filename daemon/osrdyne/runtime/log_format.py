@@ -51,26 +51,22 @@ class Repeats(logging.Filter):
         self._clock = clock
         #: Kind -> when its window began, and how many came since.
         self._kinds: dict[tuple[str, str], tuple[float, int]] = {}
-        self._over = 0.0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is shown; first log how many lines of past windows were left out."""
         now = self._clock()
-        if now >= self._over:
-            self._close(now)
+        self._close(now)
         if record.levelno < logging.WARNING:
             return True
         kind = (record.name, str(record.msg))
         began, seen = self._kinds.get(kind, (now, 0))
         self._kinds[kind] = (began, seen + 1)
-        self._over = min(self._over, began + self._window) if len(self._kinds) > 1 else began + self._window
         return seen < self._limit
 
     def _close(self, now: float) -> None:
         over = {kind: seen for kind, (began, seen) in self._kinds.items() if now - began >= self._window}
         for kind in over:
             del self._kinds[kind]
-        self._over = min((began + self._window for began, _ in self._kinds.values()), default=now)
         for (name, message), seen in over.items():
             if seen > self._limit:
                 fields = {"line": message, "left_out": seen - self._limit, "seconds": self._window}

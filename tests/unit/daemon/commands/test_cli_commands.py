@@ -9,7 +9,7 @@ from testbed.command_line import osrdyne
 
 CALLED = """
 import sys
-from osrdyne.cli import main
+from osrdyne.commands.app import main
 sys.argv = ["osrdyne", "call", "--help"]
 try:
     main()
