@@ -27,7 +27,7 @@ from osrdyne.intake.activity_listener import ActivityListener
 from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.queue_watcher import QueueWatcher
-from osrdyne.reconcile.group_loop import GroupLoop, GroupTiming
+from osrdyne.reconcile.group_loop import GroupLoop
 from osrdyne.reconcile.queue_loop import QueueLoop, adopt
 from osrdyne.settings.daemon import DaemonSettings
 from osrdyne.state import PoolState
@@ -146,13 +146,15 @@ class DaemonSession:
             ),
         }
         if self.driver.owns_workers:
-            timing = GroupTiming(
-                starts_in_flight=limits.starts_in_flight,
-                start_hold=limits.start_hold,
+            group_loop = GroupLoop(
+                state,
+                self.driver,
+                lifecycle,
+                limits,
                 patience=settings.pool.consumer_timeout + limits.start_grace,
                 listing_interval=intervals.engine_listing,
             )
-            loops["worker-loop"] = GroupLoop(state, self.driver, lifecycle, timing).run()
+            loops["worker-loop"] = group_loop.run()
         return loops
 
     async def _check_topology(self) -> None:

@@ -118,8 +118,9 @@ class OrphanForwarder(MessageHandler):
             except Nacked:
                 answer = Answer(statuses.MAXLEN, "the request queue is full")
             except Returned:
-                reason = "the request exchange has no alternate exchange; apply the topology"
-                answer = Answer(statuses.UNROUTABLE, reason)
+                answer = Answer(
+                    statuses.UNROUTABLE, "the request exchange has no alternate exchange; apply the topology"
+                )
             except BrokerTimeout as error:
                 # One queue that does not confirm must not end the whole session. Whether the request
                 # arrived is unknown; delivery is at least once, so it is sent again.

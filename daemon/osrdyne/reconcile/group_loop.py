@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.drivers.base import Change, Driver, Group, GroupState
@@ -19,41 +19,42 @@ from osrdyne.reconcile import group_rules
 from osrdyne.reconcile.group_rules import Attempt, GroupAction
 from osrdyne.reconcile.keyed_loop import KeyedLoop
 from osrdyne.runtime.back_off import back_off
+from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state import PoolState
 from osrdyne_protocol import events
 
 log = logging.getLogger(__name__)
 
+#: Longest time that one call to the driver may take.
+_DRIVER_TIMEOUT_SECONDS = 60.0
 #: Changes reported by the engine are collected for this long before it is listed.
 _COLLECT_CHANGES_SECONDS = 0.05
 #: Warn again of a lost event stream only if the stream was healthy for this long.
 _HEALTHY_STREAM_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class GroupTiming:
-    """Limits of the loop. All but the first are in seconds."""
-
-    #: Starts in flight at once: accepted by the engine, without a sign of life yet.
-    starts_in_flight: int
-    #: A start counts as in flight for at most this long, so that hanging ones do not hold up others.
-    start_hold: float
-    #: A running group that takes none of its ready messages for this long is stuck.
-    patience: float
-    #: Time between two listings of the engine.
-    listing_interval: float
-    #: Longest time that one call to the driver may take.
-    driver_timeout: float = 60.0
-
-
 class GroupLoop:
     """Runs until cancelled. A failure of one group affects no other group and does not end the loop."""
 
-    def __init__(self, state: PoolState, driver: Driver, lifecycle: LifecycleEvents, timing: GroupTiming) -> None:
+    def __init__(
+        self,
+        state: PoolState,
+        driver: Driver,
+        lifecycle: LifecycleEvents,
+        limits: LimitSettings,
+        *,
+        patience: float,
+        listing_interval: float,
+    ) -> None:
+        """Take times in seconds: how long a running group may take none of its ready messages before it counts as
+        stuck, and the time between two listings of the engine.
+        """
         self._state = state
         self._driver = driver
         self._lifecycle = lifecycle
-        self._timing = timing
+        self._limits = limits
+        self._patience = patience
+        self._listing_interval = listing_interval
         #: Starts in flight, and when each began, in monotonic seconds.
         self._starting: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
@@ -110,7 +111,7 @@ class GroupLoop:
             attempts = self._state.attempts
             attempts[key] = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
         if key in self._starting and not group_rules.holds_start_slot(
-            self._state.attempts.get(key, attempt), group, hold=self._timing.start_hold, now=now
+            self._state.attempts.get(key, attempt), group, hold=self._limits.start_hold, now=now
         ):
             self._starting.pop(key, None)
 
@@ -122,7 +123,7 @@ class GroupLoop:
             ready_since=self._state.ready_since.get(key),
             last_taken=activity.last_taken if activity else None,
             started_at=attempt.started_at,
-            patience=self._timing.patience,
+            patience=self._patience,
             now=now,
         )
 
@@ -133,20 +134,20 @@ class GroupLoop:
         now = self._state.clock()
         for key in fresh_first:
             # A start that hangs in the engine counts as long as one without a sign of life, no longer.
-            in_flight = sum(1 for began in self._starting.values() if now < began + self._timing.start_hold)
-            if in_flight >= self._timing.starts_in_flight:
+            in_flight = sum(1 for began in self._starting.values() if now < began + self._limits.start_hold)
+            if in_flight >= self._limits.starts_in_flight:
                 return
             del self._waiting[key]
             self._starting[key] = now
-            self._loop.look_at(key, now + self._timing.start_hold)
+            self._loop.look_at(key, now + self._limits.start_hold)
             self._loop.begin(key, self._guarded(key, self._start(key)), "group-action")
 
     async def _guarded(self, key: str, action: Coroutine[None, None, None]) -> None:
         try:
-            async with asyncio.timeout(self._timing.driver_timeout):
+            async with asyncio.timeout(_DRIVER_TIMEOUT_SECONDS):
                 await action
         except (DriverError, TimeoutError) as error:
-            self._failed(key, str(error) or f"the driver did not answer within {self._timing.driver_timeout:.0f} s")
+            self._failed(key, str(error) or f"the driver did not answer within {_DRIVER_TIMEOUT_SECONDS:.0f} s")
         except Exception as error:
             # A driver's bug with one key must not end the whole session.
             log.exception("the driver failed unexpectedly", extra={"key": key})
@@ -215,7 +216,7 @@ class GroupLoop:
     async def _list_again(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._timing.listing_interval):
+                async with asyncio.timeout(self._listing_interval):
                     await self._listing.wait()
             # Many changes at once need one listing.
             await asyncio.sleep(_COLLECT_CHANGES_SECONDS)
@@ -227,7 +228,7 @@ class GroupLoop:
         failures = 0
         while True:
             try:
-                async with asyncio.timeout(self._timing.driver_timeout):
+                async with asyncio.timeout(_DRIVER_TIMEOUT_SECONDS):
                     return await self._driver.list()
             except (DriverError, TimeoutError) as error:
                 failures += 1

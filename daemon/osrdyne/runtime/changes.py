@@ -143,10 +143,6 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def seconds_until_next(self, now: float) -> float | None:
-        """Return the seconds to wait for the earliest timer, None when there is none."""
-        return wait_for(self.next(), now)
-
     def due(self, now: float) -> list[str]:
         """Return the keys whose time has come, and forget their timers."""
         keys: list[str] = []

@@ -12,25 +12,30 @@ import pytest
 
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.errors import DriverError
-from osrdyne.reconcile.group_loop import GroupLoop, GroupTiming
+from osrdyne.reconcile import group_loop
+from osrdyne.reconcile.group_loop import GroupLoop
 from osrdyne.reconcile.queue_rules import Phase, QueueState
+from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state import KeyActivity, PoolState
 from tests.unit.stand_ins import StandInDriver, StandInLifecycle, refuse, running, state_of, until
 
 pytestmark = pytest.mark.looptime
 
-TIMING = GroupTiming(starts_in_flight=2, start_hold=10.0, patience=100.0, listing_interval=30.0)
+LIMITS = LimitSettings(starts_in_flight=2, start_hold=10.0)
+#: In seconds.
+PATIENCE = 100.0
+LISTING_INTERVAL = 30.0
 
 
 class Loop:
     """A worker loop on a stand-in engine."""
 
-    def __init__(self, timing: GroupTiming = TIMING) -> None:
+    def __init__(self, limits: LimitSettings = LIMITS) -> None:
         self.state: PoolState = state_of(unbind_delay=10_000.0)
         self.driver = StandInDriver()
         self.lifecycle = StandInLifecycle()
-        given: Any = (self.state, self.driver, self.lifecycle, timing)
-        self.loop = GroupLoop(*given)
+        given: Any = (self.state, self.driver, self.lifecycle, limits)
+        self.loop = GroupLoop(*given, patience=PATIENCE, listing_interval=LISTING_INTERVAL)
 
     def want(self, *keys: str) -> None:
         """Make keys Active with a bound queue, as the queue loop does."""
@@ -121,7 +126,7 @@ async def test_a_start_that_shows_no_life_holds_up_others_for_a_bounded_time() -
     async with running(loop.loop.run()):
         loop.want("a", "b", "c")
         await until(loop.runs("c"))
-        assert now() == pytest.approx(TIMING.start_hold, abs=0.2)
+        assert now() == pytest.approx(LIMITS.start_hold, abs=0.2)
 
 
 async def test_a_start_that_hangs_in_the_engine_holds_up_others_for_no_longer() -> None:
@@ -130,11 +135,11 @@ async def test_a_start_that_hangs_in_the_engine_holds_up_others_for_no_longer() 
     async with running(loop.loop.run()):
         loop.want("a", "b", "c")
         await until(loop.runs("c"))
-        assert now() == pytest.approx(TIMING.start_hold, abs=0.2)
+        assert now() == pytest.approx(LIMITS.start_hold, abs=0.2)
 
 
 async def test_many_cold_keys_are_all_started() -> None:
-    loop = Loop(GroupTiming(8, 10.0, 100.0, 30.0))
+    loop = Loop(LimitSettings(starts_in_flight=8, start_hold=10.0))
     keys = [str(number) for number in range(200)]
 
     def life(what: str, key: str) -> None:
@@ -201,7 +206,7 @@ async def test_a_worker_that_its_engine_brings_back_makes_up_for_its_failure_onc
 
 
 async def test_a_key_that_never_failed_is_started_before_those_that_keep_failing() -> None:
-    loop = Loop(GroupTiming(1, 10.0, 100.0, 30.0))
+    loop = Loop(LimitSettings(starts_in_flight=1, start_hold=10.0))
 
     def crash_late(what: str, key: str) -> None:
         if what == "start" and key != "good":
@@ -237,7 +242,7 @@ async def test_a_start_without_an_answer_is_given_up_and_tried_again() -> None:
     loop.driver.on = lambda what, key: asyncio.sleep(1e6) if loop.driver.starts("42") == 1 and what == "start" else None
     async with running(loop.loop.run()):
         loop.want("42")
-        await until(loop.runs("42"), within=TIMING.driver_timeout + 2.0)
+        await until(loop.runs("42"), within=group_loop._DRIVER_TIMEOUT_SECONDS + 2.0)
         assert loop.driver.starts("42") == 2
 
 
@@ -255,7 +260,7 @@ async def test_a_stuck_group_is_restarted_when_its_patience_is_over() -> None:
         while ("stop", "42") not in loop.driver.calls:
             await asyncio.sleep(5.0)
             ready_for_ever(loop.state)
-        assert TIMING.patience <= now() < TIMING.patience + 20.0
+        assert PATIENCE <= now() < PATIENCE + 20.0
         await until(lambda: loop.driver.starts("42") == 2, within=5.0)
 
 
@@ -304,7 +309,7 @@ async def test_a_group_that_is_gone_without_a_word_is_found_by_the_periodic_list
         loop.want("42")
         await until(loop.runs("42"))
         del loop.driver.groups["42"]
-        await until(lambda: loop.driver.starts("42") == 2, within=TIMING.listing_interval + 1.0)
+        await until(lambda: loop.driver.starts("42") == 2, within=LISTING_INTERVAL + 1.0)
 
 
 async def test_a_group_that_ends_while_its_start_is_not_yet_answered_comes_back_without_waiting_for_a_listing() -> None:
