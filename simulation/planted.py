@@ -221,6 +221,8 @@ def _lock_not_waited_for() -> list[Patch]:
 def _driver_error_ends_all() -> list[Patch]:
     async def unguarded(self: Any, key: str, action: Any) -> None:
         await action
+        self._busy.discard(key)
+        self._dirty.add(key)
 
     return [(group_loop.GroupLoop, "_guarded", unguarded)]
 

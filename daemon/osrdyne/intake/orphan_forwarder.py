@@ -64,7 +64,6 @@ class OrphanForwarder(MessageHandler):
         request_id = message.properties.correlation_id
         self.lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
         remaining = (forward.deadline_ms - wall_ms()) / 1000
-        outcome: Answer | None
         try:
             async with asyncio.timeout(remaining):
                 if forward.hops:

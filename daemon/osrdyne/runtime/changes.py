@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -143,11 +143,9 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now: float) -> list[str]:
-        """Return the keys whose time has come, and forget their timers."""
-        keys: list[str] = []
+    def due(self, now: float) -> Iterator[str]:
+        """Yield the keys whose time has come, and forget their timers."""
         while (when := self.next()) is not None and when <= now:
             _, key = heapq.heappop(self._heap)
             del self._due[key]
-            keys.append(key)
-        return keys
+            yield key
