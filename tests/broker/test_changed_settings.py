@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from osrdyne_protocol.settings_text import to_toml
 from testbed.foreign_client import ForeignClient
-from testbed.pool import DaemonProcess, Pool, to_toml
+from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 from testbed.workers import SCRIPTED
 
