@@ -17,7 +17,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from kubernetes.aio.config import incluster_config
 
-from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.base import Driver, GroupState
 from osrdyne.drivers.kubernetes import api
 from osrdyne.drivers.kubernetes.driver import KubernetesDriver
 from osrdyne.errors import DriverError
@@ -152,7 +152,7 @@ async def test_a_killed_api_server_costs_no_worker_and_is_found_again(kube: Kube
     await kube.until_running(driver, "a", "b")
 
 
-async def driver_sees(driver: Any) -> set[str]:
+async def driver_sees(driver: Driver) -> set[str]:
     while True:
         with contextlib.suppress(DriverError):
             return {group.key for group in await driver.list()}

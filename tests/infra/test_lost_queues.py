@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,6 @@ from osrdyne_infra import lost_queues, mend, preflight
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import BrokerUnusable, DeploymentRefused
 from osrdyne_infra.live import Live
-from osrdyne_infra.management import Management
 from osrdyne_protocol.broker.quorum import Member
 from osrdyne_protocol.broker.topology import Topology, topology
 from osrdyne_protocol.settings import PoolSettings
@@ -80,7 +79,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def find(broker: StandIn, *queues: str) -> frozenset[str]:
-    return lost_queues.find(cast("Management", broker), "osrdyne", queues)
+    return lost_queues.find(broker, "osrdyne", queues)
 
 
 @pytest.mark.fast

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
+from osrdyne.drivers.kubernetes.api import DEPLOYMENTS
 from osrdyne.drivers.kubernetes.facts import DeploymentFacts, deployment
 from osrdyne.drivers.kubernetes.mirror import Mirror
 from osrdyne.drivers.kubernetes.refusals import ApiRefused
@@ -54,7 +54,7 @@ class Seen:
     def __init__(self) -> None:
         self.cluster = ScriptedCluster()
         self.told: list[tuple[str | None, str | None]] = []
-        self.mirror = Mirror(cast(Api, self.cluster), DEPLOYMENTS, "", deployment, self._note)
+        self.mirror = Mirror(self.cluster, DEPLOYMENTS, "", deployment, self._note)
 
     def _note(self, before: DeploymentFacts | None, now: DeploymentFacts | None) -> None:
         self.told.append((before.key if before else None, now.key if now else None))
