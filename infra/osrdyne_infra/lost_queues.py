@@ -1,4 +1,4 @@
-"""Which static queues the broker lost when it was killed. Only asks; `mend` has them made anew."""
+"""Which static queues the broker lost when it was killed. Only asks; `mend` declares them again."""
 
 from __future__ import annotations
 

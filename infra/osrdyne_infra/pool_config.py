@@ -1,7 +1,7 @@
 """What a pool's programs read: settings and worker templates as ConfigMaps, addresses with passwords as Secrets.
 
-All of it is mounted as files. Whoever holds an address reads a changed one from the same file, so only settings and
-templates count for `digest`, by which a daemon is started anew.
+All of it is mounted as files. A program reads a changed address from the same file. So only settings and templates
+count for `digest`, and a daemon restarts when its digest changes.
 """
 
 from __future__ import annotations

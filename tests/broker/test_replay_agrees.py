@@ -32,8 +32,8 @@ TELLERS = {
     "queue-ready": "queue loop",
     "unbound": "queue loop",
     "queue-deleted": "queue loop",
-    "group-started": "worker loop",
-    "group-stopped": "worker loop",
+    "group-started": "group loop",
+    "group-stopped": "group loop",
 }
 
 

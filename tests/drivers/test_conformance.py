@@ -1,4 +1,4 @@
-"""One suite for every driver: what the worker loop relies on, whatever the engine."""
+"""One suite for every driver: what the group loop relies on, whatever the engine."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def test_a_worker_killed_from_outside_is_told_and_comes_back(owning: Ownin
     before = await owning.workers("a")
     await owning.kill("a")
     assert await owning.error(driver, "a")
-    if not owning.heals:  # then the worker loop does this, because of that error
+    if not owning.heals:  # then the group loop does this, because of that error
         await driver.start("a")
 
     async def back() -> bool:

@@ -81,7 +81,7 @@ async def test_a_running_unit_that_nobody_knows_of_is_started_anew_once_its_key_
     file_of(units, "a").unlink()
     second = units.driver()
     assert await listed(second) == {}
-    # When its key is wanted, then it is there, but not of the template as it is: the worker loop starts it anew
+    # When its key is wanted, then it is there, but not of the template as it is: the group loop starts it anew
     await second.start("a")
     assert (await listed(second))["a"].template not in (second.template, "")
 

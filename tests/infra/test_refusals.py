@@ -241,7 +241,7 @@ def test_a_queue_that_must_be_made_anew_is_not_while_it_holds_messages(newest: S
     refused = newest.up("--refresh")
 
     assert refused.code != 0
-    assert "queue core-orphan must be deleted and made anew, and holds 2 messages" in refused.text
+    assert "queue core-orphan must be deleted and declared again, and holds 2 messages" in refused.text
     newest.configure(lose_messages_of=["core"])
     newest.must_up("--refresh")
     assert findings(newest, tmp_path) == []

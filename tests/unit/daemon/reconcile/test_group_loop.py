@@ -1,4 +1,4 @@
-"""The worker loop under virtual time: groups follow the target, and no group's failure reaches another."""
+"""The group loop under virtual time: groups follow the target, and no group's failure reaches another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMING = GroupTiming(starts_in_flight=2, start_hold=10.0, patience=100.0, listin
 
 
 class Loop:
-    """A worker loop on a stand-in engine."""
+    """A group loop on a stand-in engine."""
 
     def __init__(self, timing: GroupTiming = TIMING) -> None:
         self.state: PoolState = state_of(unbind_delay=10_000.0)
