@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,6 +143,8 @@ def test_a_lost_stream_is_refused_with_the_command_that_brings_it_back() -> None
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Callable[[StandIn], Any]:
     """The provider of the resource, on a stand-in for the broker."""
+    # A refusal sets it for Pulumi, whose process ends then; other tests of this process need their stacks.
+    monkeypatch.setattr(sys, "tracebacklimit", 1000, raising=False)
 
     def on(broker: StandIn) -> Any:
         monkeypatch.setattr(mend, "management", lambda props: broker)

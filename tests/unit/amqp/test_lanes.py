@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from osrdyne_amqp.errors import (
     Returned,
 )
 from osrdyne_amqp.lanes import AT_WORK, GIVE_UP, LATE, MOST_LATE, WINDOW, Lanes
+from tests.unit.stand_ins import retrieve
 
 pytestmark = pytest.mark.looptime
 
@@ -115,8 +117,16 @@ def broker() -> Broker:
 
 
 @pytest.fixture
-async def lanes(broker: Broker) -> Lanes:
-    return Lanes(await broker.channel(), broker.channel, blocked=lambda: broker.blocked)
+async def lanes(broker: Broker) -> AsyncIterator[Lanes]:
+    """Lanes that end with their connection, and with all that a test left waiting."""
+    made = Lanes(await broker.channel(), broker.channel, blocked=lambda: broker.blocked)
+    yield made
+    broker.refuses = ConnectionLost("the test has ended")
+    while made._proving:
+        for one in broker.channels:
+            one.fail(broker.refuses)
+        await asyncio.sleep(CONFIRM)
+    await asyncio.gather(*made._tasks)
 
 
 def publish(lanes: Lanes, destination: str, number: int = 0) -> asyncio.Future[Any]:
@@ -124,7 +134,9 @@ def publish(lanes: Lanes, destination: str, number: int = 0) -> asyncio.Future[A
         confirm: asyncio.Future[Any] = channel.publish(destination, number)
         return confirm
 
-    return lanes.publish(destination, send)
+    outcome = lanes.publish(destination, send)
+    outcome.add_done_callback(retrieve)
+    return outcome
 
 
 async def took(*futures: asyncio.Future[Any]) -> float:
