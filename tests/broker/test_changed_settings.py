@@ -143,7 +143,7 @@ def test_wrong_settings_are_told_once_and_the_daemon_goes_on_with_those_before(
     good = to_toml(daemon.settings)
 
     rejected = partial(said, daemon, REJECTED)
-    write(daemon, good.replace('"unbind_delay" = 600.0', '"unbind_delay" = "soon"'))
+    write(daemon, good.replace("unbind_delay = 600.0", 'unbind_delay = "soon"'))
     until(lambda: len(rejected()) == 1, what="the complaint")
     assert "settings.toml: pool.unbind_delay: " in rejected()[0]["reason"]
     # And a file with a credential that is not there

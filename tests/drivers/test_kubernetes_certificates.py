@@ -15,7 +15,8 @@ import pytest
 
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
 from osrdyne.drivers.kubernetes.refusals import ApiRefused
-from testbed.kubernetes.certificates import Authority, Certificate, kubeconfig
+from testbed.kubernetes.certificates import Authority, kubeconfig
+from testbed.pem import Certificate
 
 
 class Server:

@@ -15,8 +15,9 @@ from osrdyne.errors import ManagementError
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, TlsFailed
 from osrdyne_client import Client
+from testbed.pem import Certificate
 from testbed.pool import DaemonProcess, Pool
-from testbed.tls import Authority, Certificate, TlsBroker
+from testbed.tls import Authority, TlsBroker
 from testbed.waiting import until
 from testbed.workers import LIBRARY
 from tests.broker.fake_broker import fake_broker
