@@ -128,7 +128,7 @@ def replayed(calls: list[PastCall], starts: list[int], end: str, *, warm: bool =
     return result
 
 
-def test_a_daemon_and_the_replay_tell_the_same_of_the_same_calls(witness: Witness) -> None:
+def test_a_daemon_and_the_replay_report_the_same_events_for_the_same_calls(witness: Witness) -> None:
     # When a key is called cold, warm, and after it was unbound
     witness.call("often")
     witness.call("often")

@@ -56,7 +56,7 @@ def write(file: Path, address: str, authority: Authority, user: Certificate) -> 
     file.write_text(kubeconfig(address, authority.cacertfile, user))
 
 
-async def test_a_certificate_that_ran_out_is_read_anew(tmp_path: Path) -> None:
+async def test_a_certificate_that_ran_out_is_read_again(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     server, file = Server(authority), tmp_path / "kubeconfig"
     first, second = (authority.issue(name, name) for name in ("first", "second"))

@@ -239,7 +239,7 @@ async def test_a_key_that_belongs_to_another_certificate_is_named(authority: Aut
         assert "belong together" in text
 
 
-async def test_a_key_that_needs_a_password_is_named_and_nobody_is_asked_for_one(authority: Authority) -> None:
+async def test_a_key_that_needs_a_password_is_named_and_no_prompt_asks_for_one(authority: Authority) -> None:
     one = authority.issue("locked")
     key = serialization.load_pem_private_key(one.keyfile.read_bytes(), None)
     one.keyfile.write_bytes(

@@ -48,7 +48,7 @@ def test_the_same_question_has_the_same_answer() -> None:
 @pytest.mark.parametrize(
     "weeks, problem", [(3, "21 whole days of history; 28 are needed"), (4, "idle gaps in it; 200")]
 )
-def test_a_history_too_short_is_told_so(weeks: int, problem: str) -> None:
+def test_a_history_too_short_is_given_as_the_reason(weeks: int, problem: str) -> None:
     found = advise(calls({"a": daily(6, weeks)}, weeks), {}, AdviceRequest(), "core")
     assert not found.recommended
     assert any(problem in one for one in found.reasons)

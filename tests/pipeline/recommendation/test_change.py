@@ -206,7 +206,7 @@ def test_a_key_that_ansible_would_take_for_a_template_is_refused(tmp_path: Path)
         ansible(recommendation(setting("{{ lookup('pipe', 'true') }}")), path)
 
 
-def test_a_file_that_somebody_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = write(tmp_path, STACK)
     change = pulumi(recommendation(setting("BOS")), path)
     path.write_text(STACK + "# later\n", encoding="utf-8")

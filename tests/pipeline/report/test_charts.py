@@ -93,7 +93,7 @@ def test_an_axis_has_round_numbers_up_to_what_is_shown(top: float, expected: lis
     "milliseconds, words",
     [(0, "0 s"), (850, "850 ms"), (1300, "1.3 s"), (60_000, "1 min"), (1_200_000, "20 min"), (9_000_000, "2.5 h")],
 )
-def test_a_duration_is_told_in_its_largest_unit(milliseconds: float, words: str) -> None:
+def test_a_duration_is_written_in_its_largest_unit(milliseconds: float, words: str) -> None:
     assert numbers.duration(milliseconds) == words
 
 

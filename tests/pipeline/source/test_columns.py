@@ -20,7 +20,7 @@ def row(key: str | bytes = "k", body: bytes = b"body", timestamp: int | None = N
     return found
 
 
-def test_arrow_has_the_schema_that_spark_is_told() -> None:
+def test_arrow_has_the_schema_that_spark_expects() -> None:
     assert to_arrow_schema(schemas.RAW) == columns.RAW
 
 

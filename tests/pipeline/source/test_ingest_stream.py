@@ -64,7 +64,7 @@ def test_following_takes_in_what_comes_until_it_is_stopped(
     assert seen[-1].events == 7
 
 
-def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one(
+def test_a_stream_that_was_made_again_is_not_taken_for_the_old_one(
     spark: SparkSession, lake: Lake, pool_events: Events
 ) -> None:
     uri_file = str(pool_events.uri_file)

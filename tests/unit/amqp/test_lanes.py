@@ -201,7 +201,7 @@ async def test_a_lane_holds_few_messages_of_one_that_does_not_answer(broker: Bro
     assert sum(len(one.sent) for one in broker.channels) == WINDOW
 
 
-async def test_one_that_was_lost_goes_on_in_order_once_it_is_made_anew(broker: Broker, lanes: Lanes) -> None:
+async def test_one_that_was_lost_goes_on_in_order_once_it_is_made_again(broker: Broker, lanes: Lanes) -> None:
     broker.lost.add("a")
     waiting = [publish(lanes, "a", number) for number in range(WINDOW + 3)]
     await asyncio.sleep(5 * LATE)
@@ -213,7 +213,7 @@ async def test_one_that_was_lost_goes_on_in_order_once_it_is_made_anew(broker: B
     assert lanes.shared("a") is not None
 
 
-async def test_who_gave_up_before_its_turn_is_not_sent(broker: Broker, lanes: Lanes) -> None:
+async def test_a_message_given_up_before_its_turn_is_not_sent(broker: Broker, lanes: Lanes) -> None:
     broker.lost.add("a")
     publish(lanes, "a", 0)
     await asyncio.sleep(2 * LATE)
@@ -224,7 +224,7 @@ async def test_who_gave_up_before_its_turn_is_not_sent(broker: Broker, lanes: La
     assert broker.arrived == [("a", 2)]
 
 
-async def test_who_gave_up_after_it_was_sent_keeps_its_lane_busy_until_the_broker_answers(
+async def test_a_message_given_up_after_it_was_sent_keeps_its_lane_busy_until_the_broker_answers(
     broker: Broker, lanes: Lanes
 ) -> None:
     broker.lost.add("a")
@@ -300,7 +300,7 @@ async def test_after_a_message_closed_a_lane_those_to_the_same_destination_leave
     assert broker.arrived == [("a", 1)]
 
 
-async def test_a_lane_that_the_broker_closes_is_told_of(broker: Broker) -> None:
+async def test_a_lane_that_the_broker_closes_is_reported(broker: Broker) -> None:
     told: list[BrokerError] = []
     lanes = Lanes(await broker.channel(), broker.channel, blocked=lambda: False, broken=told.append)
     broker.lost.add("bad")
@@ -326,7 +326,7 @@ async def test_a_lane_that_takes_long_to_open_as_in_an_alarm_is_waited_for(broke
     await waiting
 
 
-async def test_what_send_raises_goes_to_its_caller_and_harms_nobody_behind_it(broker: Broker, lanes: Lanes) -> None:
+async def test_what_send_raises_goes_to_its_caller_and_harms_no_message_behind_it(broker: Broker, lanes: Lanes) -> None:
     def refuse(_: Any) -> Any:
         raise ValueError("cannot be sent")
 

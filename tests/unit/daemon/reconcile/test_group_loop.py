@@ -334,7 +334,7 @@ async def test_an_engine_that_cannot_be_listed_is_asked_again() -> None:
         await until(loop.runs("42"), within=31.0)
 
 
-async def test_an_engine_that_tells_no_changes_is_said_once_each_time_that_it_is_lost(
+async def test_an_engine_that_reports_no_changes_is_logged_once_each_time_that_it_is_lost(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, away = Loop(), asyncio.Event()
