@@ -2,5 +2,6 @@
 
 A measurement is a module with `measure(rig)`, which returns rows; `__main__` runs them on one broker of their own.
 `sides/` has the programs that are measured, ours and the peers', each a process; `ratios` is the arithmetic.
-Speed is shown here and asserted nowhere.
+`python -m benchmarks.drivers` is a program of its own: it measures a driver on its engine, and `engines` has what
+differs from engine to engine. Speed is shown here and asserted nowhere.
 """

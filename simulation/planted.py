@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from osrdyne import leader, session
-from osrdyne import state as pool_state
+from osrdyne import leader, session, state
 from osrdyne.broker import publisher
 from osrdyne.failures import dead_letter_rules, error_replies
 from osrdyne.intake import activity_listener, bursts, orphan_forwarder, orphan_rules
@@ -127,12 +126,12 @@ def _no_correlation_id() -> list[Patch]:
 
 
 def _orphan_is_no_proof() -> list[Patch]:
-    require = pool_state.PoolState.require
+    require = state.PoolState.require
 
     def trusting(self: Any, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
         return require(self, key, extra_lifetime=extra_lifetime)
 
-    return [(pool_state.PoolState, "require", trusting)]
+    return [(state.PoolState, "require", trusting)]
 
 
 def _hops_not_counted() -> list[Patch]:

@@ -27,6 +27,7 @@ from typing import Any
 
 from testbed.management import Management
 from testbed.ports import PortBlock
+from testbed.started import Started
 from testbed.suite import only_in_test_all
 from testbed.waiting import PATIENCE, until
 
@@ -45,7 +46,7 @@ class BrokerFailed(RuntimeError):
     """The broker did not do what it was told; the text says why."""
 
 
-class Broker:
+class Broker(Started):
     """One RabbitMQ, with its data in a directory of its own. `with Broker("4.3") as broker:` starts it and
     leaves nothing behind.
     """
@@ -164,17 +165,6 @@ class Broker:
                     stream.close()
             self._process.wait(timeout=PATIENCE)
             self._process = None
-
-    def __enter__(self) -> Broker:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 #: What the broker logs of a quorum queue whose data it does not find.

@@ -25,6 +25,7 @@ from pathlib import Path
 import psutil
 
 from testbed import apt
+from testbed.commands import command
 from testbed.kernel_settings import enough_watchers, forwarding
 from testbed.waiting import until
 
@@ -147,13 +148,6 @@ def bridge() -> Iterator[str]:
         for rule in rules:
             subprocess.run(["iptables", "--wait", *rule[:2], "-D", *rule[2:]], check=False, capture_output=True)
         subprocess.run(["ip", "link", "delete", name], check=False, capture_output=True)
-
-
-def command(*words: str) -> None:
-    """Runs it; raises RuntimeError with what it said when it fails."""
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
 if __name__ == "__main__":

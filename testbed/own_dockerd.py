@@ -12,15 +12,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from testbed.docker import Docker, _as_root
+from testbed.started import Started
 from testbed.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[1]
 
 
-class OwnDockerd:
+class OwnDockerd(Started):
     """`with OwnDockerd() as engine:` starts it and leaves nothing behind."""
 
     def __init__(self) -> None:
@@ -62,15 +62,7 @@ class OwnDockerd:
     def __enter__(self) -> OwnDockerd:
         installing = "from testbed import dockerd; dockerd.install()"
         subprocess.run(_as_root(sys.executable, "-c", installing), cwd=ROOT, check=True)
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        return super().__enter__()
 
     def close(self) -> None:
         """Ends it and its containers at once, and removes its data."""

@@ -20,6 +20,7 @@ from osrdyne_protocol.broker import management_json
 from osrdyne_protocol.broker.topology import Topology, Users, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.settings_text import to_toml
 from testbed.broker import Broker
 from testbed.waiting import PATIENCE, until
 
@@ -273,23 +274,3 @@ def _words(pid: int, file: str) -> list[bytes]:
         return Path(f"/proc/{pid}/{file}").read_bytes().split(b"\0")
     except OSError:
         return []
-
-
-def to_toml(values: Mapping[str, Any]) -> str:
-    """Write nested tables of strings, numbers, booleans and lists as TOML."""
-    lines: list[str] = []
-
-    def table(path: list[str], content: Mapping[str, Any]) -> None:
-        if path:
-            lines.append("[" + ".".join(json.dumps(part) for part in path) + "]")
-        lines.extend(
-            f"{json.dumps(name)} = {json.dumps(value)}"
-            for name, value in content.items()
-            if not isinstance(value, Mapping)
-        )
-        for name, value in content.items():
-            if isinstance(value, Mapping):
-                table([*path, name], value)
-
-    table([], values)
-    return "\n".join(lines) + "\n"

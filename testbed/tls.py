@@ -5,34 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import os
-import ssl
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from testbed.broker import Broker
+from testbed.pem import Certificate, Issuer, write_key
 
 _DAY = dt.timedelta(days=1)
 #: Files of the broker, as it sees them.
 _ETC = "/etc/rabbitmq"
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """Two PEM files."""
-
-    certfile: Path
-    keyfile: Path
-
-    def server_context(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certfile, self.keyfile)
-        return context
 
 
 class Authority:
@@ -41,13 +26,13 @@ class Authority:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a private CA")])
+        key = ec.generate_private_key(ec.SECP256R1())
+        self._issuer = Issuer(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a private CA")]), key)
         self.cacertfile = directory / "ca.pem"
-        built = self._builder(self._name, self._key, days=1).add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        ca = x509.BasicConstraints(ca=True, path_length=None)
+        self._issuer.sign(
+            self._builder(self._issuer.name, key, days=1).add_extension(ca, critical=True), self.cacertfile
         )
-        self.cacertfile.write_bytes(built.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, *, address: str | None = None, days: int = 1) -> Certificate:
         """A certificate of a name, for a server at an IP address if one is given; with negative days, expired."""
@@ -58,13 +43,8 @@ class Authority:
             names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
             builder = builder.add_extension(names, critical=False)
         made = Certificate(self._directory / f"{name}.pem", self._directory / f"{name}.key")
-        made.certfile.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-        made.keyfile.touch(mode=0o600)
-        made.keyfile.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
+        self._issuer.sign(builder, made.certfile)
+        write_key(made.keyfile, key)
         return made
 
     def query(self, certificate: Certificate | None = None, **more: str) -> str:
@@ -76,15 +56,7 @@ class Authority:
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int) -> x509.CertificateBuilder:
         end = dt.datetime.now(dt.UTC) + days * _DAY
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(end - 3 * _DAY)
-            .not_valid_after(end)
-        )
+        return self._issuer.builder(subject, key, end - 3 * _DAY, end)
 
 
 class TlsBroker(Broker):

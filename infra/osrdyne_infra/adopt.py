@@ -5,7 +5,7 @@ which of the declared objects it has, and writes them into FILE for `pulumi impo
 them. Changes nothing itself, and never prints a password.
 
 Queues and users are not imported: of some queues the provider reads the arguments in another form than they are
-declared in, and would then replace them; of a user nobody can read the password. `pulumi up` declares them once more.
+declared in, and would then replace them; the password of a user cannot be read. `pulumi up` declares them once more.
 That changes nothing of a queue, because a broker refuses one that differs, and gives a user its new password.
 """
 
@@ -62,7 +62,7 @@ def main() -> None:
         if differing:
             sys.exit(
                 f"adopt: {', '.join(differing)} cannot be changed to what is declared; deal with the messages, delete "
-                "each, and try again: `up` makes it anew"
+                "each, and try again: `up` makes it again"
             )
         permissions = {one["user"] for one in management.get("vhosts", settings.vhost, "permissions")}
     except InfraError as error:

@@ -11,7 +11,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
 
 from osrdyne_infra.cluster_settings import Cluster
 
-#: On every object: what it is a part of, and who made it.
+#: On every object: what it is a part of, and what made it.
 LABELS: Mapping[str, str] = {"app.kubernetes.io/part-of": "osrdyne", "app.kubernetes.io/managed-by": "pulumi"}
 
 
@@ -33,7 +33,7 @@ class Place:
     def metadata(
         self, name: str, labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None
     ) -> ObjectMetaArgs:
-        """Return who an object is. Its name is given, so that everybody knows it before it is made."""
+        """Return name, namespace and labels of an object. Its name is given, so that it is known before it is made."""
         return ObjectMetaArgs(
             name=name, namespace=self.namespace, labels={**LABELS, **(labels or {})}, annotations=annotations
         )

@@ -136,7 +136,7 @@ class PoolCluster(Cluster):
     monitoring: Annotated[str, BeforeValidator(checks.choice("none", "prometheus-operator"))] = "none"
     #: Labels by which a Prometheus finds what is for it.
     monitoring_labels: dict[str, Text] = Field(default_factory=dict)
-    #: Left out, pods may speak with anybody; so what is there has to be a table.
+    #: Without it, pods may connect to anything; so a value has to be a table.
     network_policy: Annotated[
         NetworkAccess | None, BeforeValidator(partial(checks.table, known=tuple(NetworkAccess.model_fields)))
     ] = None

@@ -55,7 +55,7 @@ FOREIGN = ("pulumi",)
 
 
 class BrokerAddress(Table):
-    """Where the broker is, and who declares things there."""
+    """Where the broker is, and the user that declares things there."""
 
     #: Management API, as this machine reaches it; no user, no path.
     management: HttpAddress
@@ -89,7 +89,7 @@ class StackSettings:
     rotate: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: The vhost and users that are on the broker already become the stack's.
     adopt: bool = False
-    #: Where daemons and workers run, and what each pool's workers are; None where somebody else starts them.
+    #: Where daemons and workers run, and what each pool's workers are; None where the stack does not start them.
     cluster: PoolCluster | None = None
     workers: Mapping[str, WorkerSettings] = field(default_factory=dict)
 

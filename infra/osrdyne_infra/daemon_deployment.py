@@ -1,7 +1,8 @@
-"""The daemons of one pool: a leader and who waits to take over, replaced one after the other without a gap.
+"""The daemons of one pool: a leader and its standbys, replaced one after the other without a gap.
 
 A standby is ready as a leader is, so a rollout goes on when a new daemon has reached the broker; the lock then decides
-who acts. Only settings and templates start daemons anew, and never a worker: those are found again by their labels.
+which one acts. Only settings and templates restart daemons. Workers are never restarted: the next daemon finds them by
+their labels.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two resources that stand for no object: they only ask the broker before others of the stack are made or deleted.
 
-`Claim` comes before all others and refuses what somebody else has made. `Guard` comes after all others, so that it is
+`Claim` comes before all others and refuses what others have made. `Guard` comes after all others, so that it is
 deleted before them: it refuses to go while messages would be lost. A plain `pulumi destroy` does not run the program,
 so all that a guard needs is in the state.
 """
@@ -103,7 +103,7 @@ def _claimed(known: list[str], news: dict[str, Any]) -> dict[str, Any]:
 
 
 class Claim(dynamic.Resource, module="osrdyne", name="Claim"):
-    """That the vhost and the broker users of the stack are nobody else's."""
+    """Ensures that the vhost and the broker users of the stack belong to no other."""
 
     def __init__(self, name: str, settings: StackSettings, users: list[str], opts: pulumi.ResourceOptions) -> None:
         super().__init__(_Claims(), name, {**access(settings), "users": users, "adopt": settings.adopt}, opts)
@@ -147,7 +147,7 @@ def _held(counts: dict[str, int], pool: str, lose: list[str]) -> dict[str, int]:
 
 
 class Guard(dynamic.Resource, module="osrdyne", name="Guard"):
-    """That no message is deleted with the queues of a pool, or, without one, with any queue of the vhost."""
+    """Ensures that no message is deleted with the queues of a pool; without a pool, with any queue of the vhost."""
 
     def __init__(self, name: str, settings: StackSettings, pool: str, opts: pulumi.ResourceOptions) -> None:
         inputs = {

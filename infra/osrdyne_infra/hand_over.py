@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from osrdyne_protocol.settings_text import to_toml
+
 #: Files that earlier releases wrote, by the names that replaced theirs.
 FORMER_NAMES = {"daemon-management": "daemon_management.uri"}
 
@@ -55,18 +57,8 @@ def files(outputs: Mapping[str, Any], directory: Path) -> dict[Path, str]:
             "management_uri_file": str(folder / "daemon-management.uri"),
             "statistics_interval": outputs["statistics_interval"],
         }
-        found[folder / "settings.toml"] = "\n".join(toml({"pool": settings, "broker": broker}))
+        found[folder / "settings.toml"] = to_toml({"pool": settings, "broker": broker})
     return found
-
-
-def toml(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[str]:
-    """Return nested tables of texts and numbers as lines of TOML, which writes those and names as JSON does."""
-    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            here = (*path, json.dumps(name))
-            lines += [f"[{'.'.join(here)}]", *toml(value, here), ""]
-    return lines
 
 
 def former(written: Iterable[Path]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""How KEDA looks at a pool's queues: as the user who may see the broker's figures, and takes nothing."""
+"""How KEDA looks at a pool's queues: as the user that may see the broker's figures, and takes nothing."""
 
 from __future__ import annotations
 

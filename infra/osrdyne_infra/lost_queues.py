@@ -1,17 +1,23 @@
-"""Which static queues the broker lost when it was killed. Only asks; `mend` has them made anew."""
+"""Which static queues the broker lost when it was killed. Only asks; `mend` declares them again."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from typing import Protocol
 
 from osrdyne_infra.errors import BrokerUnusable
-from osrdyne_infra.management import Management
 from osrdyne_protocol.broker import lost, quorum
 from osrdyne_protocol.broker.lost import Evidence
 
 
-def find(broker: Management, vhost: str, queues: Collection[str]) -> frozenset[str]:
+class Members(Protocol):
+    """Says what the members of a quorum queue report; `management.Management` does."""
+
+    def members(self, vhost: str, queue: str) -> tuple[quorum.Member, ...]: ...
+
+
+def find(broker: Members, vhost: str, queues: Collection[str]) -> frozenset[str]:
     """Return those of some quorum queues that are lost. Takes `LOOK_AGAIN` seconds where one may be."""
     evidence = Evidence().after(_look(broker, vhost, queues), time.monotonic())
     if not evidence.suspects:
@@ -20,7 +26,7 @@ def find(broker: Management, vhost: str, queues: Collection[str]) -> frozenset[s
     return evidence.after(_look(broker, vhost, evidence.suspects), time.monotonic()).lost
 
 
-def _look(broker: Management, vhost: str, queues: Collection[str]) -> dict[str, bool]:
+def _look(broker: Members, vhost: str, queues: Collection[str]) -> dict[str, bool]:
     looks: dict[str, bool] = {}
     for name in queues:
         try:

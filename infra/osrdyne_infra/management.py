@@ -1,4 +1,4 @@
-"""What is on the broker, through its management API. Only reads, but for a queue that is made anew (`mend`).
+"""What is on the broker, through its management API. Only reads, except where `mend` declares a queue again.
 
 The one module of the program that speaks HTTP. Every failure is a BrokerError that says what to do, and never holds a
 password.

@@ -1,4 +1,4 @@
-"""A resource that stands for no object: it makes queues anew that the broker lost when it was killed.
+"""A resource that stands for no object: it declares queues again that the broker lost when it was killed.
 
 Where `osrdyne:mend_lost_queues` allows it, it deletes static queues that are lost, and declares them again with their
 bindings, as the state of the stack has them. Elsewhere `preflight` refuses before it comes to that.
@@ -35,13 +35,13 @@ class _Mends(Provider):
 def _mended(props: dict[str, Any]) -> dict[str, Any]:
     broker, vhost, declared = management(props), props["vhost"], json.loads(props["declared"])
     with plainly():
-        # Once more, right before: somebody may have mended one since the program looked.
+        # Once more, right before: one may have been mended since the program looked.
         for name in sorted(find(broker, vhost, props["lost"]) if props["lost"] else ()):
-            _make_anew(broker, vhost, name, declared[name])
+            _declare_again(broker, vhost, name, declared[name])
     return {**kept(props), "lost": []}
 
 
-def _make_anew(broker: Management, vhost: str, name: str, declared: Mapping[str, Any]) -> None:
+def _declare_again(broker: Management, vhost: str, name: str, declared: Mapping[str, Any]) -> None:
     broker.delete_queue(vhost, name)
     try:
         broker.declare_queue(vhost, name, declared["arguments"])
@@ -67,7 +67,7 @@ def as_declared(declared: Topology) -> dict[str, Any]:
 
 
 class Mend(dynamic.Resource, module="osrdyne", name="Mend"):
-    """That the static queues of a pool which the broker lost are made anew."""
+    """Ensures that the static queues of a pool which the broker lost are declared again."""
 
     def __init__(
         self, settings: StackSettings, declared: Topology, found: Collection[str], opts: pulumi.ResourceOptions

@@ -17,7 +17,7 @@ from osrdyne_infra.pool_config import STATUS_PORT
 
 #: Version of the Prometheus operator's objects.
 OPERATOR = "monitoring.coreos.com/v1"
-#: By which Grafana's sidecar finds dashboards, unless it was told otherwise.
+#: By which Grafana's sidecar finds dashboards, unless it is configured otherwise.
 DASHBOARD = {"grafana_dashboard": "1"}
 
 
@@ -30,7 +30,7 @@ class Monitoring(pulumi.ComponentResource):
         name, namespace = f"{pool}-daemon", cluster.pool_namespace(pool)
         kubernetes.core.v1.Service(
             name,
-            # Nobody sends requests here: `up` need not wait until somebody would answer.
+            # No program sends requests here: `up` need not wait for an answer.
             metadata=place.metadata(name, labels(pool), {"pulumi.com/skipAwait": "true"}),
             spec=ServiceSpecArgs(
                 selector=labels(pool),

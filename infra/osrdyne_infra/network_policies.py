@@ -1,7 +1,7 @@
-"""Whom the pods of a pool may speak with: the broker, names, the API server for daemons, and what is configured.
+"""What the pods of a pool may connect to: the broker, names, the API server for daemons, and what is configured.
 
-Everything that is not a daemon counts as a worker. Nobody may speak to a worker; to a daemon only who reads its
-metrics. What a node itself asks (probes) is let through by clusters in any case.
+Everything that is not a daemon counts as a worker. No connection to a worker is allowed, and to
+a daemon only those that read its metrics. Clusters let through what a node itself asks (probes) in any case.
 """
 
 from __future__ import annotations

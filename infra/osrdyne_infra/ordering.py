@@ -8,11 +8,11 @@ import pulumi
 
 
 def child(
-    parent: pulumi.ComponentResource, after: Sequence[pulumi.Resource] = (), *, anew: bool = False
+    parent: pulumi.ComponentResource, after: Sequence[pulumi.Resource] = (), *, replaced: bool = False
 ) -> pulumi.ResourceOptions:
     """Return the options of a part of a component, made after other resources and deleted before them.
 
     What is replaced is made first and deleted last, when the guards have been asked. The provider would have it the
-    other way round, because our names are not random. Only what is to be made `anew` under its name is deleted first.
+    other way round, because our names are not random. Only what has to be `replaced` under its name is deleted first.
     """
-    return pulumi.ResourceOptions(parent=parent, depends_on=list(after), delete_before_replace=anew)
+    return pulumi.ResourceOptions(parent=parent, depends_on=list(after), delete_before_replace=replaced)

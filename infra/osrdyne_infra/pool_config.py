@@ -1,7 +1,7 @@
 """What a pool's programs read: settings and worker templates as ConfigMaps, addresses with passwords as Secrets.
 
-All of it is mounted as files. Whoever holds an address reads a changed one from the same file, so only settings and
-templates count for `digest`, by which a daemon is started anew.
+All of it is mounted as files. A program reads a changed address from the same file. So only settings and templates
+count for `digest`, and a daemon restarts when its digest changes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import pulumi_kubernetes as kubernetes
 from osrdyne_infra.cluster import Place, part
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError
-from osrdyne_infra.hand_over import toml
 from osrdyne_infra.pool_users import AUTHORITY
 from osrdyne_infra.worker_templates import SECRET_KEY, templates, worker_secret
 from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.settings_text import to_toml
 
 #: Where the daemon's container finds what is made here.
 SETTINGS = "/etc/osrdyne/settings"
@@ -106,7 +106,7 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
         # The kubelet asks for it at the pod's address.
         "status": {"host": "0.0.0.0", "port": STATUS_PORT},
     }
-    return "\n".join(toml(tables))
+    return to_toml(tables)
 
 
 def authority(settings: StackSettings) -> str:

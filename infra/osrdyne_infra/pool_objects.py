@@ -19,12 +19,12 @@ from osrdyne_protocol.broker.topology import Binding, Exchange, Policy, Queue, T
 class PoolObjects(pulumi.ComponentResource):
     """Everything of one pool in the vhost that stays the same while it runs.
 
-    `anew` are names of queues and exchanges that have to be deleted before they can be made as declared.
+    `replaced` are names of queues and exchanges that have to be deleted before they can be made as declared.
     """
 
-    def __init__(self, declared: Topology, vhost: Vhost, anew: set[str], provider: rabbitmq.Provider) -> None:
+    def __init__(self, declared: Topology, vhost: Vhost, replaced: set[str], provider: rabbitmq.Provider) -> None:
         super().__init__("osrdyne:broker:PoolObjects", declared.pool, None, pulumi.ResourceOptions(provider=provider))
-        self._vhost, self._anew = vhost, anew
+        self._vhost, self._replaced = vhost, replaced
         self.policies = [self._policy(one) for one in declared.policies]
         requests = [one for one in declared.exchanges if one.type == "direct"]
         self.exchanges = {
@@ -37,7 +37,7 @@ class PoolObjects(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _after(self, name: str, first: list[pulumi.Resource]) -> pulumi.ResourceOptions:
-        return child(self, [self._vhost.admin, *first], anew=name in self._anew)
+        return child(self, [self._vhost.admin, *first], replaced=name in self._replaced)
 
     def _policy(self, one: Policy) -> pulumi.Resource:
         return rabbitmq.Policy(

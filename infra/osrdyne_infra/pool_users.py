@@ -23,7 +23,7 @@ AUTHORITY = "/etc/osrdyne/broker/ca.pem"
 class PoolUsers(pulumi.ComponentResource):
     """The users of one pool; `addresses` are secret, by the names of `kinds`.
 
-    `figures` is the management address of the one who may see the broker's figures, with the vhost as its path, and
+    `figures` is the management address of the user that may see the broker's figures, with the vhost as its path, and
     secret too.
     """
 

@@ -2,7 +2,7 @@
 
 The linter judges each pool as it is declared, and as it will be on the broker together with what others put there. A
 queue or exchange that differs in what a broker cannot change must be replaced: that is refused while messages would
-go with it. A queue that the broker lost is refused too, unless the stack may make it anew.
+go with it. A queue that the broker lost is refused too, unless the stack may declare it again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -
 
 
 def replaced(declared: Topology, live: Live) -> set[str]:
-    """Return the queues and exchanges of a pool that the broker has otherwise, so that they must be made anew."""
+    """Return the queues and exchanges of a pool that the broker has otherwise, so that they must be replaced."""
     found: tuple[Exchange | Queue, ...] = (*live.topology.exchanges, *live.topology.queues)
     there = {one.name: one for one in found}
     wanted: tuple[Exchange | Queue, ...] = (*declared.exchanges, *declared.queues)
@@ -78,8 +78,8 @@ def _losses(settings: StackSettings, declared: tuple[Topology, ...], live: Live)
             count = live.messages.get(name, 0)
             if count and one.pool not in settings.lose_messages_of:
                 yield (
-                    f"queue {name} must be deleted and made anew, and holds {messages(count)}; empty it, or say in "
-                    f"osrdyne:lose_messages_of that those of pool {one.pool} may go"
+                    f"queue {name} must be deleted and declared again, and holds {messages(count)}; empty it, or "
+                    f"say in osrdyne:lose_messages_of that those of pool {one.pool} may go"
                 )
 
 

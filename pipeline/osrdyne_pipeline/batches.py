@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
 
 from osrdyne_pipeline.judging import rejected
 from osrdyne_pipeline.lake import Lake, write_rows
-from osrdyne_pipeline.source.stream import Message
+from osrdyne_pipeline.source.stream import StreamMessage
 from osrdyne_protocol import headers as names
 
 #: A batch's note of itself.
@@ -42,7 +42,7 @@ class Mark:
     digest: str
 
     @classmethod
-    def of(cls, message: Message) -> Mark:
+    def of(cls, message: StreamMessage) -> Mark:
         """Return the mark of a message: its key, event id and time."""
         told = [message.routing_key, message.headers.get(names.X_EVENT_ID), message.headers.get(names.X_EVENT_TIME)]
         return cls(message.offset, hashlib.sha256(repr([str(one) for one in told]).encode()).hexdigest()[:32])

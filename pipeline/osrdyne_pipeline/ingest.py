@@ -52,7 +52,7 @@ class Ingested:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class IngestRules:
     """How events are taken in."""
 
     #: `error` or `record`: what to do where retention removed events before they were read.
@@ -74,7 +74,7 @@ def ingest_stream(
     lake: Lake,
     *,
     uri_file: str | None = None,
-    rules: Rules | None = None,
+    rules: IngestRules | None = None,
     follow: bool = False,
     stop: Event | None = None,
     every: float = EVERY,
@@ -85,7 +85,7 @@ def ingest_stream(
     `uri_file` holds the broker's address; without it the environment does. Raises `LakeBusy`, `SourceError`,
     `EventsLost` and `StreamChanged`, whose texts say what to do.
     """
-    rules = rules or Rules()
+    rules = rules or IngestRules()
     stop = stop or Event()
     so_far = Ingested()
     with lake.only_writer("ingest"):
@@ -104,7 +104,7 @@ def ingest_stream(
 class _StreamJob:
     """One run over one stream."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, uri_file: str | None, rules: Rules) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, uri_file: str | None, rules: IngestRules) -> None:
         self._spark = spark
         self._lake = lake
         self._uri_file = uri_file
@@ -187,14 +187,14 @@ def ingest_files(
     lake: Lake,
     paths: Sequence[str | Path],
     *,
-    rules: Rules | None = None,
+    rules: IngestRules | None = None,
     progress: Callable[[Ingested], None] = _nothing,
 ) -> Ingested:
     """Read files, and those in folders, that were not read before: a file is known by its content.
 
     Raises `LakeBusy`, and `SourceError` where a path is absent.
     """
-    rules = rules or Rules()
+    rules = rules or IngestRules()
     so_far = Ingested()
     with lake.only_writer("ingest"):
         batches.clean(lake)
@@ -232,7 +232,7 @@ def _groups(new: Sequence[tuple[Path, str]]) -> list[list[tuple[Path, str]]]:
     return groups
 
 
-def _write(lake: Lake, raw: DataFrame, batch: Batch, rules: Rules) -> tuple[Batch, dict[str, int]]:
+def _write(lake: Lake, raw: DataFrame, batch: Batch, rules: IngestRules) -> tuple[Batch, dict[str, int]]:
     """Judge the rows, write them and commit them, in one pass over the source."""
     counts = Observation()
     judged = judge(raw, now_ms=time.time_ns() // 1_000_000, allowance_ms=rules.allowance_ms)

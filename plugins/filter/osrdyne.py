@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from osrdyne_protocol.broker.lint import lint
 from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.settings_text import to_toml
 
 
 def osrdyne_topology(pool: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,29 +91,8 @@ def osrdyne_tls(address: str) -> dict[str, str]:
 
 
 def osrdyne_toml(document: Mapping[str, Any]) -> str:
-    """A document as TOML: plain values first, tables after them, `None` left out."""
-    return "\n".join(table(plain(document), ())) + "\n"
-
-
-def table(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
-    present = {name: value for name, value in values.items() if value is not None}
-    tables = {name: value for name, value in present.items() if isinstance(value, Mapping)}
-    lines = [f"{key(name)} = {literal(value)}" for name, value in present.items() if name not in tables]
-    for name, value in tables.items():
-        lines += ["", f"[{'.'.join(map(key, (*path, name)))}]", *table(value, (*path, name))]
-    return lines
-
-
-def key(name: str) -> str:
-    bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return name if bare else literal(name)
-
-
-def literal(value: Any) -> str:
-    """TOML's strings, numbers, booleans and arrays of them are written as JSON's are."""
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(literal(one) for one in value) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A settings file of the daemon."""
+    return to_toml(plain(document))
 
 
 def plain(value: Any) -> Any:

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: passwords that are made on the machine and never leave it except to who asks with its rights.
+"""Ansible module: it makes passwords on the machine, and returns them only to a play with root's rights there.
 
 One file a name, 0600 and root's, in a directory that is 0700. An existing password is kept. In check mode nothing is
 written, and a name without a file gets a password that is thrown away.

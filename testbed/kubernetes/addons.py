@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.kubernetes.building import KEDA_RESOURCES
-from testbed.kubernetes.certificates import Authority, Certificate
+from testbed.kubernetes.certificates import Authority
 from testbed.kubernetes.layout import DOMAIN, Layout
 from testbed.kubernetes.processes import Processes, answers, run
+from testbed.pem import Certificate
 from testbed.waiting import until
 
 METRICS_PORT, KEDA_PORT = 4443, 16443

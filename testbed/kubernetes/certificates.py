@@ -6,13 +6,14 @@ import base64
 import datetime as dt
 import ipaddress
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from testbed.pem import Certificate, Issuer, write_key
 
 _DAY = dt.timedelta(days=1)
 
@@ -31,14 +32,6 @@ _SIGNS = x509.KeyUsage(
 )
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """Two PEM files."""
-
-    certfile: Path
-    keyfile: Path
-
-
 class Authority:
     """A CA whose files are in a folder; one that is there already goes on."""
 
@@ -47,19 +40,17 @@ class Authority:
         self._folder = folder
         self.cacertfile = folder / "ca.crt"
         self.keyfile = folder / "ca.key"
-        self._name = _name("kubernetes")
+        name = _name("kubernetes")
         if self.keyfile.exists():
             loaded = serialization.load_pem_private_key(self.keyfile.read_bytes(), None)
             assert isinstance(loaded, ec.EllipticCurvePrivateKey)
-            self._key = loaded
+            self._issuer = Issuer(name, loaded)
             return
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._issuer = Issuer(name, ec.generate_private_key(ec.SECP256R1()))
         ca = x509.BasicConstraints(ca=True, path_length=None)
-        built = (
-            self._builder(self._name, self._key).add_extension(ca, critical=True).add_extension(_SIGNS, critical=True)
-        )
-        _write(self.keyfile, self._key)
-        self.cacertfile.write_bytes(built.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        built = self._builder(name, self._issuer.key).add_extension(ca, critical=True)
+        write_key(self.keyfile, self._issuer.key)
+        self._issuer.sign(built.add_extension(_SIGNS, critical=True), self.cacertfile)
 
     def issue(
         self,
@@ -81,22 +72,18 @@ class Authority:
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         made = Certificate(self._folder / f"{file}.crt", self._folder / f"{file}.key")
-        made.certfile.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-        _write(made.keyfile, key)
+        self._issuer.sign(builder, made.certfile)
+        write_key(made.keyfile, key)
         return made
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
         now = dt.datetime.now(dt.UTC)
         return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _DAY)
-            .not_valid_after(now + _DAY)
+            self._issuer.builder(subject, key, now - _DAY, now + _DAY)
             # Python 3.13 trusts no certificate without them.
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._issuer.key.public_key()), critical=False
+            )
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
 
@@ -105,7 +92,7 @@ def key_pair(folder: Path, name: str) -> tuple[Path, Path]:
     """The private and the public half of a key, for the signing of tokens."""
     key = ec.generate_private_key(ec.SECP256R1())
     private, public = folder / f"{name}.key", folder / f"{name}.pub"
-    _write(private, key)
+    write_key(private, key)
     encoded = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     public.write_bytes(encoded)
     return private, public
@@ -142,10 +129,3 @@ def _name(common: str, organization: str = "") -> x509.Name:
     if organization:
         attributes.insert(0, x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, organization))
     return x509.Name(attributes)
-
-
-def _write(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    path.touch(mode=0o600)
-    # Kubernetes signs tokens with keys of this form, too.
-    form = serialization.PrivateFormat.TraditionalOpenSSL
-    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))

@@ -21,6 +21,7 @@ from typing import Any
 from testbed.kubernetes import building, certificates, images
 from testbed.kubernetes.components import PAUSE_IMAGE
 from testbed.kubernetes.layout import Layout
+from testbed.started import Started
 from testbed.waiting import until
 
 PROJECT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ class ClusterFailed(RuntimeError):
     """The cluster did not do what it was told; the text says why."""
 
 
-class Cluster:
+class Cluster(Started):
     """One cluster. Several at once, of one process or of many, do not meet."""
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -231,17 +232,6 @@ class Cluster:
         except (ClusterFailed, FileNotFoundError, PermissionError):
             return False
         return True
-
-    def __enter__(self) -> Cluster:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _readable(stream: Any) -> bool:

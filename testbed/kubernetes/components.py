@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from testbed.kubernetes.certificates import Certificate
 from testbed.kubernetes.layout import API_PORT, DOMAIN, MAX_PODS, NODE, PODS, SERVICES, Layout
+from testbed.pem import Certificate
 
 ETCD = "http://127.0.0.1:2379"
 ETCD_PEERS = "http://127.0.0.1:2380"

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from testbed import apt
+from testbed.commands import command
 from testbed.kernel_settings import enough_watchers
 from testbed.kubernetes.components import PLUGINS
 from testbed.kubernetes.layout import Layout
@@ -150,13 +151,6 @@ def check(inside: subprocess.Popen[bytes], layout: Layout) -> None:
     if inside.poll() is not None:
         words = (layout.directory / "keeper.log").read_text(errors="replace")[-2000:]
         raise RuntimeError(f"the cluster's namespaces ended with status {inside.returncode}: {words}")
-
-
-def command(*words: str) -> None:
-    """Runs it; raises RuntimeError with what it said when it fails."""
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
 if __name__ == "__main__":

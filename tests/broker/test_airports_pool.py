@@ -58,7 +58,7 @@ def test_the_demo_ends_with_every_request_answered_and_right_and_shows_cold_star
 
 
 @pytest.mark.full
-def test_the_demo_fails_when_nobody_answers(
+def test_the_demo_fails_when_no_worker_answers(
     make_pool: Callable[..., Pool], make_daemon: Callable[..., DaemonProcess], tmp_path: Path
 ) -> None:
     pool = make_pool(name="airports")

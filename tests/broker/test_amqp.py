@@ -132,7 +132,9 @@ async def test_a_body_over_the_brokers_limit_closes_only_its_channel(connection:
     assert connection.is_open
 
 
-async def test_returns_are_told_from_confirms_whatever_the_messages_have_in_common(connection: Connection) -> None:
+async def test_returns_are_distinguished_from_confirms_whatever_the_messages_have_in_common(
+    connection: Connection,
+) -> None:
     await consume(connection, "q")
     channel = await connection.channel(confirm=True)
     same = Properties(correlation_id="same")

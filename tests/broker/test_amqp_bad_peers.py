@@ -549,7 +549,7 @@ async def test_a_callback_that_raises_closes_its_channel_with_that_reason(
     assert (await other.declare_queue("q")).consumers == 1
 
 
-async def test_the_brokers_cancel_is_told_once(broker: FakeBroker, connection: Connection) -> None:
+async def test_the_brokers_cancel_is_reported_once(broker: FakeBroker, connection: Connection) -> None:
     cancelled = asyncio.Event()
     channel, tag = await consuming(connection, lambda _: None, cancelled.set)
 
@@ -611,7 +611,7 @@ async def test_a_delivery_without_acknowledgement_for_a_consumer_that_was_given_
     assert not any(value.NAME == "Basic.Nack" for _, value in broker.received)
 
 
-async def test_a_return_nobody_waits_for_reaches_on_return(broker: FakeBroker, connection: Connection) -> None:
+async def test_a_return_that_no_publish_waits_for_reaches_on_return(broker: FakeBroker, connection: Connection) -> None:
     channel = await connection.channel()
     got: list[tuple[Returned, Properties]] = []
     channel.on_return = lambda error, properties: got.append((error, properties))

@@ -71,7 +71,7 @@ async def test_a_private_ca_named_in_the_uri_is_trusted_and_large_messages_pass(
         await connection.close()
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(certificate: Path) -> None:
+async def test_a_certificate_of_no_known_authority_is_refused(certificate: Path) -> None:
     async with fake_broker(tls=server_side(certificate)) as broker:
         with pytest.raises(TlsFailed, match="private CA is named by cacertfile") as caught:
             await Connection.open(f"amqps://guest:hunter2@127.0.0.1:{broker.port}/", name="test")

@@ -92,7 +92,7 @@ def test_a_broker_whose_root_file_system_lacks_it_says_so(broker: Broker, tmp_pa
         settings = second.directory / "instance.json"
         settings.write_text(json.dumps(json.loads(settings.read_text()) | {"root": str(tmp_path)}))
         with pytest.raises(
-            BrokerFailed, match=r"there is no rabbit, .* remove the root file system, and `install` makes it anew"
+            BrokerFailed, match=r"there is no rabbit, .* remove the root file system, and `install` makes it again"
         ):
             second.start()
     finally:

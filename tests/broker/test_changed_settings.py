@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from osrdyne_protocol.settings_text import to_toml
 from testbed.foreign_client import ForeignClient
-from testbed.pool import DaemonProcess, Pool, to_toml
+from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 from testbed.workers import SCRIPTED
 
@@ -86,7 +87,7 @@ def test_a_changed_delay_is_in_force_while_requests_go_on_and_no_worker_is_resta
     assert pids(client, "b") == {"b": before["b"]}
 
 
-def test_a_changed_limit_is_in_force_and_what_the_process_has_from_its_start_is_told(
+def test_a_changed_limit_is_in_force_and_what_needs_a_restart_is_reported(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     # Given a daemon that starts one group at a time, the first of which shows no life
@@ -132,7 +133,7 @@ def test_a_changed_template_rolls_the_workers_of_its_pool_alone(
     assert said(other, CHANGED) == []
 
 
-def test_wrong_settings_are_told_once_and_the_daemon_goes_on_with_those_before(
+def test_wrong_settings_are_reported_once_and_the_daemon_goes_on_with_those_before(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, tmp_path: Path
 ) -> None:
     pool = make_pool()
@@ -142,7 +143,7 @@ def test_wrong_settings_are_told_once_and_the_daemon_goes_on_with_those_before(
     good = to_toml(daemon.settings)
 
     rejected = partial(said, daemon, REJECTED)
-    write(daemon, good.replace('"unbind_delay" = 600.0', '"unbind_delay" = "soon"'))
+    write(daemon, good.replace("unbind_delay = 600.0", 'unbind_delay = "soon"'))
     until(lambda: len(rejected()) == 1, what="the complaint")
     assert "settings.toml: pool.unbind_delay: " in rejected()[0]["reason"]
     # And a file with a credential that is not there

@@ -187,7 +187,7 @@ def test_what_cannot_be_asked_is_said_in_one_line(ask: Ask, words: tuple[str | b
     assert why in refused(ask(*words))
 
 
-def test_a_wrong_password_and_a_wrong_vhost_are_told_apart(pool: Pool) -> None:
+def test_a_wrong_password_and_a_wrong_vhost_are_distinguished(pool: Pool) -> None:
     wrong = pool.client_uri.replace(pool.passwords[pool.users.client], "secret")
     elsewhere = pool.client_uri.replace(pool.vhost, "elsewhere")
 

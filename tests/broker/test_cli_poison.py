@@ -395,7 +395,9 @@ def test_the_operator_can_do_no_more_than_this(inventory: Inventory) -> None:
                 action(channel)
 
 
-def test_who_may_not_read_the_inventory_is_told_so(inventory: Inventory, tmp_path: Path) -> None:
+def test_a_user_that_may_not_read_the_inventory_gets_an_error_that_says_so(
+    inventory: Inventory, tmp_path: Path
+) -> None:
     file = tmp_path / "client.uri"
     file.write_text(inventory.pool.client_uri)
     done = osrdyne("poison", "list", "--pool", "core", "--broker-file", str(file))

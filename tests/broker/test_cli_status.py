@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from osrdyne_protocol.settings_text import to_toml
 from testbed.command_line import Done, osrdyne
 from testbed.foreign_client import ForeignClient
-from testbed.pool import DaemonProcess, Pool, to_toml
+from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 from testbed.workers import MINIMAL
 
@@ -90,7 +91,7 @@ def test_status_of_a_daemon_without_a_broker_says_why_and_is_no(make_pool: MakeP
     assert (done.code, document(done)["ready"]) == (1, False)
 
 
-def test_the_settings_file_tells_where_the_daemon_is(make_pool: MakePool, make_daemon: MakeDaemon) -> None:
+def test_the_settings_file_names_the_address_of_the_daemon(make_pool: MakePool, make_daemon: MakeDaemon) -> None:
     daemon = make_daemon(make_pool(), start=False, status={"port": 0})
     file = daemon.directory / "settings.toml"
     daemon.start()

@@ -311,7 +311,7 @@ async def test_a_return_is_raised_at_once_because_the_pool_is_not_set_up(pool: P
 
 
 @pytest.mark.parametrize("confirm", [True, False])
-async def test_a_missing_exchange_is_told_to_whoever_calls(pool: Pool, confirm: bool) -> None:
+async def test_a_missing_exchange_is_reported_to_every_caller(pool: Pool, confirm: bool) -> None:
     pool.broker.management.delete("exchanges", pool.vhost, pool.names.request_exchange)
     async with AsyncClient(pool.client_uri, pool.settings.name, confirm=confirm) as client:
         for _ in range(2):
@@ -343,7 +343,7 @@ async def test_a_full_queue_is_a_negative_confirm(pool: Pool) -> None:
                 await client.call("full", b"does not")
 
 
-async def test_a_wrong_password_a_missing_vhost_and_a_missing_broker_are_told_apart(pool: Pool) -> None:
+async def test_a_wrong_password_a_missing_vhost_and_a_missing_broker_are_distinguished(pool: Pool) -> None:
     with pytest.raises(errors.AccessRefused) as refused:
         await AsyncClient(pool.broker.amqp_uri(pool.users.client, "secret-1", pool.vhost), "core").open()
     assert "secret-1" not in str(refused.value)

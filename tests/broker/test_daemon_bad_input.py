@@ -42,7 +42,7 @@ def test_a_request_with_user_id_is_served_cold_and_warm(
         assert client.ask("42", b"x", user_id=pool.users.client).body == b"42|x"
 
 
-def test_a_request_with_cc_is_refused_with_the_reason_and_reaches_nobody(
+def test_a_request_with_cc_is_refused_with_the_reason_and_reaches_no_worker(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool()
@@ -63,7 +63,7 @@ def test_a_request_with_bcc_is_served_under_its_own_key(
     assert make_client(pool).ask("42", b"x", headers={"BCC": ["43"]}).body == b"42|x"
 
 
-def test_headers_that_nobody_understands_arrive_at_a_cold_worker_as_they_came(
+def test_unknown_headers_arrive_at_a_cold_worker_as_they_came(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool()

@@ -144,7 +144,7 @@ def test_3_a_queue_with_consumers_that_the_driver_does_not_own_stays(
     until(lambda: queue not in pool.queues(), what="end of the queue")
 
 
-def test_3_a_queue_that_somebody_else_bound_stays(
+def test_3_a_queue_that_others_bound_stays(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool(unbind_delay=1.0, stop_delay=1.0)

@@ -73,7 +73,7 @@ def run_worker() -> Iterator[Callable[[Pool, str], None]]:
         process.wait(timeout=PATIENCE)
 
 
-def test_every_key_gets_its_queue_when_somebody_else_runs_the_workers(
+def test_every_key_gets_its_queue_when_others_run_the_workers(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, run_worker: Callable[[Pool, str], None]
 ) -> None:
     pool = make_pool()

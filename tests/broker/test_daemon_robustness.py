@@ -74,7 +74,7 @@ def test_large_orphans_whose_queues_cannot_be_had_do_not_fill_the_memory(
 # --- queues of others -------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_of_somebody_else_under_a_keys_name_is_told_and_never_deleted(
+def test_a_queue_of_others_under_a_keys_name_is_reported_and_never_deleted(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool(unbind_delay=1.0, stop_delay=1.0)
@@ -97,7 +97,7 @@ def test_a_queue_of_somebody_else_under_a_keys_name_is_told_and_never_deleted(
     assert client.wait(waiting)[0].body == b"42|x"
 
 
-def test_a_queue_that_somebody_made_in_place_of_ours_outlives_its_key(
+def test_a_queue_that_others_made_in_place_of_ours_outlives_its_key(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool(unbind_delay=1.0, stop_delay=1.0)
@@ -159,7 +159,9 @@ def test_an_alarm_of_the_broker_and_the_depths_of_the_pools_queues_are_seen(
     assert told == ["broker alarm: it takes no publishes, and all wait", "broker alarm is over"]
 
 
-def test_who_listens_in_on_orphans_or_dead_letters_is_found(make_pool: MakePool, make_daemon: MakeDaemon) -> None:
+def test_a_stranger_that_listens_to_orphans_or_dead_letters_is_found(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
     pool = make_pool()
     api, vhost = pool.broker.management, pool.vhost
     foreign_queue(pool, "audit")

@@ -20,7 +20,7 @@ from testbed.waiting import PATIENCE
 pytestmark = pytest.mark.both_versions
 
 
-async def test_a_dead_letter_that_has_not_arrived_is_told_apart_from_an_empty_queue(
+async def test_a_dead_letter_that_has_not_arrived_is_distinguished_from_an_empty_queue(
     make_pool: Callable[..., Pool],
 ) -> None:
     pool = make_pool()

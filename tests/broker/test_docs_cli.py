@@ -54,7 +54,7 @@ def installed(one_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> I
         daemon.start()
         # The settings as the page has them, with a port that is known.
         settings = directory / "settings.toml"
-        settings.write_text(settings.read_text().replace('"port" = 0', f'"port" = {daemon.url.rpartition(":")[2]}'))
+        settings.write_text(settings.read_text().replace("port = 0", f"port = {daemon.url.rpartition(':')[2]}"))
         yield daemon, directory
     finally:
         daemon.close()

@@ -76,9 +76,7 @@ async def why_a_publisher_ends(pool: Pool) -> str:
         await connection.close()
 
 
-async def test_a_worker_serves_over_one_connection_and_tells_its_events_once_they_can_be_sent(
-    pool: Pool, stream: Stream
-) -> None:
+async def test_a_worker_serves_over_one_connection_and_sends_its_events_once_it_can(pool: Pool, stream: Stream) -> None:
     assert "506" in await why_a_publisher_ends(pool)
     redelivered: list[bytes] = []
 

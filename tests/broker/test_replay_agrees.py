@@ -32,8 +32,8 @@ TELLERS = {
     "queue-ready": "queue loop",
     "unbound": "queue loop",
     "queue-deleted": "queue loop",
-    "group-started": "worker loop",
-    "group-stopped": "worker loop",
+    "group-started": "group loop",
+    "group-stopped": "group loop",
 }
 
 
@@ -128,7 +128,7 @@ def replayed(calls: list[PastCall], starts: list[int], end: str, *, warm: bool =
     return result
 
 
-def test_a_daemon_and_the_replay_tell_the_same_of_the_same_calls(witness: Witness) -> None:
+def test_a_daemon_and_the_replay_report_the_same_events_for_the_same_calls(witness: Witness) -> None:
     # When a key is called cold, warm, and after it was unbound
     witness.call("often")
     witness.call("often")

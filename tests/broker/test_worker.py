@@ -183,7 +183,7 @@ async def test_an_answer_that_is_too_large_becomes_an_error_reply(pool: Pool, cl
             await client.call("42", b"")
 
 
-async def test_an_answer_that_the_broker_refuses_becomes_an_error_reply_and_costs_nobody_else(
+async def test_an_answer_that_the_broker_refuses_becomes_an_error_reply_and_harms_no_other_request(
     pool: Pool, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("osrdyne_worker.loop.REPLY_PAUSE", 0.05)
@@ -325,7 +325,7 @@ async def test_a_request_past_its_deadline_is_answered_without_being_executed(po
 # --- events ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_worker_tells_what_it_does(pool: Pool, client: AsyncClient) -> None:
+async def test_a_worker_reports_what_it_does(pool: Pool, client: AsyncClient) -> None:
     async with working(pool, echo):
         reply = await client.call("42", b"")
         with pytest.raises(errors.CallTimeout):
@@ -366,9 +366,7 @@ async def test_events_of_a_burst_arrive_in_order_each_with_the_time_at_which_it_
         assert began <= one["x-event-time"] <= ended
 
 
-async def test_a_worker_that_stops_tells_of_all_that_it_finished_before_it_ends(
-    pool: Pool, client: AsyncClient
-) -> None:
+async def test_a_worker_that_stops_reports_all_that_it_finished_before_it_ends(pool: Pool, client: AsyncClient) -> None:
     release, begun = threading.Event(), threading.Semaphore(0)
 
     def handle(request: Request) -> bytes:
@@ -392,7 +390,7 @@ async def test_a_worker_that_stops_tells_of_all_that_it_finished_before_it_ends(
     assert told[:5] == ["started", *["request-received"] * 4]
 
 
-async def test_a_long_request_is_told_to_be_alive_again_and_again(pool: Pool, client: AsyncClient) -> None:
+async def test_a_long_request_is_reported_alive_again_and_again(pool: Pool, client: AsyncClient) -> None:
     release = threading.Event()
 
     def handle(request: Request) -> bytes:

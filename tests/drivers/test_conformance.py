@@ -1,4 +1,4 @@
-"""One suite for every driver: what the worker loop relies on, whatever the engine."""
+"""One suite for every driver: what the group loop relies on, whatever the engine."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_the_next_daemon_finds_every_group_and_restarts_no_worker(owning: 
     await owning.until_gone(second, *KEYS)
 
 
-async def test_a_changed_template_shows_and_rolls_only_what_is_started_anew(owning: Owning) -> None:
+async def test_a_changed_template_shows_and_rolls_only_what_is_started_again(owning: Owning) -> None:
     former = owning.driver(template="a")
     await owning.ready(former, "stays")
     await owning.ready(former, "rolls")
@@ -176,7 +176,7 @@ async def test_pools_and_instances_on_one_engine_leave_each_other_alone(owning: 
     assert (await listed(theirs)).keys() == {"a", "only theirs"}
 
 
-async def test_a_failing_key_is_told_and_harms_no_other(owning: Owning) -> None:
+async def test_a_failing_key_is_reported_and_harms_no_other(owning: Owning) -> None:
     driver = owning.driver()
     await owning.ready(driver, "a")
     await driver.start("crash")
@@ -187,13 +187,13 @@ async def test_a_failing_key_is_told_and_harms_no_other(owning: Owning) -> None:
     await owning.until_running(driver, "a", "b")
 
 
-async def test_a_worker_killed_from_outside_is_told_and_comes_back(owning: Owning) -> None:
+async def test_a_worker_killed_from_outside_is_reported_and_comes_back(owning: Owning) -> None:
     driver = owning.driver()
     await owning.ready(driver, "a")
     before = await owning.workers("a")
     await owning.kill("a")
     assert await owning.error(driver, "a")
-    if not owning.heals:  # then the worker loop does this, because of that error
+    if not owning.heals:  # then the group loop does this, because of that error
         await driver.start("a")
 
     async def back() -> bool:

@@ -49,7 +49,7 @@ async def until_followed(machine: DockerSubject) -> None:
     await until_async(answers)
 
 
-async def test_an_engine_that_is_not_there_is_told_with_what_to_do(machine: DockerSubject) -> None:
+async def test_an_engine_that_is_not_there_is_reported_with_what_to_do(machine: DockerSubject) -> None:
     driver = machine.driver_of({}, host=f"unix://{machine.directory}/none.sock")
     for call in (driver.list(), driver.start("a"), driver.stop("a"), anext(driver.changes())):
         with pytest.raises(
@@ -58,7 +58,7 @@ async def test_an_engine_that_is_not_there_is_told_with_what_to_do(machine: Dock
             await call
 
 
-async def test_an_engine_that_is_killed_is_told_and_followed_again(own: OwnDockerd, machine: DockerSubject) -> None:
+async def test_an_engine_that_is_killed_is_reported_and_followed_again(own: OwnDockerd, machine: DockerSubject) -> None:
     # Given a worker, and somebody who reads changes
     driver = machine.driver()
     await machine.ready(driver, "a")

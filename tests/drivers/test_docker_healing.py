@@ -30,7 +30,7 @@ async def test_the_engine_brings_a_worker_back_in_the_same_container(dockerd: Do
     assert (after["Id"], after["RestartCount"]) == (before["Id"], 1)
 
 
-async def test_an_end_is_told_with_status_and_last_line_but_without_the_password(dockerd: DockerSubject) -> None:
+async def test_an_end_is_reported_with_status_and_last_line_but_without_the_password(dockerd: DockerSubject) -> None:
     driver = dockerd.driver_of(NEVER)
     await driver.start("crash")
     error = await dockerd.error(driver, "crash")
@@ -40,7 +40,7 @@ async def test_an_end_is_told_with_status_and_last_line_but_without_the_password
     await dockerd.until_removed("crash")
 
 
-async def test_a_command_that_is_not_there_is_told(dockerd: DockerSubject) -> None:
+async def test_a_command_that_is_not_there_is_reported(dockerd: DockerSubject) -> None:
     driver = dockerd.driver_of({"Entrypoint": ["/no/such/program"]})
     await driver.start("a")
     error = await dockerd.error(driver, "a")
@@ -48,7 +48,7 @@ async def test_a_command_that_is_not_there_is_told(dockerd: DockerSubject) -> No
     assert "/no/such/program" in error
 
 
-async def test_every_end_of_a_worker_that_crashes_again_is_told(dockerd: DockerSubject) -> None:
+async def test_every_end_of_a_worker_that_crashes_again_is_reported(dockerd: DockerSubject) -> None:
     driver = dockerd.driver()
     await driver.start("crash")
     for _ in range(3):
@@ -59,7 +59,7 @@ async def test_every_end_of_a_worker_that_crashes_again_is_told(dockerd: DockerS
     await dockerd.until_removed("crash")
 
 
-async def test_a_container_that_a_person_removes_is_told_and_started_anew(dockerd: DockerSubject) -> None:
+async def test_a_container_that_a_person_removes_is_reported_and_started_again(dockerd: DockerSubject) -> None:
     driver = dockerd.driver()
     await dockerd.ready(driver, "a")
     [container] = await dockerd.containers("a")
@@ -70,7 +70,7 @@ async def test_a_container_that_a_person_removes_is_told_and_started_anew(docker
     await dockerd.until_running(driver, "a")
 
 
-async def test_a_container_that_a_person_stops_is_told_and_started_anew(dockerd: DockerSubject) -> None:
+async def test_a_container_that_a_person_stops_is_reported_and_started_again(dockerd: DockerSubject) -> None:
     driver = dockerd.driver()
     await dockerd.ready(driver, "a")
     [container] = await dockerd.containers("a")
@@ -81,14 +81,14 @@ async def test_a_container_that_a_person_stops_is_told_and_started_anew(dockerd:
     await dockerd.until_running(driver, "a")
 
 
-async def test_a_container_that_removes_itself_is_told(dockerd: DockerSubject) -> None:
+async def test_a_container_that_removes_itself_is_reported(dockerd: DockerSubject) -> None:
     driver = dockerd.driver_of({"HostConfig": {"AutoRemove": True}})
     await driver.start("crash")
     assert "worker ended with status 3" in await dockerd.error(driver, "crash")
     await dockerd.until_removed("crash")
 
 
-async def test_an_end_that_no_daemon_saw_is_told_by_the_next(dockerd: DockerSubject) -> None:
+async def test_an_end_that_no_daemon_saw_is_reported_by_the_next(dockerd: DockerSubject) -> None:
     former = dockerd.driver_of(NEVER)
     await dockerd.ready(former, "a")
     await former.close()
@@ -121,7 +121,7 @@ async def test_a_container_that_was_created_but_not_started_is_started(dockerd: 
     assert [one["Id"] for one in await dockerd.containers("a")] == [left]
 
 
-async def test_one_from_another_template_is_made_anew(dockerd: DockerSubject) -> None:
+async def test_one_from_another_template_is_made_again(dockerd: DockerSubject) -> None:
     left = await create_only(dockerd, "a")
     driver = dockerd.driver(template="b")
     await driver.start("a")
@@ -129,7 +129,7 @@ async def test_one_from_another_template_is_made_anew(dockerd: DockerSubject) ->
     assert left not in [one["Id"] for one in await dockerd.containers("a")]
 
 
-async def test_one_that_nobody_wants_is_removed_at_the_next_listing(dockerd: DockerSubject) -> None:
+async def test_one_whose_key_is_not_wanted_is_removed_at_the_next_listing(dockerd: DockerSubject) -> None:
     await create_only(dockerd, "a")
     driver = dockerd.driver()
     assert await driver.list() == []
@@ -145,7 +145,7 @@ async def test_a_start_that_the_engine_refused_before_can_succeed_later(dockerd:
     await dockerd.until_running(driver, "a")
 
 
-async def test_a_name_that_somebody_else_has_taken_is_told(dockerd: DockerSubject) -> None:
+async def test_a_name_that_others_have_taken_is_reported(dockerd: DockerSubject) -> None:
     name = names.engine_name(dockerd.pool, "one", "a")
     await dockerd.run("create", "--name", name, "--label", f"osrdyne.pool={dockerd.pool}", dockerd.image)
     driver = dockerd.driver()

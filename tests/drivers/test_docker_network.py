@@ -55,7 +55,7 @@ def timers(port: int) -> list[str]:
     return [line[5].partition(":")[0] for line in lines if line[2].endswith(f":{port:04X}") and line[3] == "01"]
 
 
-async def test_workers_are_started_listed_and_told_of_over_tcp(dockerd: DockerSubject) -> None:
+async def test_workers_are_started_listed_and_reported_over_tcp(dockerd: DockerSubject) -> None:
     async with over_tcp(dockerd) as port:
         driver = dockerd.driver_of({}, host=f"tcp://127.0.0.1:{port}")
         await dockerd.ready(driver, "a")
@@ -71,7 +71,7 @@ async def test_workers_are_started_listed_and_told_of_over_tcp(dockerd: DockerSu
         await driver.close()
 
 
-async def test_a_connection_that_is_lost_is_told(dockerd: DockerSubject) -> None:
+async def test_a_connection_that_is_lost_is_reported(dockerd: DockerSubject) -> None:
     async with over_tcp(dockerd) as port:
         driver = dockerd.driver_of({}, host=f"tcp://127.0.0.1:{port}")
         assert await driver.list() == []

@@ -36,7 +36,7 @@ async def rename(dockerd: DockerSubject, key: str) -> str:
     return str(container["Id"])
 
 
-async def test_what_does_not_end_is_killed_after_the_grace_and_told(dockerd: DockerSubject) -> None:
+async def test_what_does_not_end_is_killed_after_the_grace_and_reported(dockerd: DockerSubject) -> None:
     driver = dockerd.driver_of({"StopTimeout": 2})
     await dockerd.ready(driver, "deaf")
     [container] = await dockerd.containers("deaf")

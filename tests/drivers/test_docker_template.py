@@ -80,7 +80,7 @@ def new_address(dockerd: DockerSubject) -> str:
     return dockerd.uri_file.read_text()
 
 
-async def test_a_missing_image_is_told_with_what_to_do_and_harms_no_other_key(dockerd: DockerSubject) -> None:
+async def test_a_missing_image_is_reported_with_what_to_do_and_harms_no_other_key(dockerd: DockerSubject) -> None:
     good = dockerd.driver_of({})
     await good.start("good")
     driver = dockerd.driver_of({"Image": "nobody/has:this"})
@@ -103,7 +103,7 @@ async def test_a_missing_image_is_told_with_what_to_do_and_harms_no_other_key(do
     ],
     ids=["program", "network", "mount", "memory"],
 )
-async def test_what_the_engine_refuses_is_told_and_leaves_nothing(
+async def test_what_the_engine_refuses_is_reported_and_leaves_nothing(
     dockerd: DockerSubject, template: dict[str, Any], reason: str
 ) -> None:
     driver = dockerd.driver_of(template)

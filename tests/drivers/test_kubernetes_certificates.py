@@ -15,7 +15,8 @@ import pytest
 
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
 from osrdyne.drivers.kubernetes.refusals import ApiRefused
-from testbed.kubernetes.certificates import Authority, Certificate, kubeconfig
+from testbed.kubernetes.certificates import Authority, kubeconfig
+from testbed.pem import Certificate
 
 
 class Server:
@@ -55,7 +56,7 @@ def write(file: Path, address: str, authority: Authority, user: Certificate) -> 
     file.write_text(kubeconfig(address, authority.cacertfile, user))
 
 
-async def test_a_certificate_that_ran_out_is_read_anew(tmp_path: Path) -> None:
+async def test_a_certificate_that_ran_out_is_read_again(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     server, file = Server(authority), tmp_path / "kubeconfig"
     first, second = (authority.issue(name, name) for name in ("first", "second"))

@@ -50,7 +50,7 @@ def quota(kube: KubernetesSubject) -> Iterator[Callable[..., None]]:
     ],
     ids=["image", "program", "status", "memory", "node", "secret"],
 )
-async def test_a_pod_that_cannot_run_is_told_and_harms_no_other(
+async def test_a_pod_that_cannot_run_is_reported_and_harms_no_other(
     kube: KubernetesSubject, worker: dict[str, Any], says: str
 ) -> None:
     good, bad = kube.driver(), kube.driver_of(kube.declared(**worker), pool=f"{kube.pool}-two")
@@ -63,7 +63,7 @@ async def test_a_pod_that_cannot_run_is_told_and_harms_no_other(
     await kube.until_gone(bad, "a")
 
 
-async def test_each_exit_is_told_once(kube: KubernetesSubject) -> None:
+async def test_each_exit_is_reported_once(kube: KubernetesSubject) -> None:
     driver = kube.driver()
     await driver.start("crash")
     told = [await kube.error(driver, "crash") for _ in range(2)]
@@ -76,7 +76,9 @@ async def test_each_exit_is_told_once(kube: KubernetesSubject) -> None:
     assert "worker ended with status 3" in await kube.error(driver, "crash")
 
 
-async def test_a_quota_on_pods_is_told_and_heals_with_it(kube: KubernetesSubject, quota: Callable[..., None]) -> None:
+async def test_a_quota_on_pods_is_reported_and_heals_with_it(
+    kube: KubernetesSubject, quota: Callable[..., None]
+) -> None:
     quota(pods="0")
     driver = kube.driver()
     await driver.start("a")
@@ -103,7 +105,7 @@ async def test_a_quota_on_deployments_refuses_the_start(kube: KubernetesSubject,
     assert await driver.list() == []
 
 
-async def test_a_deployment_that_somebody_else_made_is_not_taken_over(kube: KubernetesSubject) -> None:
+async def test_a_deployment_that_others_made_is_not_taken_over(kube: KubernetesSubject) -> None:
     name = kube.group("a")
     theirs = {"template": {"metadata": {"labels": {"osrdyne/key-hash": "x"}}, "spec": {"containers": [CONTAINER]}}}
     labels = {"matchLabels": {"osrdyne/key-hash": "x"}}
@@ -129,7 +131,7 @@ async def test_a_template_that_the_cluster_refuses_says_so(kube: KubernetesSubje
         await kube.driver_of(template).start("a")
 
 
-async def test_a_deployment_that_somebody_deletes_is_told(kube: KubernetesSubject) -> None:
+async def test_a_deployment_that_others_delete_is_reported(kube: KubernetesSubject) -> None:
     driver = kube.driver()
     await kube.ready(driver, "a")
     kube.kubectl("delete", "deployment", kube.group("a"), "--wait=false")

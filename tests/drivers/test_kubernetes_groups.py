@@ -115,7 +115,7 @@ async def test_looking_at_groups_asks_the_cluster_nothing(
     assert asked == 7
 
 
-async def test_the_replica_count_is_written_by_nobody_but_its_owner(kube: KubernetesSubject) -> None:
+async def test_the_replica_count_is_written_only_by_its_owner(kube: KubernetesSubject) -> None:
     template = kube.declared()
     template["spec"]["replicas"] = 5
     scaler = {"spec": {"minReplicas": 3, "maxReplicas": 6, "metrics": [CPU]}}
@@ -145,7 +145,7 @@ async def test_the_replica_count_is_written_by_nobody_but_its_owner(kube: Kubern
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 
 
-async def test_a_change_of_the_number_of_workers_is_told(kube: KubernetesSubject) -> None:
+async def test_a_change_of_the_number_of_workers_is_reported(kube: KubernetesSubject) -> None:
     driver = kube.driver()
     await kube.ready(driver, "a")
     kube.kubectl("scale", "deployment", kube.group("a"), "--replicas=2")

@@ -17,7 +17,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from kubernetes.aio.config import incluster_config
 
-from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.base import Driver, GroupState
 from osrdyne.drivers.kubernetes import api
 from osrdyne.drivers.kubernetes.driver import KubernetesDriver
 from osrdyne.errors import DriverError
@@ -152,7 +152,7 @@ async def test_a_killed_api_server_costs_no_worker_and_is_found_again(kube: Kube
     await kube.until_running(driver, "a", "b")
 
 
-async def driver_sees(driver: Any) -> set[str]:
+async def driver_sees(driver: Driver) -> set[str]:
     while True:
         with contextlib.suppress(DriverError):
             return {group.key for group in await driver.list()}
@@ -171,7 +171,7 @@ async def test_a_silent_api_server_holds_no_call_up_for_long(kube: KubernetesSub
     await driver.start("b")
 
 
-async def test_nobody_listening_is_told_within_the_timeout(kube: KubernetesSubject) -> None:
+async def test_an_address_where_nothing_listens_is_reported_within_the_timeout(kube: KubernetesSubject) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         file = kubeconfig(kube, cluster={"server": f"https://127.0.0.1:{nobody.getsockname()[1]}"})
@@ -180,7 +180,7 @@ async def test_nobody_listening_is_told_within_the_timeout(kube: KubernetesSubje
             await driver.list()
 
 
-async def test_a_token_that_is_not_known_is_told_and_a_new_one_in_the_file_is_used(kube: KubernetesSubject) -> None:
+async def test_a_token_that_is_not_known_is_reported_and_a_new_one_in_the_file_is_used(kube: KubernetesSubject) -> None:
     file = kubeconfig(kube, user={"token": "verysecret"})
     driver = kube.driver_of(kube.declared(), kubeconfig=file, timeout=2)
     with pytest.raises(DriverError, match="the API server does not know us; check the service account") as told:
@@ -196,14 +196,14 @@ async def test_a_token_that_is_not_known_is_told_and_a_new_one_in_the_file_is_us
     await until_async(known)
 
 
-async def test_a_namespace_that_is_not_there_is_told(kube: KubernetesSubject) -> None:
+async def test_a_namespace_that_is_not_there_is_reported(kube: KubernetesSubject) -> None:
     driver = kube.driver_of(kube.declared(), kubeconfig=kube.cluster.kubeconfig, namespace="not-there")
     with pytest.raises(DriverError, match='namespaces "not-there" not found; create the namespace'):
         await driver.start("a")
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "clusters: 3", "current-context: a", "\0"])
-async def test_a_kubeconfig_that_is_none_is_told_with_its_name(kube: KubernetesSubject, text: str) -> None:
+async def test_a_kubeconfig_that_is_none_is_reported_with_its_name(kube: KubernetesSubject, text: str) -> None:
     file = kube.directory / "kubeconfig"
     file.write_text(text)
     with pytest.raises(DriverError, match=f"cannot reach the API server: .*; correct {file}"):

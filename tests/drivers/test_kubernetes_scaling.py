@@ -101,7 +101,7 @@ async def test_an_autoscaler_comes_after_the_deployment_and_goes_before_it(
     ]
 
 
-async def test_an_autoscaler_that_somebody_deletes_is_made_again(kube: KubernetesSubject) -> None:
+async def test_an_autoscaler_that_others_delete_is_made_again(kube: KubernetesSubject) -> None:
     driver = kube.driver_of(kube.declared(), autoscaling="hpa", scaler=HPA)
     await kube.ready(driver, "a")
     before = await kube.workers("a")
@@ -148,7 +148,7 @@ async def test_another_kind_of_autoscaling_rolls_a_group_and_leaves_nothing_of_t
     assert hpa(kube, "a") is None
 
 
-async def test_an_autoscaler_that_is_refused_is_told_and_the_group_serves(kube: KubernetesSubject) -> None:
+async def test_an_autoscaler_that_is_refused_is_reported_and_the_group_serves(kube: KubernetesSubject) -> None:
     wrong = copy.deepcopy(HPA)
     wrong["spec"]["maxReplicas"] = -1
     driver = kube.driver_of(kube.declared(), autoscaling="hpa", scaler=wrong)

@@ -78,7 +78,7 @@ def take(channel: BlockingChannel, queue: str) -> tuple[pika.BasicProperties, by
     raise AssertionError
 
 
-def test_it_answers_with_its_key_and_the_body_and_tells_both_events(
+def test_it_answers_with_its_key_and_the_body_and_sends_both_events(
     vhost: Vhost, channel: BlockingChannel, start: Start
 ) -> None:
     start(vhost.amqp_uri(), "a/b")

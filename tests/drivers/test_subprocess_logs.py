@@ -14,7 +14,9 @@ from tests.drivers.subjects.base import PASSWORD, is_empty, listed, next_change
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
 
 
-async def test_an_exit_tells_status_time_log_and_last_line_without_the_password(machine: SubprocessSubject) -> None:
+async def test_an_exit_is_reported_with_status_time_log_and_last_line_without_the_password(
+    machine: SubprocessSubject,
+) -> None:
     driver = machine.driver()
     await driver.start("crash")
     change = await next_change(driver)
@@ -30,7 +32,7 @@ async def test_an_exit_tells_status_time_log_and_last_line_without_the_password(
         pytest.param(PASSWORD + "." * (4096 - 10), id="where it is cut at its begin"),
     ],
 )
-async def test_no_part_of_a_password_is_told(machine: SubprocessSubject, wrote: str) -> None:
+async def test_no_part_of_a_password_is_reported(machine: SubprocessSubject, wrote: str) -> None:
     driver = machine.driver_of(SubprocessTemplate(("sh", "-c", f"echo {wrote}; exit 3")))
     await driver.start("a")
     error = (await next_change(driver)).error or ""

@@ -140,7 +140,7 @@ async def test_a_daemon_does_not_wait_for_one_that_hangs_while_starting(machine:
     assert (await listed(driver)).keys() == {"a", "b"}
 
 
-async def test_a_record_that_somebody_removed_is_written_again(machine: SubprocessSubject) -> None:
+async def test_a_record_that_a_person_removed_is_written_again(machine: SubprocessSubject) -> None:
     driver = machine.driver()
     await driver.start("a")
     worker = machine.process("a")

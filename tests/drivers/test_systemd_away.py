@@ -64,7 +64,7 @@ async def relay(units: SystemdSubject, tmp_path: Path) -> AsyncIterator[Relay]:
     await made.cut()
 
 
-async def test_a_bus_that_is_not_there_is_told_and_used_once_it_is(units: SystemdSubject, tmp_path: Path) -> None:
+async def test_a_bus_that_is_not_there_is_reported_and_used_once_it_is(units: SystemdSubject, tmp_path: Path) -> None:
     relay = Relay(units.machine.bus, tmp_path / "bus")
     units.install()
     driver = units.driver_of(dataclasses.replace(units.place, bus_address=relay.address))
@@ -79,7 +79,7 @@ async def test_a_bus_that_is_not_there_is_told_and_used_once_it_is(units: System
     await relay.cut()
 
 
-async def test_a_lost_bus_is_told_once_and_what_was_missed_is_told_by_the_next_listing(
+async def test_a_lost_bus_is_reported_once_and_what_was_missed_is_reported_by_the_next_listing(
     units: SystemdSubject, relay: Relay
 ) -> None:
     # Given a group that systemd does not restart, and a reader of changes
@@ -108,7 +108,7 @@ async def test_a_lost_bus_is_told_once_and_what_was_missed_is_told_by_the_next_l
     await driver.close()
 
 
-async def test_a_systemd_that_starts_anew_keeps_every_group(units: SystemdSubject) -> None:
+async def test_a_systemd_that_restarts_keeps_every_group(units: SystemdSubject) -> None:
     driver = units.driver()
     await units.ready(driver, "a")
     before = await units.workers("a")

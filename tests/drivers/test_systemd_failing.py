@@ -16,7 +16,7 @@ from tests.drivers.subjects.systemd import SystemdSubject
 pytestmark = [pytest.mark.xdist_group("systemd"), pytest.mark.full]
 
 
-async def test_a_missing_unit_is_told_with_what_to_do(units: SystemdSubject) -> None:
+async def test_a_missing_unit_is_reported_with_what_to_do(units: SystemdSubject) -> None:
     driver = units.driver_of(units.place)
     with pytest.raises(DriverError) as refused:
         await driver.start("LAX")
@@ -31,26 +31,26 @@ async def test_a_missing_unit_is_told_with_what_to_do(units: SystemdSubject) -> 
     await units.until_running(driver, "LAX")
 
 
-async def test_a_unit_that_does_not_read_its_environment_is_told(units: SystemdSubject) -> None:
+async def test_a_unit_that_does_not_read_its_environment_is_reported(units: SystemdSubject) -> None:
     units.install("EnvironmentFile=", "EnvironmentFile=/etc/worker/%i.env")
     with pytest.raises(DriverError, match=f"add EnvironmentFile={units.files}/%i.env to it"):
         await units.driver_of(units.place).start("a")
 
 
-async def test_a_unit_that_systemd_cannot_load_is_told(units: SystemdSubject) -> None:
+async def test_a_unit_that_systemd_cannot_load_is_reported(units: SystemdSubject) -> None:
     units.install("ExecStart=")
     with pytest.raises(DriverError, match=r"cannot be loaded: .*; see systemd-analyze verify /"):
         await units.driver_of(units.place).start("a")
 
 
-async def test_a_masked_unit_is_told(units: SystemdSubject) -> None:
+async def test_a_masked_unit_is_reported(units: SystemdSubject) -> None:
     (units.machine.units / units.unit).symlink_to("/dev/null")
     units.machine.run("systemctl", "daemon-reload")
     with pytest.raises(DriverError, match=f"is masked; run systemctl unmask {units.unit}"):
         await units.driver_of(units.place).start("a")
 
 
-async def test_a_command_that_cannot_be_run_is_told(units: SystemdSubject) -> None:
+async def test_a_command_that_cannot_be_run_is_reported(units: SystemdSubject) -> None:
     units.install(command="/opt/no/such/worker")
     driver = units.driver_of(units.place)
     await driver.start("a")
@@ -67,7 +67,7 @@ async def test_a_command_that_cannot_be_run_is_told(units: SystemdSubject) -> No
         ("Requires=no-such-unit.service", "no-such-unit.service not found"),
     ],
 )
-async def test_a_unit_that_systemd_does_not_start_is_told(units: SystemdSubject, unit: str, said: str) -> None:
+async def test_a_unit_that_systemd_does_not_start_is_reported(units: SystemdSubject, unit: str, said: str) -> None:
     units.install(unit=(unit,))
     driver = units.driver_of(units.place)
     try:
@@ -103,7 +103,7 @@ async def test_a_unit_that_was_given_up_is_an_error_and_the_next_start_resets_it
     assert "ended with status 3" in await units.error(driver, "crash")
 
 
-async def test_a_failed_unit_that_nobody_starts_again_is_cleaned_up_after_a_while(
+async def test_a_failed_unit_that_is_not_started_again_is_cleaned_up_after_a_while(
     units: SystemdSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     units.install("Restart=no")
@@ -126,14 +126,14 @@ async def test_an_error_ends_with_the_last_line_of_the_worker_and_without_its_pa
     assert PASSWORD not in error
 
 
-async def test_a_worker_that_ends_well_without_being_asked_is_told(units: SystemdSubject) -> None:
+async def test_a_worker_that_ends_well_without_being_asked_is_reported(units: SystemdSubject) -> None:
     units.install(command="/bin/true")
     driver = units.driver_of(units.place)
     await driver.start("a")
     assert "ended with status 0; systemd does not start it again" in await units.error(driver, "a")
 
 
-async def test_a_stop_by_somebody_else_is_told(units: SystemdSubject) -> None:
+async def test_a_stop_by_others_is_reported(units: SystemdSubject) -> None:
     driver = units.driver()
     await units.ready(driver, "a")
     units.machine.run("systemctl", "stop", units.unit_of("a"))
@@ -141,7 +141,9 @@ async def test_a_stop_by_somebody_else_is_told(units: SystemdSubject) -> None:
     assert await listed(driver) == {}
 
 
-async def test_a_worker_that_outlasts_its_grace_is_killed_and_told_and_leaves_nothing(units: SystemdSubject) -> None:
+async def test_a_worker_that_outlasts_its_grace_is_killed_and_reported_and_leaves_nothing(
+    units: SystemdSubject,
+) -> None:
     units.install("TimeoutStopSec=0.5")
     driver = units.driver_of(units.place)
     await units.ready(driver, "deaf")

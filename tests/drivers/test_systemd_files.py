@@ -62,7 +62,7 @@ async def test_a_directory_that_others_may_enter_is_refused(units: SystemdSubjec
         units.driver()
 
 
-async def test_a_file_that_somebody_removed_is_written_again(units: SystemdSubject) -> None:
+async def test_a_file_that_a_person_removed_is_written_again(units: SystemdSubject) -> None:
     driver = units.driver()
     await units.ready(driver, "a")
     before = file_of(units, "a").read_bytes()
@@ -71,7 +71,7 @@ async def test_a_file_that_somebody_removed_is_written_again(units: SystemdSubje
     assert file_of(units, "a").read_bytes() == before
 
 
-async def test_a_running_unit_that_nobody_knows_of_is_started_anew_once_its_key_is_wanted(
+async def test_a_running_unit_without_a_record_is_started_again_once_its_key_is_wanted(
     units: SystemdSubject,
 ) -> None:
     # Given a unit whose file was removed while no daemon ran
@@ -81,7 +81,7 @@ async def test_a_running_unit_that_nobody_knows_of_is_started_anew_once_its_key_
     file_of(units, "a").unlink()
     second = units.driver()
     assert await listed(second) == {}
-    # When its key is wanted, then it is there, but not of the template as it is: the worker loop starts it anew
+    # When its key is wanted, then it is there, but not of the template as it is: the group loop starts it anew
     await second.start("a")
     assert (await listed(second))["a"].template not in (second.template, "")
 
@@ -174,7 +174,7 @@ async def test_an_edited_unit_rolls_nothing_before_systemd_has_read_it(units: Sy
         assert (await listed(one))["a"].template != one.template
 
 
-async def test_a_changed_unit_is_told_when_systemd_reads_it(units: SystemdSubject) -> None:
+async def test_a_changed_unit_is_reported_when_systemd_reads_it(units: SystemdSubject) -> None:
     driver = units.driver()
     await units.ready(driver, "a")
     before = driver.template
@@ -184,7 +184,7 @@ async def test_a_changed_unit_is_told_when_systemd_reads_it(units: SystemdSubjec
     assert (await listed(driver))["a"].template == before
 
 
-async def test_a_broken_unit_rolls_no_group_whoever_looks(units: SystemdSubject) -> None:
+async def test_a_broken_unit_rolls_no_group_of_any_daemon(units: SystemdSubject) -> None:
     driver = units.driver()
     await units.ready(driver, "a")
     await listed(driver)

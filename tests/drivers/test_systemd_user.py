@@ -62,7 +62,7 @@ def test_a_users_manager_runs_groups_of_any_key_for_one_daemon_after_another(uni
     (units.machine.user_units / units.unit).unlink()
 
 
-def test_a_user_whom_systemd_lets_start_nothing_is_told_so(units: SystemdSubject) -> None:
+def test_a_user_that_systemd_lets_start_nothing_gets_an_error_that_says_so(units: SystemdSubject) -> None:
     install(units, units.machine.units)
     found = seen(units, "refusal", "system")
     assert "systemd refused StartUnit" in found["refused"]

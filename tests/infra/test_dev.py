@@ -14,10 +14,11 @@ from benchmarks import stack_up
 from benchmarks.rig import Rig
 from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.settings_text import to_toml
 from testbed.broker import Broker
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
-from testbed.pool import DaemonProcess, Pool, to_toml
+from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 from testbed.workers import LIBRARY
 from tests.infra.conftest import Stack

@@ -149,7 +149,7 @@ def test_every_object_of_a_pool_is_in_the_pools_namespace() -> None:
         assert kind == "Namespace" or "namespace" in made["metadata"]
 
 
-def test_a_changed_delay_starts_only_that_pools_daemons_anew() -> None:
+def test_a_changed_delay_restarts_only_the_daemons_of_that_pool() -> None:
     after = declaring.pools(settings(pools=[{"name": "core", "unbind_delay": 5}, {"name": "other"}]))
 
     assert changed(plain(), after) == {("ConfigMap", "core-settings"), ("Deployment", "core-daemon")}
@@ -158,7 +158,7 @@ def test_a_changed_delay_starts_only_that_pools_daemons_anew() -> None:
     assert before_and_after[0].replace(hashes[0], hashes[1]) == before_and_after[1]
 
 
-def test_a_changed_template_starts_only_that_pools_daemons_anew() -> None:
+def test_a_changed_template_restarts_only_the_daemons_of_that_pool() -> None:
     after = declaring.pools(settings(workers={"core": {**CORE, "env": {"A": "b"}}, "other": OTHER}))
 
     assert changed(plain(), after) == {("ConfigMap", "core-workers"), ("Deployment", "core-daemon")}

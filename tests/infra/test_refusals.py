@@ -89,7 +89,7 @@ def test_a_broker_that_is_away_is_said(newest: Stack) -> None:
     assert "no broker answers at http://127.0.0.1:9" in done.text
 
 
-def test_a_vhost_that_somebody_else_made_is_refused_in_a_preview_and_in_an_up(newest: Stack) -> None:
+def test_a_vhost_that_others_made_is_refused_in_a_preview_and_in_an_up(newest: Stack) -> None:
     newest.broker.management.add_vhost(newest.vhost, newest.broker.admin)
     newest.broker.management.put("queues", newest.vhost, "theirs", body={"durable": True})
 
@@ -104,7 +104,7 @@ def test_a_vhost_that_somebody_else_made_is_refused_in_a_preview_and_in_an_up(ne
     newest.must_up()
 
 
-def test_a_user_that_somebody_else_made_is_refused(newest: Stack) -> None:
+def test_a_user_that_others_made_is_refused(newest: Stack) -> None:
     theirs = f"core-worker.{newest.instance}"
     newest.broker.management.put("users", theirs, body={"password": "theirs", "tags": ""})
 
@@ -115,7 +115,7 @@ def test_a_user_that_somebody_else_made_is_refused(newest: Stack) -> None:
     assert newest.vhost not in newest.vhosts()
 
 
-def test_a_policy_of_somebody_else_that_would_win_stops_a_preview(stack: Stack) -> None:
+def test_a_policy_of_others_that_would_win_stops_a_preview(stack: Stack) -> None:
     stack.must_up()
     rival: dict[str, Any] = {"pattern": "", "apply-to": "queues", "definition": {"max-length": 5}, "priority": 99}
     stack.broker.management.put("policies", stack.vhost, "everything", body=rival)
@@ -231,7 +231,7 @@ def test_the_removal_of_a_pool_whose_queues_hold_messages_is_refused(newest: Sta
     assert not {name for name in queues(newest) if name.startswith("other")}
 
 
-def test_a_queue_that_must_be_made_anew_is_not_while_it_holds_messages(newest: Stack, tmp_path: Path) -> None:
+def test_a_queue_that_must_be_replaced_is_kept_while_it_holds_messages(newest: Stack, tmp_path: Path) -> None:
     newest.must_up()
     newest.broker.management.delete("queues", newest.vhost, ORPHANS)
     body = {"durable": True, "arguments": {"x-queue-type": "quorum", "x-max-length": 7}}
@@ -241,7 +241,7 @@ def test_a_queue_that_must_be_made_anew_is_not_while_it_holds_messages(newest: S
     refused = newest.up("--refresh")
 
     assert refused.code != 0
-    assert "queue core-orphan must be deleted and made anew, and holds 2 messages" in refused.text
+    assert "queue core-orphan must be deleted and declared again, and holds 2 messages" in refused.text
     newest.configure(lose_messages_of=["core"])
     newest.must_up("--refresh")
     assert findings(newest, tmp_path) == []

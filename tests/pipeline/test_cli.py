@@ -77,7 +77,7 @@ def complaint_last(result: Result) -> str:
         (("recommend",), "osrdyne-pipeline tables makes them"),
     ],
 )
-def test_a_lake_without_what_is_needed_is_told_with_the_command_that_makes_it(
+def test_a_lake_without_what_is_needed_is_reported_with_the_command_that_makes_it(
     words: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
     line = complaint(run(*words, "--pool", "core", "--lake", tmp_path), 1)
@@ -132,7 +132,7 @@ def test_without_a_broker_address_it_says_how_to_give_one(spark: SparkSession, t
     ],
     ids=["none", "too old", "broken"],
 )
-def test_no_java_or_one_too_old_is_told_with_what_to_install(script: str | None, said: str, tmp_path: Path) -> None:
+def test_no_java_or_one_too_old_is_reported_with_what_to_install(script: str | None, said: str, tmp_path: Path) -> None:
     write(tmp_path / "events.jsonl")
     (tmp_path / "bin").mkdir()
     if script is not None:
@@ -148,7 +148,7 @@ def test_no_java_or_one_too_old_is_told_with_what_to_install(script: str | None,
     assert "default-jre-headless" in done.stderr
 
 
-def test_a_java_that_ends_at_once_is_told_with_where_its_words_are(tmp_path: Path) -> None:
+def test_a_java_that_ends_at_once_is_reported_with_where_its_words_are(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     version = '[ "$1" = -version ] && { echo \'openjdk version "17.0.1"\' >&2; exit; }'
     (tmp_path / "bin/java").write_text(f"#!/bin/sh\n{version}\necho 'no room' >&2; exit 1\n")

@@ -23,6 +23,23 @@ PROJECT = Path(__file__).parents[2]
 PORTS = ("amqp", "management", "stream", "prometheus", "dist", "epmd", "status")
 
 
+def run(
+    command: list[str], *, env: Mapping[str, str], cwd: Path = PROJECT, timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that may fail; its standard output and error are one text."""
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=env,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+    )
+
+
 @dataclass
 class LocalSetup:
     """A pool that answers in capitals. `broker` is the address of a named one, "" where the playbook brings one."""
@@ -65,17 +82,8 @@ class LocalSetup:
         self._up = name == "dev"
         command = [f"{Path(sys.executable).parent}/ansible-playbook", f"playbooks/{name}.yml", *arguments]
         variables = {"OSRDYNE_BROKER": self.broker, "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1"}
-        return subprocess.run(
-            [*command, "-e", f"@{self.directory / 'variables.json'}"],
-            cwd=PROJECT,
-            env={**self.environment, **variables},
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=240,
-        )
+        command += ["-e", f"@{self.directory / 'variables.json'}"]
+        return run(command, env={**self.environment, **variables}, timeout=240)
 
     def call(self, key: str, body: bytes) -> Reply:
         """Ask the pool."""

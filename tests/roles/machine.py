@@ -16,6 +16,7 @@ import steps
 from testbed.broker import root_file_system
 from testbed.docker import Docker, container_name
 from testbed.waiting import PATIENCE
+from tests.roles import local_setup
 
 #: What systemd or namespaces in a container need.
 RIGHTS = ("--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=seccomp=unconfined")
@@ -34,15 +35,7 @@ class Machine:
 
     def run(self, *command: str, user: str = USER) -> subprocess.CompletedProcess[str]:
         """Run a command where there is no terminal."""
-        return subprocess.run(
-            self._exec("--interactive", user, command),
-            env=self._docker.environment,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return local_setup.run(self._exec("--interactive", user, command), env=self._docker.environment)
 
     def at_terminal(self, *command: str, within: float) -> tuple[int, str]:
         """Exit code and output of a command at a terminal, where somebody types the password when asked."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from testbed.docker import container_name, engine
+from tests.roles import local_setup
 
 PROJECT = Path(__file__).parents[2]
 Molecule = Callable[..., str]
@@ -30,18 +30,7 @@ def molecule(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Molecule]:
         }
 
         def run(step: str, *arguments: str) -> str:
-            command = ["molecule", step, *arguments]
-            done = subprocess.run(
-                command,
-                cwd=PROJECT,
-                env=environment,
-                check=False,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=420,
-            )
+            done = local_setup.run(["molecule", step, *arguments], env=environment, timeout=420)
             text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)
             assert done.returncode == 0, f"molecule {step} failed:\n{text[-6000:]}"
             return text

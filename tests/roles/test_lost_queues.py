@@ -30,7 +30,7 @@ def setup(losing_vhost: Vhost, tmp_path: Path) -> Iterator[LocalSetup]:
         broker.management.delete("users", name)
 
 
-def test_the_playbook_fails_while_a_queue_is_lost_and_mends_it_where_it_is_told_to(
+def test_the_playbook_fails_while_a_queue_is_lost_and_mends_it_where_that_is_allowed(
     setup: LocalSetup, losing_vhost: Vhost
 ) -> None:
     api, vhost = losing_vhost.broker.management, losing_vhost.name

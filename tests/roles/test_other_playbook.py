@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.roles import local_setup
+
 PROJECT = Path(__file__).parents[2]
 ROLES = sorted(path.name for path in (PROJECT / "roles").iterdir())
 PLAYBOOK = """
@@ -28,17 +30,9 @@ def run(directory: Path, configuration: str) -> str:
     """What a playbook prints that names an administrator who cannot log in; a filter finds that out."""
     (directory / "ansible.cfg").write_text(configuration)
     (directory / "play.yml").write_text(PLAYBOOK)
-    done = subprocess.run(
-        [f"{Path(sys.executable).parent}/ansible-playbook", "play.yml", "-c", "local"],
-        cwd=directory,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": str(directory / "home"), "LC_ALL": "C.UTF-8"},
-        check=False,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-    )
+    command = [f"{Path(sys.executable).parent}/ansible-playbook", "play.yml", "-c", "local"]
+    variables = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_HOME": str(directory / "home"), "LC_ALL": "C.UTF-8"}
+    done = local_setup.run(command, cwd=directory, env={**os.environ, **variables}, timeout=120)
     assert done.returncode
     return done.stdout
 

@@ -144,7 +144,7 @@ def test_a_rehearsal_changes_nothing_and_foretells_what_is_made_and_a_second_run
     assert applied.state() == made
 
 
-def test_what_somebody_changed_is_corrected_and_nothing_else_is_touched(applied: Applied) -> None:
+def test_what_a_person_changed_is_corrected_and_nothing_else_is_touched(applied: Applied) -> None:
     # Given a pool, beside it objects of somebody else whose names are near
     applied.run()
     pool, vhost, api = applied.pool, applied.vhost.name, applied.api
@@ -267,7 +267,7 @@ def losing(losing_vhost: Vhost) -> Iterator[Applied]:
     pool.close()
 
 
-def test_queues_that_the_broker_lost_are_refused_with_what_to_do_and_made_anew_where_it_is_allowed(
+def test_queues_that_the_broker_lost_are_refused_with_what_to_do_and_made_again_where_it_is_allowed(
     losing: Applied,
 ) -> None:
     api, broker, vhost = losing.api, losing.vhost.broker, losing.vhost.name
@@ -304,7 +304,7 @@ def test_queues_that_the_broker_lost_are_refused_with_what_to_do_and_made_anew_w
     assert not losing.run()["changed"]
 
 
-def test_a_queue_that_is_made_anew_gets_its_bindings_back(losing: Applied) -> None:
+def test_a_queue_that_is_made_again_gets_its_bindings_back(losing: Applied) -> None:
     letters = f"{losing.pool}-dl"
     wanted = losing.state()
     lose(losing.vhost.broker, losing.vhost.name, letters)

@@ -76,7 +76,7 @@ async def ask(port: int, request: bytes, *, to_its_end: bool) -> bytes:
         max_size=5,
     )
 )
-def test_whatever_is_asked_the_status_is_served_afterwards_and_nothing_is_told_of_inner_parts(
+def test_after_any_request_the_status_is_served_and_no_answer_shows_inner_parts(
     caplog: pytest.LogCaptureFixture, requests: list[bytes]
 ) -> None:
     async def run() -> list[bytes]:

@@ -18,8 +18,8 @@ from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_protocol import keys
 from osrdyne_protocol.errors import InvalidKey, MissingVariable, SettingsError
 from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.settings_text import to_toml
 from osrdyne_protocol.worker_environment import WorkerEnvironment
-from testbed.pool import to_toml
 from tests.security.arbitrary import FUZZ, JSON, mutated
 
 SECRET = "Sup3rSecret"

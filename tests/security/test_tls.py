@@ -15,8 +15,9 @@ from osrdyne.errors import ManagementError
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, TlsFailed
 from osrdyne_client import Client
+from testbed.pem import Certificate
 from testbed.pool import DaemonProcess, Pool
-from testbed.tls import Authority, Certificate, TlsBroker
+from testbed.tls import Authority, TlsBroker
 from testbed.waiting import until
 from testbed.workers import LIBRARY
 from tests.broker.fake_broker import fake_broker
@@ -238,7 +239,7 @@ async def test_a_key_that_belongs_to_another_certificate_is_named(authority: Aut
         assert "belong together" in text
 
 
-async def test_a_key_that_needs_a_password_is_named_and_nobody_is_asked_for_one(authority: Authority) -> None:
+async def test_a_key_that_needs_a_password_is_named_and_no_prompt_asks_for_one(authority: Authority) -> None:
     one = authority.issue("locked")
     key = serialization.load_pem_private_key(one.keyfile.read_bytes(), None)
     one.keyfile.write_bytes(

@@ -222,7 +222,7 @@ DYING = {
 }
 
 
-def test_a_dead_letter_that_nobody_takes_is_tried_again_minutes_later() -> None:
+def test_a_dead_letter_that_no_queue_takes_is_tried_again_minutes_later() -> None:
     async def program(broker: ModelBroker) -> float:
         channel = await channel_on(broker)
         await channel.declare_queue("dying", arguments=DYING)

@@ -91,7 +91,7 @@ def test_a_half_open_connection_is_noticed_by_missing_heartbeats_and_locks_until
         assert 10.0 <= lock_free_after < 15.5
 
 
-def test_a_killed_program_is_told_nothing_and_can_do_nothing() -> None:
+def test_a_killed_program_hears_nothing_and_can_do_nothing() -> None:
     async def program(broker: ModelBroker) -> Any:
         channel = await channel_on(broker)
         victim = await opened(broker, "victim")
@@ -223,7 +223,7 @@ def test_an_unknown_user_is_refused() -> None:
     run(program)
 
 
-def test_who_has_no_permissions_any_more_is_refused_until_they_are_back() -> None:
+def test_a_user_without_permissions_is_refused_until_they_are_back() -> None:
     async def program(broker: ModelBroker) -> None:
         connection = await opened(broker, "client")
         permission = broker.revoke("admin")

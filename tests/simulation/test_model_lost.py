@@ -39,7 +39,7 @@ async def confirming(connection: Connection) -> Channel:
     return await connection.channel(confirm=True)
 
 
-def test_who_is_connected_to_a_broker_that_is_killed_is_told_nothing() -> None:
+def test_a_client_of_a_broker_that_is_killed_hears_nothing() -> None:
     async def program(broker: ModelBroker) -> Any:
         victim = await opened(broker, "victim")
         broker.kill_and_start()
@@ -262,7 +262,7 @@ def test_a_broker_that_ends_leaves_no_channel_waiting() -> None:
     assert run(program, version="4.0") == b"held"
 
 
-def test_the_management_api_lists_a_lost_queue_without_counts_and_tells_its_members() -> None:
+def test_the_management_api_lists_a_lost_queue_without_counts_and_names_its_members() -> None:
     async def program(broker: ModelBroker) -> Any:
         request_queue = PoolNames("core").request_queue("k")
         connection = await lost(broker)

@@ -7,7 +7,7 @@ tests/broker. Each call may be made to fail, to hang, or to run something first,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,7 +33,7 @@ def state_of(*, unbind_delay: float = 100.0, stop_delay: float = 50.0) -> PoolSt
 
 
 @asynccontextmanager
-async def running(*coroutines: Any) -> AsyncIterator[list[asyncio.Task[None]]]:
+async def running(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Run loops while the context is open; one that ends by itself fails the test."""
     tasks = [asyncio.ensure_future(one) for one in coroutines]
     try:
@@ -52,6 +52,12 @@ async def until(found: Callable[[], object], within: float = 1000.0) -> None:
         while not found():
             await asyncio.sleep(pause)
             pause = min(1.1 * pause, 0.05)
+
+
+def retrieve(outcome: asyncio.Future[Any]) -> None:
+    """Take an error that a test does not ask for: asyncio logs one that was never retrieved."""
+    if not outcome.cancelled():
+        outcome.exception()
 
 
 @dataclass

@@ -1,1 +1,4 @@
-"""One module a command of `osrdyne-pipeline`, and what they share: options, output, and how Spark is started."""
+"""The commands of `osrdyne-pipeline`, one module each: `ingest`, `tables`, `report` and `recommend`.
+
+They share `options`, `output`, and `starting`, which starts Spark.
+"""

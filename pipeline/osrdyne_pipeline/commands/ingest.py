@@ -14,7 +14,7 @@ from osrdyne_pipeline import ingest
 from osrdyne_pipeline.commands import options
 from osrdyne_pipeline.commands.output import complain, failing_clearly, print_json
 from osrdyne_pipeline.commands.starting import spark
-from osrdyne_pipeline.ingest import Ingested, Rules
+from osrdyne_pipeline.ingest import Ingested, IngestRules
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import DEFAULT_MEMORY
 from osrdyne_pipeline.source.options import ERROR, RECORD
@@ -64,7 +64,7 @@ def command(
     if files and (uri_file is not None or follow):
         raise typer.BadParameter("files are read as they are: --uri-file and --follow are for the stream")
     place = Lake(lake, pool)
-    rules = Rules(on_gap=on_gap, new_stream=new_stream)
+    rules = IngestRules(on_gap=on_gap, new_stream=new_stream)
     begun = time.monotonic()
     with spark("ingest", master=master, memory=memory) as session:
         if files:

@@ -61,7 +61,7 @@ def command(
     place = Lake(lake, pool)
     if not place.exists("silver/requests"):
         raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne-pipeline tables makes them")
-    ask = advice.Ask(unbind=unbind_delay, stop=stop_delay, goal=goal, windows=windows)
+    ask = advice.AdviceRequest(unbind=unbind_delay, stop=stop_delay, goal=goal, windows=windows)
     with spark("recommend", master=master, memory=memory) as session, Steps() as steps:
         steps("replaying the calls")
         requests, classes = (place.read(session, name) for name in ("silver/requests", "gold/key_classes"))

@@ -18,7 +18,7 @@ from osrdyne_pipeline.commands.recommend import FILE
 from osrdyne_pipeline.commands.starting import spark
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.report.content import Content
+from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.evidence import evidence
 from osrdyne_pipeline.report.facts import gather
 from osrdyne_pipeline.report.page import page
@@ -57,7 +57,7 @@ def command(
     typer.echo(f"report of {pool}: {file.absolute()}")
 
 
-def with_recommendation(found: Content, file: Path) -> Content:
+def with_recommendation(found: ReportContent, file: Path) -> ReportContent:
     """Return the content with what a recommendation says; as it was where there is none. Raises `LakeError`."""
     try:
         document = json_text.loads(file.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """The keep-alive recommendation: what the history supports, and why it supports no more.
 
 Reads silver requests and the classes of keys; writes nothing. Memory is bounded by `calls.MOST_STRETCHES`, by the
-number of keys, and by `Ask.most_overrides`, not by the number of requests.
+number of keys, and by `AdviceRequest.most_overrides`, not by the number of requests.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 
 from osrdyne_pipeline.recommendation import evidence
 from osrdyne_pipeline.recommendation.calls import DAY, WEEK, Calls, collect
-from osrdyne_pipeline.recommendation.evidence import Judged, Split, date
-from osrdyne_pipeline.recommendation.fitting import DELAYS, STOP_SECONDS, Fitted, Plan, Search
-from osrdyne_pipeline.recommendation.outcome import ClassAdvice, Evidence, Recommendation, Setting
-from osrdyne_pipeline.recommendation.policies import Policy, fixed
+from osrdyne_pipeline.recommendation.evidence import Judged, WeekSplit, date
+from osrdyne_pipeline.recommendation.fitting import DELAYS, STOP_SECONDS, DelaySearch, Fitted, FittingPlan
+from osrdyne_pipeline.recommendation.outcome import ClassAdvice, Recommendation, RecommendationEvidence, Setting
+from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, fixed
 from osrdyne_pipeline.recommendation.replay import replay
 from osrdyne_pipeline.recommendation.warm import windows
 
@@ -32,7 +32,7 @@ GOALS = ("cold", "hours")
 
 
 @dataclass(frozen=True)
-class Ask:
+class AdviceRequest:
     """What a person chooses. Delays are today's, in seconds."""
 
     unbind: float = 600.0
@@ -49,7 +49,7 @@ class Ask:
     seed: int = 7
 
 
-def recommend(requests: DataFrame, classes: DataFrame, ask: Ask, pool: str) -> Recommendation:
+def recommend(requests: DataFrame, classes: DataFrame, ask: AdviceRequest, pool: str) -> Recommendation:
     """Return the recommendation from REQUESTS and KEY_CLASSES. Raises ValueError for a goal that is none."""
     if ask.goal not in GOALS:
         raise ValueError(f"{ask.goal!r} is no goal; give {' or '.join(GOALS)}")
@@ -57,28 +57,28 @@ def recommend(requests: DataFrame, classes: DataFrame, ask: Ask, pool: str) -> R
     return advise(collect(requests), by_key, ask, pool)
 
 
-def advise(calls: Calls, classes: dict[str, str], ask: Ask, pool: str) -> Recommendation:
+def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str) -> Recommendation:
     """The same from calls, and from the class of each key."""
     parts = evidence.split(calls, ask.train_weeks, ask.held_weeks, ask.folds)
     reasons = _too_little(calls, parts)
     if reasons or parts is None:
         return _answer(calls, ask, pool, reasons)
     today = fixed(len(calls.keys), ask.unbind, ask.stop)
-    plan = Plan(ask.windows, ask.most_overrides, ask.unbind + ask.stop)
+    plan = FittingPlan(ask.windows, ask.most_overrides, ask.unbind + ask.stop)
     judged = evidence.judge(calls, parts, plan, today, ask.seed)
     reasons = _no_better(judged.evidence, ask.goal)
     advice = _classes(calls, classes, judged, parts)
     if reasons:
         return _answer(calls, ask, pool, reasons, judged=judged, classes=advice)
     since = calls.until - parts.train * WEEK
-    search = Search(calls, since, calls.until, plan)
+    search = DelaySearch(calls, since, calls.until, plan)
     before = replay(calls.part(since, calls.until), today, since, calls.until)
     fitted = search.fit(before, ask.goal)
     settings = _settings(calls, fitted, today, since)
     return _answer(calls, ask, pool, (), judged=judged, classes=advice, delay=fitted.delay, settings=settings)
 
 
-def _too_little(calls: Calls, parts: Split | None) -> tuple[str, ...]:
+def _too_little(calls: Calls, parts: WeekSplit | None) -> tuple[str, ...]:
     found = []
     days = int((calls.until - calls.since) // DAY)
     if parts is None:
@@ -92,7 +92,7 @@ def _too_little(calls: Calls, parts: Split | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _no_better(found: Evidence, goal: str) -> tuple[str, ...]:
+def _no_better(found: RecommendationEvidence, goal: str) -> tuple[str, ...]:
     """Why the replay on held-out weeks does not support a change."""
     reasons = []
     goal_ratio, goal_name = (found.cold, "cold starts") if goal == "cold" else (found.hours, "worker-hours")
@@ -113,7 +113,7 @@ def _no_better(found: Evidence, goal: str) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _settings(calls: Calls, fitted: Fitted, today: Policy, since: float) -> tuple[Setting, ...]:
+def _settings(calls: Calls, fitted: Fitted, today: KeepAlivePolicy, since: float) -> tuple[Setting, ...]:
     """Settings of single keys, those that gain most first; numbers are of the weeks that they were found on."""
     part = calls.part(since, calls.until)
     before = replay(part, today, since, calls.until)
@@ -134,7 +134,7 @@ def _settings(calls: Calls, fitted: Fitted, today: Policy, since: float) -> tupl
     )
 
 
-def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split) -> tuple[ClassAdvice, ...]:
+def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: WeekSplit) -> tuple[ClassAdvice, ...]:
     """One delay a class: the one that is best at the price of a cold start that ours pays, found before the held-out
     weeks and counted on them.
     """
@@ -164,7 +164,7 @@ def _classes(calls: Calls, classes: dict[str, str], judged: Judged, parts: Split
 
 def _answer(
     calls: Calls,
-    ask: Ask,
+    ask: AdviceRequest,
     pool: str,
     reasons: tuple[str, ...],
     *,

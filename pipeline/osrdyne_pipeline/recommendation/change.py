@@ -37,7 +37,7 @@ class NotChanged(PipelineError):
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """A file as it is, and as it would be."""
 
     path: Path
@@ -68,12 +68,12 @@ class Change:
             raise
 
 
-def pulumi(recommendation: Recommendation, path: Path) -> Change:
+def pulumi(recommendation: Recommendation, path: Path) -> FileChange:
     """Return the change of a stack's configuration. Raises `NotChanged`."""
     return _change(recommendation, path, _pulumi_pools)
 
 
-def ansible(recommendation: Recommendation, path: Path) -> Change:
+def ansible(recommendation: Recommendation, path: Path) -> FileChange:
     """Return the change of a file of variables. Raises `NotChanged`."""
     templates = [one.key for one in recommendation.overrides if "{{" in one.key or "{%" in one.key]
     if templates:
@@ -95,7 +95,7 @@ def _ansible_pools(document: Any) -> Iterator[Any]:
     yield from (document[name] for name in ANSIBLE_POOLS if name in document)
 
 
-def _change(recommendation: Recommendation, path: Path, finder: Finder) -> Change:
+def _change(recommendation: Recommendation, path: Path, finder: Finder) -> FileChange:
     if not recommendation.recommended:
         raise NotChanged(f"there is no recommendation: {'; '.join(recommendation.reasons)}")
     before = _read(path)
@@ -104,7 +104,7 @@ def _change(recommendation: Recommendation, path: Path, finder: Finder) -> Chang
     _accepted(after, path, finder, recommendation.pool)
     if _rest(before, path, finder, recommendation.pool) != _rest(after, path, finder, recommendation.pool):
         raise NotChanged(f"{path} is written in a way that cannot be changed line by line; change it by hand")
-    return Change(path, before, after)
+    return FileChange(path, before, after)
 
 
 def _read(path: Path) -> str:

@@ -12,10 +12,16 @@ from datetime import UTC, datetime
 import numpy as np
 
 from osrdyne_pipeline.recommendation.calls import WEEK, Calls, Floats, Integers
-from osrdyne_pipeline.recommendation.fitting import DELAYS, PERCENTILE, STOP_SECONDS, Plan, Search
-from osrdyne_pipeline.recommendation.outcome import Evidence, Point, Ratio, Result, Target
-from osrdyne_pipeline.recommendation.policies import Policy, fixed, histogram
-from osrdyne_pipeline.recommendation.replay import Outcome, replay
+from osrdyne_pipeline.recommendation.fitting import DELAYS, PERCENTILE, STOP_SECONDS, DelaySearch, FittingPlan
+from osrdyne_pipeline.recommendation.outcome import (
+    EvidenceTarget,
+    PolicyResult,
+    Ratio,
+    RecommendationEvidence,
+    TradeoffPoint,
+)
+from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, fixed, histogram
+from osrdyne_pipeline.recommendation.replay import ReplayOutcome, replay
 
 DRAWS = 1000
 #: Hours count as equal up to this.
@@ -40,7 +46,7 @@ LABELS = {
 
 
 @dataclass(frozen=True)
-class Split:
+class WeekSplit:
     """How the history is divided, in weeks; the folds are the last ones."""
 
     train: int
@@ -55,31 +61,31 @@ class Split:
         return begin - self.train * WEEK, begin, until
 
 
-def split(calls: Calls, train: int, held: int, folds: int) -> Split | None:
+def split(calls: Calls, train: int, held: int, folds: int) -> WeekSplit | None:
     """Divide the history as asked, or as near to it as it is long; None where LEAST_WEEKS are not there."""
     weeks = int((calls.until - calls.since) // WEEK)
     if weeks < LEAST_WEEKS:
         return None
     train = min(train, weeks // 2)
     held = min(held, (weeks - train) // 2)
-    return Split(train, held, min(folds, (weeks - train) // held), calls.until)
+    return WeekSplit(train, held, min(folds, (weeks - train) // held), calls.until)
 
 
 @dataclass(frozen=True)
 class Judged:
     """The evidence, and what else is counted on the held-out weeks."""
 
-    evidence: Evidence
-    today: Outcome
+    evidence: RecommendationEvidence
+    today: ReplayOutcome
     #: Cold starts that an hour saves where ours stops spending, on average over the folds.
     price: float
-    fixed_curve: tuple[Point, ...]
-    our_curve: tuple[Point, ...]
+    fixed_curve: tuple[TradeoffPoint, ...]
+    our_curve: tuple[TradeoffPoint, ...]
 
 
-def judge(calls: Calls, parts: Split, plan: Plan, today: Policy, seed: int) -> Judged:
+def judge(calls: Calls, parts: WeekSplit, plan: FittingPlan, today: KeepAlivePolicy, seed: int) -> Judged:
     """Replay all policies on every fold's held-out weeks."""
-    weeks: dict[str, list[Outcome]] = {}
+    weeks: dict[str, list[ReplayOutcome]] = {}
     prices = []
     for number in range(parts.folds):
         begin, held, until = parts.fold(number)
@@ -93,7 +99,7 @@ def judge(calls: Calls, parts: Split, plan: Plan, today: Policy, seed: int) -> J
     results = {name: _result(name, label, weeks[name]) for name, label in labels.items() if name in weeks}
     cold, rate, hours = _ratios(weeks["ours"], weeks["today"], seed)
     first, last = parts.fold(0)[1], parts.until
-    evidence = Evidence(
+    evidence = RecommendationEvidence(
         date(first), date(last - 1), parts.train, parts.held * parts.folds, parts.folds, tuple(results.values()),
         cold, rate, hours, _targets(results),
     )  # fmt: skip
@@ -104,8 +110,8 @@ def judge(calls: Calls, parts: Split, plan: Plan, today: Policy, seed: int) -> J
         evidence,
         pooled(weeks["today"]),
         float(np.mean(prices)),
-        tuple(Point(*one) for one in curve),
-        tuple(Point(None, float(one.cold.sum()), float(one.hours.sum())) for one in along),
+        tuple(TradeoffPoint(*one) for one in curve),
+        tuple(TradeoffPoint(None, float(one.cold.sum()), float(one.hours.sum())) for one in along),
     )
 
 
@@ -116,7 +122,9 @@ def by_delay(calls: Calls, since: float, until: float) -> tuple[Floats, Floats]:
     return np.stack([one.hours for one in outcomes]), np.stack([one.cold for one in outcomes]).astype(np.float64)
 
 
-def _policies(calls: Calls, begin: float, until: float, plan: Plan, today: Policy) -> tuple[dict[str, Policy], float]:
+def _policies(
+    calls: Calls, begin: float, until: float, plan: FittingPlan, today: KeepAlivePolicy
+) -> tuple[dict[str, KeepAlivePolicy], float]:
     """Return what the weeks before `until` make of each policy, and what an hour saves ours."""
     keys = len(calls.keys)
     kept = float(today.unbind[0] + today.stop[0])
@@ -124,7 +132,7 @@ def _policies(calls: Calls, begin: float, until: float, plan: Plan, today: Polic
     before = replay(part, today, begin, until)
     peer = histogram(part, begin, until)
     peer_hours = float(replay(part, peer, begin, until).hours.sum())
-    search = Search(calls, begin, until, plan)
+    search = DelaySearch(calls, begin, until, plan)
     ours = search.fit(before, "cold")
     budget = float(before.hours.sum())
     found = {
@@ -141,14 +149,14 @@ def _policies(calls: Calls, begin: float, until: float, plan: Plan, today: Polic
     return found, ours.price
 
 
-def _labels(today: Policy) -> dict[str, str]:
+def _labels(today: KeepAlivePolicy) -> dict[str, str]:
     unbind, stop = float(today.unbind[0]), float(today.stop[0])
     values = {"unbind": unbind, "stop": stop, "late": unbind + stop - STOP_SECONDS, "short": STOP_SECONDS}
     return {name: label.format(**values) for name, label in LABELS.items()}
 
 
-def pooled(weeks: list[Outcome]) -> Outcome:
-    return Outcome(
+def pooled(weeks: list[ReplayOutcome]) -> ReplayOutcome:
+    return ReplayOutcome(
         np.sum([one.requests for one in weeks], axis=0),
         np.sum([one.cold for one in weeks], axis=0),
         np.sum([one.starts for one in weeks], axis=0),
@@ -156,9 +164,9 @@ def pooled(weeks: list[Outcome]) -> Outcome:
     )
 
 
-def _result(name: str, label: str, weeks: list[Outcome]) -> Result:
+def _result(name: str, label: str, weeks: list[ReplayOutcome]) -> PolicyResult:
     whole = pooled(weeks)
-    return Result(
+    return PolicyResult(
         name,
         label,
         int(whole.requests.sum()),
@@ -171,7 +179,7 @@ def _result(name: str, label: str, weeks: list[Outcome]) -> Result:
     )
 
 
-def _ratios(ours: list[Outcome], today: list[Outcome], seed: int) -> tuple[Ratio, Ratio, Ratio]:
+def _ratios(ours: list[ReplayOutcome], today: list[ReplayOutcome], seed: int) -> tuple[Ratio, Ratio, Ratio]:
     """Return ours in parts of today's: cold starts, the percentile of rates, hours."""
     rng = np.random.default_rng(seed)
     weeks = len(ours)
@@ -187,7 +195,7 @@ def _ratios(ours: list[Outcome], today: list[Outcome], seed: int) -> tuple[Ratio
     )
 
 
-def _measures(weeks: list[Outcome], draws: Integers) -> tuple[Floats, Floats, Floats]:
+def _measures(weeks: list[ReplayOutcome], draws: Integers) -> tuple[Floats, Floats, Floats]:
     """Return cold starts, the percentile of rates, and hours of each draw: how often each week is in it."""
     requests, cold = np.stack([one.requests for one in weeks]), np.stack([one.cold for one in weeks])
     rates = np.empty(len(draws))
@@ -198,7 +206,7 @@ def _measures(weeks: list[Outcome], draws: Integers) -> tuple[Floats, Floats, Fl
     return draws @ cold.sum(1).astype(np.float64), rates, draws @ hours
 
 
-def _targets(results: dict[str, Result]) -> tuple[Target, ...]:
+def _targets(results: dict[str, PolicyResult]) -> tuple[EvidenceTarget, ...]:
     today, ours = results["today"], results["ours"]
     peer, same = results["histogram"], results["ours_at_histogram"]
     half = _over(ours.rate_p75, today.rate_p75)
@@ -206,14 +214,18 @@ def _targets(results: dict[str, Result]) -> tuple[Target, ...]:
     equal = ours.worker_hours <= EQUAL_HOURS * today.worker_hours
     equal_peer = same.worker_hours <= EQUAL_HOURS * peer.worker_hours
     return (
-        Target(
+        EvidenceTarget(
             "75th percentile of cold-start rates, in parts of today's, at equal hours",
             HALF,
             half,
             half <= HALF and equal,
         ),
-        Target("cold starts, in parts of the histogram's, at equal hours", PEER, cold, cold <= PEER and equal_peer),
-        Target("75th percentile, in parts of the histogram's, at equal hours", PEER, rate, rate <= PEER and equal_peer),
+        EvidenceTarget(
+            "cold starts, in parts of the histogram's, at equal hours", PEER, cold, cold <= PEER and equal_peer
+        ),
+        EvidenceTarget(
+            "75th percentile, in parts of the histogram's, at equal hours", PEER, rate, rate <= PEER and equal_peer
+        ),
     )
 
 

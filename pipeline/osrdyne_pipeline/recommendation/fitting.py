@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from osrdyne_pipeline.recommendation.calls import Calls, Floats, Integers
-from osrdyne_pipeline.recommendation.policies import Policy, fixed
-from osrdyne_pipeline.recommendation.replay import Outcome, coverage, replay
+from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, fixed
+from osrdyne_pipeline.recommendation.replay import ReplayOutcome, coverage, replay
 from osrdyne_pipeline.recommendation.tradeoff import Frontier, Spending, even, frontier, spend
 from osrdyne_pipeline.recommendation.warm import CELL_SECONDS, GROUP, GROUPS, Cells, cells_between, cells_of, few_runs
 
@@ -41,7 +41,7 @@ AIMS = (0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8)
 
 
 @dataclass(frozen=True)
-class Plan:
+class FittingPlan:
     """What bounds and steers the search."""
 
     windows: bool = True
@@ -51,7 +51,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Options:
+class KeyOptions:
     """What may be chosen for one key; `option` of the frontier is a row of these."""
 
     frontier: Frontier
@@ -74,7 +74,7 @@ class Options:
 class Fitted:
     """The policy found, and what it does to the days it was found on."""
 
-    policy: Policy
+    policy: KeepAlivePolicy
     #: Delay of keys without settings of their own: unbind and stop delay together.
     delay: float
     #: Numbers of the keys with settings of their own, by gain.
@@ -83,7 +83,7 @@ class Fitted:
     price: float
 
 
-def options(calls: Calls, number: int, plan: Plan) -> Options:
+def options(calls: Calls, number: int, plan: FittingPlan) -> KeyOptions:
     """Return what may be chosen for one key, from all of `calls`."""
     low, high = np.searchsorted(calls.key, [number, number + 1])
     begin, end, before, after = (one[low:high] for one in (calls.begin, calls.end, calls.before, calls.after))
@@ -112,15 +112,15 @@ def options(calls: Calls, number: int, plan: Plan) -> Options:
         cold.append(missed.sum() - np.concatenate([[0.0], saved]))
         delays.append(np.full(len(extra) + 1, delay))
         taken.append(np.arange(len(extra) + 1))
-    return Options(
+    return KeyOptions(
         frontier(np.concatenate(hours), np.concatenate(cold)), np.concatenate(delays), np.concatenate(taken), orders
     )
 
 
-class Search:
+class DelaySearch:
     """Finds policies for one part of the history; its options serve any budget."""
 
-    def __init__(self, calls: Calls, since: float, until: float, plan: Plan) -> None:
+    def __init__(self, calls: Calls, since: float, until: float, plan: FittingPlan) -> None:
         self._calls, self._plan = calls.part(since, until), plan
         self._keys = len(calls.keys)
         #: What each delay would have done if all keys had it, one column a key.
@@ -136,7 +136,7 @@ class Search:
         likely = likely[np.argsort(-self.requests[likely], kind="stable")][: 2 * plan.most_overrides]
         self._options = {int(number): options(self._calls, int(number), plan) for number in np.sort(likely)}
 
-    def fit(self, today: Outcome, goal: str) -> Fitted:
+    def fit(self, today: ReplayOutcome, goal: str) -> Fitted:
         """Return the policy for a goal beside what today's delays do to the same days: `cold` or `hours`."""
         if goal == "cold":
             return self.fewest_cold(float(today.hours.sum()), today.percentile(PERCENTILE))
@@ -195,7 +195,7 @@ class Search:
         one = self._options[number]
         return bool(one.delay[row] != delay or one.cells(row) is not None)
 
-    def _policy(self, rows: dict[int, int], delay: float) -> Policy:
+    def _policy(self, rows: dict[int, int], delay: float) -> KeepAlivePolicy:
         unbind = np.full(self._keys, delay - STOP_SECONDS)
         warm: dict[int, Cells] = {}
         for number, row in rows.items():
@@ -203,8 +203,8 @@ class Search:
             cells = self._options[number].cells(row)
             if cells is not None:
                 warm[number] = cells
-        return Policy(unbind, np.full(self._keys, STOP_SECONDS), np.zeros(self._keys), warm)
+        return KeepAlivePolicy(unbind, np.full(self._keys, STOP_SECONDS), np.zeros(self._keys), warm)
 
-    def without_windows(self) -> Search:
+    def without_windows(self) -> DelaySearch:
         """Return the same search for delays alone."""
-        return Search(self._calls, self._calls.since, self._calls.until, replace(self._plan, windows=False))
+        return DelaySearch(self._calls, self._calls.since, self._calls.until, replace(self._plan, windows=False))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from osrdyne_pipeline.recommendation.warm import Window
+from osrdyne_pipeline.recommendation.warm import WarmWindow
 
 
 @dataclass(frozen=True)
-class Result:
+class PolicyResult:
     """What one policy would have done on held-out weeks."""
 
     name: str
@@ -35,7 +35,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Target:
+class EvidenceTarget:
     """Something that was asked of a recommendation, and what was found."""
 
     text: str
@@ -45,7 +45,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RecommendationEvidence:
     """The replay on held-out weeks: each fold learns from the weeks before its own."""
 
     since: str
@@ -53,13 +53,13 @@ class Evidence:
     train_weeks: int
     weeks: int
     folds: int
-    results: tuple[Result, ...]
+    results: tuple[PolicyResult, ...]
     cold: Ratio
     rate: Ratio
     hours: Ratio
-    targets: tuple[Target, ...]
+    targets: tuple[EvidenceTarget, ...]
 
-    def result(self, name: str) -> Result:
+    def result(self, name: str) -> PolicyResult:
         return next(one for one in self.results if one.name == name)
 
 
@@ -70,7 +70,7 @@ class Setting:
     key: str
     unbind_delay: float
     stop_delay: float
-    warm: tuple[Window, ...]
+    warm: tuple[WarmWindow, ...]
     requests: int
     cold_before: int
     cold_after: int
@@ -96,7 +96,7 @@ class ClassAdvice:
 
 
 @dataclass(frozen=True)
-class Point:
+class TradeoffPoint:
     """Of a trade-off curve, counted on the held-out weeks."""
 
     #: One delay for all keys; None where each has its own.
@@ -126,9 +126,9 @@ class Recommendation:
     stop_delay: float
     overrides: tuple[Setting, ...]
     classes: tuple[ClassAdvice, ...]
-    fixed_curve: tuple[Point, ...]
-    our_curve: tuple[Point, ...]
-    evidence: Evidence | None
+    fixed_curve: tuple[TradeoffPoint, ...]
+    our_curve: tuple[TradeoffPoint, ...]
+    evidence: RecommendationEvidence | None
 
     def to_json(self) -> dict[str, Any]:
         """Return what `json` can write."""

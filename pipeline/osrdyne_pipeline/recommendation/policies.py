@@ -17,7 +17,7 @@ from osrdyne_pipeline.recommendation.warm import Cells
 
 
 @dataclass(frozen=True)
-class Policy:
+class KeepAlivePolicy:
     """Delays of every key in seconds, by number of the key."""
 
     unbind: Floats
@@ -28,9 +28,9 @@ class Policy:
     warm: Mapping[int, Cells] = field(default_factory=dict)
 
 
-def fixed(keys: int, unbind: float, stop: float) -> Policy:
+def fixed(keys: int, unbind: float, stop: float) -> KeepAlivePolicy:
     """The same delays for all keys."""
-    return Policy(np.full(keys, unbind), np.full(keys, stop), np.zeros(keys))
+    return KeepAlivePolicy(np.full(keys, unbind), np.full(keys, stop), np.zeros(keys))
 
 
 #: Of the hybrid histogram policy (Shahrad et al., "Serverless in the Wild", ATC 2020): minutes that it covers, the
@@ -42,7 +42,7 @@ MARGIN = 0.10
 REPRESENTATIVE = 2.0
 
 
-def histogram(calls: Calls, since: float, until: float) -> Policy:
+def histogram(calls: Calls, since: float, until: float) -> KeepAlivePolicy:
     """The hybrid histogram policy, from the idle times of [since, until), without its forecast by ARIMA.
 
     Where most idle times are out of bounds, or the bins are too even to say anything, it keeps a group for its whole
@@ -67,7 +67,7 @@ def histogram(calls: Calls, since: float, until: float) -> Policy:
     head, tail = (share >= HEAD).argmax(axis=1), (share >= TAIL).argmax(axis=1) + 1
     pause[says] = np.floor(head[says] * (1 - MARGIN)) * 60.0
     keep[says] = np.minimum(np.ceil(tail[says] * (1 + MARGIN)), RANGE_MINUTES) * 60.0
-    return Policy(keep, np.zeros(keys), pause)
+    return KeepAlivePolicy(keep, np.zeros(keys), pause)
 
 
 def _repeats(calls: Calls, since: float, until: float) -> Floats:

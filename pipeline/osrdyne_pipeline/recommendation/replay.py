@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from osrdyne_pipeline.recommendation.calls import Calls, Floats, Integers
-from osrdyne_pipeline.recommendation.policies import Policy
+from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy
 from osrdyne_pipeline.recommendation.warm import CELL_SECONDS, CELLS, Cells, cells_between, cells_of
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """By number of the key, over the days replayed. Hours are those of groups, running or idle."""
 
     requests: Integers
@@ -36,13 +36,13 @@ class Outcome:
         return float(np.quantile(rates, share)) if len(rates) else 0.0
 
 
-def replay(calls: Calls, policy: Policy, since: float, until: float) -> Outcome:
+def replay(calls: Calls, policy: KeepAlivePolicy, since: float, until: float) -> ReplayOutcome:
     """Replay [since, until); what was before counts as the state at the beginning."""
     keys = len(calls.keys)
     now = (calls.begin >= since) & (calls.begin < until)
     cold, starts = _cold(calls, policy, now)
     hours = _hours(calls, policy, since, until)
-    return Outcome(
+    return ReplayOutcome(
         np.bincount(calls.key[now], calls.requests[now], keys).astype(np.int64),
         np.bincount(calls.key[now], cold, keys).astype(np.int64),
         np.bincount(calls.key[now], starts, keys).astype(np.int64),
@@ -50,7 +50,7 @@ def replay(calls: Calls, policy: Policy, since: float, until: float) -> Outcome:
     )
 
 
-def _cold(calls: Calls, policy: Policy, now: Cells) -> tuple[Cells, Cells]:
+def _cold(calls: Calls, policy: KeepAlivePolicy, now: Cells) -> tuple[Cells, Cells]:
     key, begin = calls.key[now], calls.begin[now]
     idle = begin - calls.before[now]
     early = idle < policy.pause[key]
@@ -65,7 +65,7 @@ def _cold(calls: Calls, policy: Policy, now: Cells) -> tuple[Cells, Cells]:
     return cold, stopped
 
 
-def _hours(calls: Calls, policy: Policy, since: float, until: float) -> Floats:
+def _hours(calls: Calls, policy: KeepAlivePolicy, since: float, until: float) -> Floats:
     keys = len(calls.keys)
     keep = policy.unbind + policy.stop
     again = np.minimum(calls.end + policy.pause[calls.key], calls.after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osrdyne_pipeline.recommendation.outcome import Evidence, Ratio, Recommendation, Setting
+from osrdyne_pipeline.recommendation.outcome import Ratio, Recommendation, RecommendationEvidence, Setting
 
 #: Keys shown; the rest is in the change itself.
 SHOWN = 10
@@ -27,7 +27,7 @@ def render(recommendation: Recommendation) -> str:
     return "\n".join([*lines, "", *_advice(recommendation)])
 
 
-def _evidence(found: Evidence) -> list[str]:
+def _evidence(found: RecommendationEvidence) -> list[str]:
     width = max(len(one.label) for one in found.results)
     head = f"{'':{width}}  {'cold':>8} {'starts':>8} {'hours':>9} {'p75 cold':>9} {'p75 start':>9}"
     rows = [

@@ -32,7 +32,7 @@ _THURSDAY = 3
 
 
 @dataclass(frozen=True)
-class Window:
+class WarmWindow:
     """A part of some days of each week. Minutes after midnight, `end` is at most 24 hours."""
 
     days: tuple[str, ...]
@@ -67,7 +67,7 @@ def few_runs(cells: Cells) -> Cells:
     return filled
 
 
-def windows(cells: Cells) -> tuple[Window, ...]:
+def windows(cells: Cells) -> tuple[WarmWindow, ...]:
     """Return the windows of the cells; days with the same hours share them."""
     by_run: dict[tuple[int, int], list[str]] = {}
     for number, name in enumerate(DAYS):
@@ -75,7 +75,7 @@ def windows(cells: Cells) -> tuple[Window, ...]:
         for run in _runs(day):
             by_run.setdefault(run, []).append(name)
     return tuple(
-        Window(tuple(days), begin * CELL_MINUTES, end * CELL_MINUTES)
+        WarmWindow(tuple(days), begin * CELL_MINUTES, end * CELL_MINUTES)
         for (begin, end), days in sorted(by_run.items(), key=lambda one: (DAYS.index(one[1][0]), one[0]))
     )
 

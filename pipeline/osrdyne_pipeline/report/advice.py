@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from osrdyne_pipeline.report import numbers
-from osrdyne_pipeline.report.content import Content, Evidence, Forecast
+from osrdyne_pipeline.report.content import Forecast, ReportContent, ReportedEvidence
 
 #: Of worker time: above this, idle workers are worth a word.
 MUCH_IDLE = 0.6
 
 
 @dataclass(frozen=True)
-class Step:
+class NextStep:
     """One thing to do, why, and the command for it where there is one."""
 
     what: str
@@ -20,11 +20,11 @@ class Step:
     command: str | None = None
 
 
-def next_steps(content: Content) -> list[Step]:
+def next_steps(content: ReportContent) -> list[NextStep]:
     """Return what to do, at least one sentence."""
     if not content.totals.requests:
         return [
-            Step(
+            NextStep(
                 "Collect events",
                 "There is no request in the tables yet, so that there is nothing to say.",
                 f"osrdyne-pipeline ingest --pool {content.pool} --uri-file FILE",
@@ -41,14 +41,14 @@ def next_steps(content: Content) -> list[Step]:
     return [step for step in found if step is not None]
 
 
-def _delays(content: Content) -> Step:
+def _delays(content: ReportContent) -> NextStep:
     evidence = content.evidence
     if evidence is None:
-        return Step("Keep today's delays", content.no_evidence)
+        return NextStep("Keep today's delays", content.no_evidence)
     if evidence.reasons:
-        return Step("Keep today's delays", f"{_sentence('; '.join(evidence.reasons))} {_idle(content)}".strip())
+        return NextStep("Keep today's delays", f"{_sentence('; '.join(evidence.reasons))} {_idle(content)}".strip())
     own = f", with settings of their own for {evidence.changed:,} keys" if evidence.changed else ""
-    return Step(
+    return NextStep(
         f"Review and apply other delays{own}",
         f"On held-out days, {evidence.first_day} to {evidence.last_day}: {_effect(evidence)}.",
         f"osrdyne-pipeline recommend --pool {content.pool} --stack Pulumi.STACK.yaml",
@@ -59,7 +59,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _effect(evidence: Evidence) -> str:
+def _effect(evidence: ReportedEvidence) -> str:
     today, ours = evidence.today, evidence.ours
     return (
         f"{today.cold:,} cold starts become {ours.cold:,}, "
@@ -67,7 +67,7 @@ def _effect(evidence: Evidence) -> str:
     )
 
 
-def _idle(content: Content) -> str:
+def _idle(content: ReportContent) -> str:
     totals = content.totals
     idle = totals.up_ms - totals.busy_ms
     if not totals.up_ms or idle < MUCH_IDLE * totals.up_ms:
@@ -75,12 +75,12 @@ def _idle(content: Content) -> str:
     return f"Workers were idle {numbers.share(idle, totals.up_ms)} of their time."
 
 
-def _failures(content: Content) -> Step | None:
+def _failures(content: ReportContent) -> NextStep | None:
     if not content.causes:
         return None
     worst, failed = content.causes[0], sum(one.requests for one in content.causes) + content.more_causes[1]
     keys = "one key" if worst.keys == 1 else f"{worst.keys:,} keys"
-    return Step(
+    return NextStep(
         f"Look at failures: {worst.reason}",
         f"{worst.requests:,} of {failed:,} failed requests have this cause, of {keys}, last at "
         f"{numbers.moment(worst.last_ms)}.",
@@ -88,24 +88,24 @@ def _failures(content: Content) -> Step | None:
     )
 
 
-def _slowest(content: Content) -> Step | None:
+def _slowest(content: ReportContent) -> NextStep | None:
     if not content.slowest:
         return None
     key, cold, waited = content.slowest[0]
-    return Step(
+    return NextStep(
         f"Make starts of {key} faster, or rarer",
         f"Its callers waited most for workers: {numbers.duration(waited)} in {cold:,} cold starts, "
         f"{numbers.share(waited, content.totals.waited_ms)} of all such waiting.",
     )
 
 
-def _capacity(forecast: Forecast) -> Step:
+def _capacity(forecast: Forecast) -> NextStep:
     by_hour: dict[int, tuple[float, float]] = {}
     for one in forecast.hours:
         workers, high = by_hour.get(one.hour, (0.0, 0.0))
         by_hour[one.hour] = (workers + one.workers, high + one.workers_high)
     hour, (workers, high) = max(by_hour.items(), key=lambda pair: (pair[1][1], -pair[0]))
-    return Step(
+    return NextStep(
         f"Have room for {_up(high)} busy workers on {forecast.day}",
         f"The busiest hour is expected from {hour:02}:00 UTC, with {numbers.count(workers)} workers busy at once.",
     )
@@ -115,23 +115,23 @@ def _up(number: float) -> str:
     return f"{-int(-number // 1):,}"
 
 
-def _unknown(content: Content) -> Step | None:
+def _unknown(content: ReportContent) -> NextStep | None:
     unknown, requests = content.totals.unknown, content.totals.requests
     if unknown * 100 < requests:
         return None
-    return Step(
+    return NextStep(
         "Let workers tell how requests end",
         f"No event tells the end of {unknown:,} requests, {numbers.share(unknown, requests)} of all: their workers "
         "send no finished event, the requests still run, or events were lost.",
     )
 
 
-def _rejects(content: Content) -> Step | None:
+def _rejects(content: ReportContent) -> NextStep | None:
     if not content.rejects:
         return None
     total = sum(number for _, number in content.rejects)
     reason, number = content.rejects[0]
-    return Step(
+    return NextStep(
         "Find out who sends what is no event",
         f"{total:,} messages were put aside, {number:,} of them because: {reason}. They are in the table rejects.",
     )

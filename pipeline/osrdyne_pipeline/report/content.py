@@ -42,7 +42,7 @@ class KeyHours:
 
 
 @dataclass(frozen=True)
-class Split:
+class LatencySplit:
     """The mean latency of finished requests, taken apart."""
 
     name: str
@@ -100,7 +100,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Policy:
+class PolicyFigures:
     """What a policy does on the held-out days."""
 
     label: str
@@ -122,7 +122,7 @@ class ClassEffect:
 
 
 @dataclass(frozen=True)
-class Target:
+class ReportedTarget:
     """Something that was asked of the recommendation, and what was found."""
 
     text: str
@@ -132,14 +132,14 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ReportedEvidence:
     """What the recommendation would have done on days that it was not made from."""
 
     first_day: str
     last_day: str
-    today: Policy
-    ours: Policy
-    histogram: Policy | None
+    today: PolicyFigures
+    ours: PolicyFigures
+    histogram: PolicyFigures | None
     #: The recommendation's cold starts in parts of today's: bounds of the 95 % confidence interval.
     interval: tuple[float, float]
     #: Why nothing is recommended all the same; empty where something is.
@@ -147,7 +147,7 @@ class Evidence:
     #: Keys that get settings of their own.
     changed: int
     classes: list[ClassEffect] = field(default_factory=list)
-    targets: list[Target] = field(default_factory=list)
+    targets: list[ReportedTarget] = field(default_factory=list)
     #: Fixed delays tried on the same days: delay, cold starts and worker time of all keys.
     delays: list[tuple[int, int, int]] = field(default_factory=list)
     #: What settings of their own for keys can reach: cold starts and worker time, from the cheapest on.
@@ -155,7 +155,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Content:
+class ReportContent:
     """Everything on the page."""
 
     pool: str
@@ -166,8 +166,8 @@ class Content:
     rejects: list[tuple[str, int]] = field(default_factory=list)
     demand: Buckets | None = None
     heat: list[KeyHours] = field(default_factory=list)
-    cold_latency: list[Split] = field(default_factory=list)
-    warm_latency: list[Split] = field(default_factory=list)
+    cold_latency: list[LatencySplit] = field(default_factory=list)
+    warm_latency: list[LatencySplit] = field(default_factory=list)
     worker_hours: Buckets | None = None
     classes: list[KeyClass] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
@@ -178,6 +178,6 @@ class Content:
     forecast: Forecast | None = None
     #: Total cold starts and worker time by delay, over all days.
     delays: list[tuple[int, int, int]] = field(default_factory=list)
-    evidence: Evidence | None = None
+    evidence: ReportedEvidence | None = None
     #: Why there is no recommendation, where there is none.
     no_evidence: str = "No recommendation was made yet: osrdyne-pipeline recommend makes one."

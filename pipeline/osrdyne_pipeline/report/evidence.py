@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from osrdyne_pipeline.report.content import ClassEffect, Evidence, Policy, Target
+from osrdyne_pipeline.report.content import ClassEffect, PolicyFigures, ReportedEvidence, ReportedTarget
 from osrdyne_pipeline.report.numbers import HOUR_MS
 
 
-def evidence(document: dict[str, Any]) -> Evidence | None:
+def evidence(document: dict[str, Any]) -> ReportedEvidence | None:
     """Return the evidence of a recommendation; None where the history was too short for any."""
     found = document.get("evidence")
     if not found:
         return None
     results = {one["name"]: _policy(one) for one in found["results"]}
-    return Evidence(
+    return ReportedEvidence(
         first_day=found["since"],
         last_day=found["until"],
         today=results["today"],
@@ -27,14 +27,14 @@ def evidence(document: dict[str, Any]) -> Evidence | None:
             ClassEffect(one["name"], one["keys"], round(1000 * one["delay"]), one["cold_before"], one["cold_after"])
             for one in document["classes"]
         ],
-        targets=[Target(one["text"], one["wanted"], one["found"], one["reached"]) for one in found["targets"]],
+        targets=[ReportedTarget(one["text"], one["wanted"], one["found"], one["reached"]) for one in found["targets"]],
         delays=[(round(1000 * one["delay"]), *_point(one)) for one in document["fixed_curve"]],
         frontier=[_point(one) for one in document["our_curve"]],
     )
 
 
-def _policy(result: dict[str, Any]) -> Policy:
-    return Policy(result["label"], *_point(result), result["rate_p75"])
+def _policy(result: dict[str, Any]) -> PolicyFigures:
+    return PolicyFigures(result["label"], *_point(result), result["rate_p75"])
 
 
 def _point(one: dict[str, Any]) -> tuple[int, int]:

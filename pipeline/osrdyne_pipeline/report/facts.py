@@ -32,7 +32,7 @@ Progress = Callable[[str, int, int], None]
 Read = Callable[[str], DataFrame]
 
 
-def gather(pool: str, read: Read, *, now_ms: int, progress: Progress) -> content.Content:
+def gather(pool: str, read: Read, *, now_ms: int, progress: Progress) -> content.ReportContent:
     """Return what the tables say; without evidence, which is the recommendation's. `progress` is told of each part."""
     parts = ((part, number, len(PARTS)) for number, part in enumerate(PARTS, 1))
     progress(*next(parts))
@@ -47,7 +47,7 @@ def gather(pool: str, read: Read, *, now_ms: int, progress: Progress) -> content
     progress(*next(parts))
     causes, more = _causes(read)
     rejects = [(row[0], row[1]) for row in _sorted_counts(read("rejects"), "reason")]
-    return content.Content(
+    return content.ReportContent(
         pool=pool,
         made_ms=now_ms,
         span=span,
@@ -163,7 +163,7 @@ def _heat(read: Read, span: tuple[int, int] | None, keys: int) -> list[content.K
     return rows
 
 
-def _latency(read: Read, *, cold: bool) -> list[content.Split]:
+def _latency(read: Read, *, cold: bool) -> list[content.LatencySplit]:
     rows = read("gold/latency").where(F.col("cold") == cold)
     parts = ("orphan_ms", "start_ms", "queue_ms", "run_ms")
     sums = [F.sum(name).alias(name) for name in ("requests", *parts)]
@@ -172,7 +172,7 @@ def _latency(read: Read, *, cold: bool) -> list[content.Split]:
     whole = rows.agg(*sums).collect()[0]
     named = [("all keys", whole), *((shown(row["key"]), row) for row in by_key)]
     return [
-        content.Split(name, row["requests"], *(row[part] / row["requests"] for part in parts))
+        content.LatencySplit(name, row["requests"], *(row[part] / row["requests"] for part in parts))
         for name, row in named
         if row["requests"]
     ]

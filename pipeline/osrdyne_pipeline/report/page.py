@@ -6,11 +6,11 @@ from importlib import resources
 from xml.etree.ElementTree import Element
 
 from osrdyne_pipeline.report import advice, numbers, recommended, sections
-from osrdyne_pipeline.report.content import Content
+from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.element import element, html
 
 
-def page(content: Content) -> str:
+def page(content: ReportContent) -> str:
     """Return the page."""
     head = element(
         "head",
@@ -51,7 +51,7 @@ def _style() -> Element:
     return sheet
 
 
-def _header(content: Content) -> Element:
+def _header(content: ReportContent) -> Element:
     totals = content.totals
     span = "No requests yet"
     if content.span is not None:
@@ -79,7 +79,7 @@ def _header(content: Content) -> Element:
     )
 
 
-def _effect(content: Content) -> list[Element]:
+def _effect(content: ReportContent) -> list[Element]:
     if content.evidence is None or content.evidence.reasons or not content.evidence.today.cold:
         return []
     today, ours = content.evidence.today, content.evidence.ours
@@ -92,7 +92,7 @@ def _tile(name: str, value: str, more: str) -> Element:
     return element("div", element("dt", name), element("dd", value, class_="value"), element("dd", more))
 
 
-def _steps(content: Content) -> Element:
+def _steps(content: ReportContent) -> Element:
     items = [
         element(
             "li",

@@ -9,12 +9,12 @@ from osrdyne_pipeline.report import numbers
 from osrdyne_pipeline.report.cards import legend, nothing, section, table
 from osrdyne_pipeline.report.charts.bars import bars, pairs
 from osrdyne_pipeline.report.charts.frame import Series
-from osrdyne_pipeline.report.charts.tradeoff import Point, tradeoff
-from osrdyne_pipeline.report.content import Content, Evidence, Policy
+from osrdyne_pipeline.report.charts.tradeoff import ChartPoint, tradeoff
+from osrdyne_pipeline.report.content import PolicyFigures, ReportContent, ReportedEvidence
 from osrdyne_pipeline.report.element import element
 
 
-def before_and_after(content: Content) -> Element:
+def before_and_after(content: ReportContent) -> Element:
     """Return cold starts and worker-hours with today's delays and with the recommended ones."""
     title, evidence = "Cold starts before and after", content.evidence
     if evidence is None:
@@ -38,7 +38,7 @@ def before_and_after(content: Content) -> Element:
     return section(title, lead, *inside, _targets(evidence), numbered)
 
 
-def by_class(content: Content) -> Element:
+def by_class(content: ReportContent) -> Element:
     """Return what one delay for each class of keys would do."""
     title, evidence = "One delay for each class of keys", content.evidence
     if evidence is None or not evidence.classes:
@@ -55,16 +55,16 @@ def by_class(content: Content) -> Element:
     return section(title, lead, drawn, legend([before, after]), table(["class", "keys", "before", "after"], listed))
 
 
-def trade_off(content: Content) -> Element:
+def trade_off(content: ReportContent) -> Element:
     """Return the curve of cold starts against worker-hours."""
     title, evidence = "What fewer cold starts cost", content.evidence
     if evidence is None and not content.delays:
         return nothing(title, "No delay was tried yet: osrdyne-pipeline recommend tries them.")
     tried = content.delays if evidence is None else evidence.delays
-    line = [Point(numbers.duration(delay), up / numbers.HOUR_MS, cold) for delay, cold, up in tried]
+    line = [ChartPoint(numbers.duration(delay), up / numbers.HOUR_MS, cold) for delay, cold, up in tried]
     found = [] if evidence is None else _policies(evidence)
-    marked = [Point(name, policy.up_ms / numbers.HOUR_MS, policy.cold, style) for name, policy, style in found]
-    best = [] if evidence is None else [Point("", up / numbers.HOUR_MS, cold) for cold, up in evidence.frontier]
+    marked = [ChartPoint(name, policy.up_ms / numbers.HOUR_MS, policy.cold, style) for name, policy, style in found]
+    best = [] if evidence is None else [ChartPoint("", up / numbers.HOUR_MS, cold) for cold, up in evidence.frontier]
     days = "all days" if evidence is None else "the held-out days"
     lead = (
         f"Each small point keeps every idle group for that long, on {days}. Left and low is better: fewer "
@@ -79,7 +79,7 @@ def trade_off(content: Content) -> Element:
     return section(title, lead, drawn, legend(shown_lines), table(["policy", "cold starts", "worker-hours"], listed))
 
 
-def _policies(evidence: Evidence) -> list[tuple[str, Policy, str]]:
+def _policies(evidence: ReportedEvidence) -> list[tuple[str, PolicyFigures, str]]:
     found = [("today", evidence.today, "before")]
     if evidence.histogram is not None:
         found.append(("histogram policy", evidence.histogram, "peer"))
@@ -94,7 +94,7 @@ def _each(values: Sequence[tuple[str, str, float]]) -> list[Series]:
     ]
 
 
-def _notes(evidence: Evidence) -> list[str]:
+def _notes(evidence: ReportedEvidence) -> list[str]:
     low, high = (100 * (bound - 1) for bound in evidence.interval)
     change = (
         f"Cold starts change by {low:+.1f} % to {high:+.1f} % with 95 % confidence. The 75th percentile of the keys' "
@@ -103,7 +103,7 @@ def _notes(evidence: Evidence) -> list[str]:
     return [change, *([f"Nothing is recommended: {'; '.join(evidence.reasons)}."] if evidence.reasons else [])]
 
 
-def _targets(evidence: Evidence) -> Element:
+def _targets(evidence: ReportedEvidence) -> Element:
     """Return what was asked of the recommendation, each with the number that was found."""
     return element(
         "ul",

@@ -11,14 +11,14 @@ from osrdyne_pipeline.report.charts.bars import bars
 from osrdyne_pipeline.report.charts.columns import columns
 from osrdyne_pipeline.report.charts.frame import Series
 from osrdyne_pipeline.report.charts.heatmap import heatmap, thresholds
-from osrdyne_pipeline.report.content import Buckets, Content, Split
+from osrdyne_pipeline.report.content import Buckets, LatencySplit, ReportContent
 from osrdyne_pipeline.report.element import element, shown
 
 _PARTS = ("orphan", "start", "queue", "run")
 _STRETCHES = {0: "an hour", 1: "a day", 7: "a day, mean of each week", 28: "a day, mean of each four weeks"}
 
 
-def demand(content: Content) -> Element:
+def demand(content: ReportContent) -> Element:
     """Return requests over time, cold ones apart."""
     title, found = "Demand over time", content.demand
     if found is None:
@@ -34,7 +34,7 @@ def demand(content: Content) -> Element:
     )
 
 
-def heat(content: Content) -> Element:
+def heat(content: ReportContent) -> Element:
     """Return keys by hour of the day."""
     title = "Keys by hour of the day"
     if not content.heat:
@@ -52,7 +52,7 @@ def heat(content: Content) -> Element:
     return section(title, lead, drawn, _steps(thresholds(values)), table(head, listed))
 
 
-def latency(content: Content) -> Element:
+def latency(content: ReportContent) -> Element:
     """Return where the time of requests goes, cold and warm ones apart."""
     title = "Where the time goes"
     if not (content.cold_latency or content.warm_latency):
@@ -71,7 +71,7 @@ def latency(content: Content) -> Element:
     return section(title, lead, *charts, legend(_parts([])), more)
 
 
-def workers(content: Content) -> Element:
+def workers(content: ReportContent) -> Element:
     """Return worker-hours, busy and idle."""
     title, found = "Worker-hours", content.worker_hours
     if found is None:
@@ -82,7 +82,7 @@ def workers(content: Content) -> Element:
     return section(title, lead, drawn, legend(series), table(["from (UTC)", "busy h", "idle h"], _rows(found)))
 
 
-def failures(content: Content) -> Element:
+def failures(content: ReportContent) -> Element:
     """Return failures by cause."""
     title = "Failures by cause"
     if not content.causes:
@@ -112,7 +112,7 @@ def failures(content: Content) -> Element:
     return section(title, lead, bars(title, "Requests by cause", names, series, gutter=230.0), table(head, listed))
 
 
-def forecast(content: Content) -> Element:
+def forecast(content: ReportContent) -> Element:
     """Return what the next day is expected to need."""
     title, found = "Capacity for the next day", content.forecast
     if found is None:
@@ -149,7 +149,7 @@ def forecast(content: Content) -> Element:
     )
 
 
-def classes(content: Content) -> Element:
+def classes(content: ReportContent) -> Element:
     """Return how many keys are heavy, steady, rare."""
     title = "Heavy and rare keys"
     if not content.classes:
@@ -201,11 +201,11 @@ def _rows(found: Buckets) -> list[list[str]]:
     ]
 
 
-def _parts(splits: Sequence[Split]) -> list[Series]:
+def _parts(splits: Sequence[LatencySplit]) -> list[Series]:
     return [Series(part, f"part-{part}", [getattr(one, f"{part}_ms") for one in splits]) for part in _PARTS]
 
 
-def _split_row(name: str, one: Split) -> list[str]:
+def _split_row(name: str, one: LatencySplit) -> list[str]:
     parts = [getattr(one, f"{part}_ms") for part in _PARTS]
     return [
         name.split(maxsplit=1)[0].lower(),
@@ -215,7 +215,7 @@ def _split_row(name: str, one: Split) -> list[str]:
     ]
 
 
-def _means(splits: Sequence[Split]) -> str:
+def _means(splits: Sequence[LatencySplit]) -> str:
     return f"Mean time of all keys {numbers.duration(sum(getattr(splits[0], f'{part}_ms') for part in _PARTS))}"
 
 
@@ -232,6 +232,6 @@ def _workers(number: float) -> str:
     return f"{number:.1f}"
 
 
-def _long_tail(content: Content) -> bool:
+def _long_tail(content: ReportContent) -> bool:
     rare = [one for one in content.classes if one.name == "rare"]
     return bool(rare) and 2 * rare[0].cold > content.totals.cold and 2 * rare[0].requests < content.totals.requests

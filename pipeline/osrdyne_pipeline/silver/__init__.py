@@ -1,5 +1,6 @@
-"""Silver: what happened, told once: events without duplicates, one row a request, one row a life of a worker group.
+"""Silver: what happened, once each: `events` without duplicates, one row per request, one row per life of a group.
 
-Pure: frames in, frames out. Every order of rows is one of times and contents, never of arrival, so that the same events
-give the same tables, whichever files they came in.
+`requests` and `lives` make the latter two, and `days` has their days and hours. Pure: frames in, frames out. Every
+order of rows is one of times and contents, never of arrival. So the same events give the same tables, whichever files
+they came in.
 """

@@ -1,4 +1,5 @@
-"""Events as Spark reads them: a pool's stream by offsets, or files. `datasource` is what Spark sees, `stream` alone
-imports pika, `files` reads Parquet and JSON lines, `columns` makes Arrow batches, `ranges` decides who reads what.
-Nothing here judges an event: see judging.
+"""Events as Spark reads them: a pool's stream by offsets, or files. Nothing here judges an event: see `judging`.
+
+`datasource` is what Spark sees, with its `options` and the broker's `address`. `stream` alone imports pika, `files`
+reads Parquet and JSON lines, `columns` makes Arrow batches, and `ranges` divides offsets among readers.
 """

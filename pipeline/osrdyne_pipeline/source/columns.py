@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from osrdyne_pipeline.source.stream import Message
+from osrdyne_pipeline.source.stream import StreamMessage
 from osrdyne_protocol import headers as names
 
 #: `schemas.RAW` in Arrow's words.
@@ -43,7 +43,7 @@ _TEXT_OR_NONE = {str, type(None)}
 _INT64 = 2**63
 
 
-def record_batch(source: str, messages: Sequence[Message]) -> pa.RecordBatch:
+def record_batch(source: str, messages: Sequence[StreamMessage]) -> pa.RecordBatch:
     """Return the messages as rows of RAW. What is not of the protocol's type is left out, and the judge misses it."""
     offsets, keys, headers, timestamps, bodies = zip(*messages, strict=True)
     columns: dict[str, Iterable[Any]] = {name: _texts(headers, header) for name, header in TEXTS.items()}

@@ -5,7 +5,7 @@
     spark.readStream.format("osrdyne_events").option("pool", "core").option("uri_file", "events.uri").load()
     spark.read.format("osrdyne_events").load("events/")
 
-Spark's offset of a stream is the stream's own. Options: see options.Options.
+Spark's offset of a stream is the stream's own. Options: see options.SourceOptions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from osrdyne_pipeline.errors import EventsLost, SourceError, StreamChanged
 from osrdyne_pipeline.schemas import RAW
 from osrdyne_pipeline.source import address, columns, files, ranges, stream
-from osrdyne_pipeline.source.options import ERROR, Options
+from osrdyne_pipeline.source.options import ERROR, SourceOptions
 
 NAME = "osrdyne_events"
 
@@ -41,11 +41,11 @@ class EventsSource(DataSource):
         return RAW
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = Options.of(self.options)
+        options = SourceOptions.of(self.options)
         return FilesReader(options) if options.paths else StreamBatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-        options = Options.of(self.options)
+        options = SourceOptions.of(self.options)
         if options.paths:
             raise SourceError("files are read as a batch; ingest knows which it has read")
         return StreamReader(options)
@@ -54,24 +54,24 @@ class EventsSource(DataSource):
 class FilesReader(DataSourceReader):
     """Files, all of them at once."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._paths = options.paths
 
-    def partitions(self) -> Sequence[files.Part]:
+    def partitions(self) -> Sequence[files.FilePart]:
         return files.parts(files.find(self._paths))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, files.Part):
+        if isinstance(partition, files.FilePart):
             yield from files.read(partition)
 
 
 class StreamBatchReader(DataSourceReader):
     """A stream, from an offset to what is its end when the query begins."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    def partitions(self) -> Sequence[ranges.Range]:
+    def partitions(self) -> Sequence[ranges.OffsetRange]:
         options = self._options
         held = stream.bounds(address.read(options.uri_file), options.stream)
         if held is None:
@@ -87,7 +87,7 @@ class StreamBatchReader(DataSourceReader):
 class StreamReader(DataSourceStreamReader):
     """A stream for a streaming query, whose checkpoint holds the offset from which to go on."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
         #: From where the next batch begins; None after a restart until Spark has said so.
         self._next: int | None = None
@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader):
             end = min(end, first + self._options.most)
         return {"offset": end}
 
-    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[ranges.Range]:
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[ranges.OffsetRange]:
         low, high = int(start["offset"]), int(end["offset"])
         if high < low:
             raise StreamChanged(
@@ -128,9 +128,9 @@ class StreamReader(DataSourceStreamReader):
         yield from read_range(self._options, partition)
 
 
-def read_range(options: Options, part: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_range(options: SourceOptions, part: InputPartition) -> Iterator[pa.RecordBatch]:
     """Give the events of a range as batches of RAW. Raises `EventsLost` for a gap that is not recorded."""
-    if not isinstance(part, ranges.Range):
+    if not isinstance(part, ranges.OffsetRange):
         raise TypeError(part)
     uri = address.read(options.uri_file)
     if part.lost:
@@ -146,14 +146,14 @@ def read_range(options: Options, part: InputPartition) -> Iterator[pa.RecordBatc
         yield from _lost_since(options, uri, part.start, part.end)
 
 
-def _lost_since(options: Options, uri: str, start: int, until: int) -> Iterator[pa.RecordBatch]:
+def _lost_since(options: SourceOptions, uri: str, start: int, until: int) -> Iterator[pa.RecordBatch]:
     """What retention took since the ranges were planned. Streams leave out offsets for the broker's own notes, too."""
     held = stream.bounds(uri, options.stream)
     if held is None or held.first > start:
         yield _gap(options, start, until if held is None else min(until, held.first))
 
 
-def _gap(options: Options, start: int, until: int) -> pa.RecordBatch:
+def _gap(options: SourceOptions, start: int, until: int) -> pa.RecordBatch:
     words = f"retention removed the events {start} to {until - 1} of {options.stream} before they were read"
     if options.on_gap == ERROR:
         raise EventsLost(f"{words}; to go on without them: onGap=record")

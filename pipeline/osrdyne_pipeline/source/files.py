@@ -39,7 +39,7 @@ SHARE = 64_000_000
 
 
 @dataclass(frozen=True)
-class Part(InputPartition):
+class FilePart(InputPartition):
     """A file, one of the row groups of a Parquet file, or some of the lines of a file."""
 
     path: str
@@ -69,45 +69,45 @@ def find(paths: Sequence[str]) -> list[Path]:
     return sorted(found)
 
 
-def parts(files: Sequence[Path]) -> list[Part]:
+def parts(files: Sequence[Path]) -> list[FilePart]:
     """Return what is read at once: row groups of Parquet, shares of long files of lines."""
     return [part for file in files for part in (_groups(file) if file.suffix == PARQUET else _shares(file))]
 
 
-def _groups(file: Path) -> list[Part]:
+def _groups(file: Path) -> list[FilePart]:
     try:
         with pq.ParquetFile(file) as opened:
             metadata = opened.metadata
             sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     except (OSError, pa.ArrowException):
-        return [Part(str(file))]
-    return [Part(str(file), sum(sizes[:group]), group) for group in range(len(sizes))]
+        return [FilePart(str(file))]
+    return [FilePart(str(file), sum(sizes[:group]), group) for group in range(len(sizes))]
 
 
-def _shares(file: Path) -> list[Part]:
+def _shares(file: Path) -> list[FilePart]:
     """Cut a file of lines behind line ends, and count the lines before each cut."""
     if file.suffix == ".gz" or file.stat().st_size <= SHARE:
-        return [Part(str(file))]
-    shares = [Part(str(file))]
+        return [FilePart(str(file))]
+    shares = [FilePart(str(file))]
     place = row = 0
     with file.open("rb") as opened:
         while block := opened.read(BLOCK):
             cut = block.find(b"\n") + 1
             if cut and place + cut - shares[-1].start >= SHARE:
                 shares[-1] = replace(shares[-1], end=place + cut)
-                shares.append(Part(str(file), row + 1, start=place + cut))
+                shares.append(FilePart(str(file), row + 1, start=place + cut))
             place += len(block)
             row += block.count(b"\n")
     return shares
 
 
-def read(part: Part) -> Iterator[pa.RecordBatch]:
+def read(part: FilePart) -> Iterator[pa.RecordBatch]:
     """Give the rows of a part as batches of RAW."""
     path = Path(part.path)
     return _parquet(path, part) if path.suffix == PARQUET else _lines(path, part)
 
 
-def _parquet(path: Path, part: Part) -> Iterator[pa.RecordBatch]:
+def _parquet(path: Path, part: FilePart) -> Iterator[pa.RecordBatch]:
     row = part.row
     try:
         with pq.ParquetFile(path) as file:
@@ -136,7 +136,7 @@ def _raw(path: Path, row: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     return columns.batch_of(str(path), given, batch.num_rows)
 
 
-def _lines(path: Path, part: Part) -> Iterator[pa.RecordBatch]:
+def _lines(path: Path, part: FilePart) -> Iterator[pa.RecordBatch]:
     row = part.row
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:

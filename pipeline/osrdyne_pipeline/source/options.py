@@ -17,7 +17,7 @@ SECRET = ("uri", "password", "user", "username")
 
 
 @dataclass(frozen=True)
-class Options:
+class SourceOptions:
     """What to read. `stream` for a broker, `paths` for files; one of both."""
 
     #: The stream's name; from option `stream`, or `pool`, whose stream it then is.
@@ -40,7 +40,7 @@ class Options:
     source: str = ""
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Options:
+    def of(cls, given: Mapping[str, str]) -> SourceOptions:
         """Return the options. Raises `SourceError` with what is wrong."""
         options = {name.lower(): value for name, value in given.items()}
         if found := [name for name in SECRET if name in options]:

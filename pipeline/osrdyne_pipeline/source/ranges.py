@@ -12,7 +12,7 @@ LEAST = 20_000
 
 
 @dataclass(frozen=True)
-class Range(InputPartition):
+class OffsetRange(InputPartition):
     """Offsets from `start` to before `end`; lost where retention was faster, which is known already."""
 
     start: int
@@ -20,12 +20,12 @@ class Range(InputPartition):
     lost: bool = False
 
 
-def plan(start: int, end: int, first: int, readers: int) -> list[Range]:
+def plan(start: int, end: int, first: int, readers: int) -> list[OffsetRange]:
     """Return the ranges that `readers` read at once, of a stream that begins at `first` now; none for nothing."""
     ranges = []
     if start < min(first, end):
-        ranges.append(Range(start, min(first, end), lost=True))
+        ranges.append(OffsetRange(start, min(first, end), lost=True))
         start = min(first, end)
     count = max(1, min(readers, (end - start) // LEAST))
     cuts = [start + (end - start) * part // count for part in range(count + 1)]
-    return ranges + [Range(low, high) for low, high in pairwise(cuts) if low < high]
+    return ranges + [OffsetRange(low, high) for low, high in pairwise(cuts) if low < high]

@@ -38,7 +38,7 @@ FIRST_DELIVERY, ASK_AGAIN = 0.5, 0.05
 HEARTBEAT = 600
 
 
-class Message(NamedTuple):
+class StreamMessage(NamedTuple):
     """One message of a stream; what the source takes apart."""
 
     offset: int
@@ -83,13 +83,13 @@ def _end(uri: str, stream: str, known: int) -> int:
     return known + 1
 
 
-def message_at(uri: str, stream: str, offset: int) -> Message | None:
+def message_at(uri: str, stream: str, offset: int) -> StreamMessage | None:
     """Return the message at an offset, or the next one there is; None past the end. Raises `SourceError`."""
     batch = next(_Reading(uri, stream, offset, prefetch=PREFETCH).batches(1), None)
     return batch[0] if batch else None
 
 
-def read(uri: str, stream: str, start: int, end: int, *, size: int = BATCH) -> Iterator[list[Message]]:
+def read(uri: str, stream: str, start: int, end: int, *, size: int = BATCH) -> Iterator[list[StreamMessage]]:
     """Give the messages from `start` to before `end` in order, about `size` at a time; fewer where the stream ends.
 
     Where retention was faster, the first message has a later offset than `start`. A range that seems to end early is
@@ -117,7 +117,7 @@ class _Reading:
         self._least = start if isinstance(start, int) else 0
         self._end = end
         self._prefetch = prefetch
-        self._messages: list[Message] = []
+        self._messages: list[StreamMessage] = []
         self._size = 1
         #: Deliveries, and how many there were when last looked at.
         self._seen = 0
@@ -137,7 +137,7 @@ class _Reading:
         self._channel: Any = None
         self._watch: Any = None
 
-    def batches(self, size: int) -> Iterator[list[Message]]:
+    def batches(self, size: int) -> Iterator[list[StreamMessage]]:
         self._size = size
         try:
             while not self._done:
@@ -204,7 +204,7 @@ class _Reading:
         if self._end is not None and offset >= self._end:
             self._finish()
             return
-        self._messages.append(Message(offset, method.routing_key, headers, properties.timestamp, body))
+        self._messages.append(StreamMessage(offset, method.routing_key, headers, properties.timestamp, body))
         if self._end is not None and offset + 1 == self._end:
             self._finish()
         elif len(self._messages) >= self._size:

@@ -27,11 +27,11 @@ def main() -> int:
     print(len(workers))
     if arguments.check:
         return 0
-    tell(workers, signal.SIGTERM)
+    send(workers, signal.SIGTERM)
     deadline = time.monotonic() + arguments.grace
     while (workers := living(arguments.state_directory)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    tell(workers, signal.SIGKILL)
+    send(workers, signal.SIGKILL)
     return 0
 
 
@@ -60,7 +60,7 @@ def started_at(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def tell(workers: list[int], number: signal.Signals) -> None:
+def send(workers: list[int], number: signal.Signals) -> None:
     for pid in workers:
         # A worker leads a process group of its own; killed, it takes along what it had started.
         with contextlib.suppress(ProcessLookupError):

@@ -76,7 +76,7 @@ class Owning(Subject):
     """A driver that starts and stops workers. All of them are `stub_worker.py`, given `WORKER_URI`."""
 
     owns_workers = True
-    #: True where the engine itself brings a worker back that ended; else the worker loop starts the group again.
+    #: True where the engine itself brings a worker back that ended; else the group loop starts the group again.
     heals: ClassVar[bool]
 
     @abstractmethod

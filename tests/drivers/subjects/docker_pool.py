@@ -8,22 +8,21 @@ from typing import Any
 
 import pika
 
-from testbed.pool import DaemonProcess, Pool
+from testbed.pool import Pool
 from tests.drivers.subjects.docker import DockerSubject
+from tests.drivers.subjects.engine_pool import ROOT, EnginePool
 
-ROOT = Path(__file__).parents[3]
 #: Where this interpreter's packages are; the workers need pika of them, which is plain Python.
 PACKAGES = Path(pika.__file__).parents[1]
 
 
-class ContainerPool:
+class ContainerPool(EnginePool):
     """A pool of workers with our library. `close` ends the daemons; the containers are the subject's to remove."""
 
     def __init__(self, dockerd: DockerSubject, pool: Pool, directory: Path) -> None:
-        self.dockerd, self.pool = dockerd, pool
-        self._directory = directory
+        super().__init__(pool, directory)
+        self.dockerd = dockerd
         self._template = directory / "pool.json"
-        self._daemons: list[DaemonProcess] = []
         dockerd.uri_file.write_text(pool.uri(pool.users.worker))
         self.declare()
 
@@ -46,21 +45,10 @@ class ContainerPool:
         }
         self._template.write_text(json.dumps(declared))
 
-    def daemon(self, **tables: Any) -> DaemonProcess:
-        """Starts the next daemon and waits until it leads."""
-        driver = {
+    def driver(self, directory: Path) -> dict[str, Any]:
+        return {
             "kind": "docker",
             "template_file": str(self._template),
             "worker_amqp_uri_file": str(self.dockerd.uri_file),
             **({"host": self.dockerd.host} if self.dockerd.host else {}),
         }
-        directory = self._directory / f"daemon-{len(self._daemons)}"
-        made = DaemonProcess.of(self.pool, directory, driver=driver, **tables)
-        self._daemons.append(made)
-        return made.start()
-
-    def close(self) -> None:
-        for daemon in self._daemons:
-            if daemon.process is not None and daemon.process.poll() is None:
-                daemon.stop()
-        self.pool.remove_users()

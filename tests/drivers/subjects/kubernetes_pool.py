@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +10,31 @@ import pika
 import yaml  # type: ignore[import-untyped]
 
 from osrdyne.drivers.kubernetes import template
-from testbed.pool import DaemonProcess, Pool
+from testbed.pool import Pool
+from tests.drivers.subjects.engine_pool import ROOT, EnginePool
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject, Manifest
-
-ROOT = Path(__file__).parents[3]
 
 #: An image with a worker that does what a request says.
 SCRIPTED_IMAGE = "osrdyne.invalid/scripted:test"
 SCRIPTED_COMMAND = ["python3", "/worker/scripted_worker.py"]
 
 
-@dataclass
-class PodPool:
-    """A pool of scripted workers in pods. `close` removes the daemon, the groups and what they need."""
+class PodPool(EnginePool):
+    """A pool of scripted workers in pods. `close` also removes the groups and what they need."""
 
-    kube: KubernetesSubject
-    pool: Pool
-    directory: Path
-    autoscaling: str = "none"
-    scaler: Manifest | None = None
-    secret: str = field(default_factory=lambda: f"worker-{secrets.token_hex(3)}")
-    daemons: list[DaemonProcess] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        kube: KubernetesSubject,
+        pool: Pool,
+        directory: Path,
+        *,
+        autoscaling: str = "none",
+        scaler: Manifest | None = None,
+    ) -> None:
+        super().__init__(pool, directory)
+        self.kube = kube
+        self.autoscaling, self.scaler = autoscaling, scaler
+        self.secret = f"worker-{secrets.token_hex(3)}"
         cluster = self.kube.cluster
         cluster.forward(self.pool.broker.amqp_port)
         cluster.load_image(SCRIPTED_IMAGE, scripted_worker(), SCRIPTED_COMMAND)
@@ -59,9 +60,8 @@ class PodPool:
         if self.scaler is not None:
             (files / template.SCALERS[self.autoscaling][0]).write_text(yaml.safe_dump(self.scaler))
 
-    def daemon(self, **tables: Any) -> DaemonProcess:
-        """Starts the next daemon and waits until it leads."""
-        driver = {
+    def driver(self, directory: Path) -> dict[str, Any]:
+        return {
             "kind": "kubernetes",
             "kubeconfig": str(self.kube.kubeconfig),
             "namespace": NAMESPACE,
@@ -69,19 +69,12 @@ class PodPool:
             "worker_secret": self.secret,
             "autoscaling": self.autoscaling,
         }
-        made = DaemonProcess.of(self.pool, self.directory / f"daemon-{len(self.daemons)}", driver=driver, **tables)
-        self.daemons.append(made)
-        return made.start()
 
-    def close(self) -> None:
-        for daemon in self.daemons:
-            if daemon.process is not None and daemon.process.poll() is None:
-                daemon.stop()
+    def clean_up(self) -> None:
         self.kube.remove_groups()
         for daemon in self.daemons:
             daemon.close()
         self.kube.kubectl("delete", "secret", self.secret, "--ignore-not-found")
-        self.pool.remove_users()
 
 
 def scripted_worker() -> dict[str, bytes | Path]:

@@ -13,8 +13,8 @@ from ruamel.yaml import YAML
 
 from osrdyne_infra import configuration
 from osrdyne_pipeline.recommendation.change import NotChanged, ansible, pulumi
-from osrdyne_pipeline.recommendation.outcome import Evidence, Ratio, Recommendation, Result, Setting
-from osrdyne_pipeline.recommendation.warm import Window
+from osrdyne_pipeline.recommendation.outcome import PolicyResult, Ratio, Recommendation, RecommendationEvidence, Setting
+from osrdyne_pipeline.recommendation.warm import WarmWindow
 from osrdyne_protocol.settings import Delays, PoolSettings
 
 ROOT = Path(__file__).parents[3]
@@ -40,18 +40,18 @@ config:
 """
 
 
-def setting(key: str, unbind: float = 2640.0, warm: tuple[Window, ...] = ()) -> Setting:
+def setting(key: str, unbind: float = 2640.0, warm: tuple[WarmWindow, ...] = ()) -> Setting:
     return Setting(key, unbind, 60.0, warm, 120, 100, 30, 40.0, 41.5)
 
 
-def result(name: str, cold: int, hours: float) -> Result:
-    return Result(name, name, 1000, cold, cold, hours, 0.5, 0.5, 10)
+def result(name: str, cold: int, hours: float) -> PolicyResult:
+    return PolicyResult(name, name, 1000, cold, cold, hours, 0.5, 0.5, 10)
 
 
 def recommendation(*overrides: Setting, **changes: Any) -> Recommendation:
     one = Ratio(0.5, 0.4, 0.6)
     results = (result("today", 800, 500.0), result("ours", 400, 499.0), result("cheaper", 790, 250.0))
-    found = Evidence("2013-11-06", "2013-12-31", 4, 8, 8, results, one, one, one, ())
+    found = RecommendationEvidence("2013-11-06", "2013-12-31", 4, 8, 8, results, one, one, one, ())
     values: dict[str, Any] = {
         "pool": "core", "recommended": True, "reasons": (), "goal": "cold",
         "since": "2013-01-01", "until": "2013-12-31",
@@ -78,7 +78,7 @@ def pool_of(text: str, number: int = 1) -> PoolSettings:
 
 
 def test_only_the_pools_lines_change_and_the_infrastructure_code_takes_the_result(tmp_path: Path) -> None:
-    warm = (Window(("mon", "tue"), 360, 570), Window(("sun",), 0, 1440))
+    warm = (WarmWindow(("mon", "tue"), 360, 570), WarmWindow(("sun",), 0, 1440))
     change = pulumi(recommendation(setting("BOS", warm=warm), setting("LAX", 86_340)), write(tmp_path, STACK))
     assert change.before == STACK
     assert change.after == STACK.replace(
@@ -165,7 +165,7 @@ def test_the_projects_own_files_take_a_change_that_touches_no_other_line(tmp_pat
     removed = [line for line in change.diff().splitlines()[2:] if line.startswith("-")]
     assert removed == ["-      unbind_delay: PT10M", "-      stop_delay: PT10M"]
     variables = write(tmp_path, (ROOT / "playbooks/vars/dev.yml").read_text(encoding="utf-8"))
-    change = ansible(recommendation(setting("BOS", warm=(Window(("sat",), 0, 30),)), pool="airports"), variables)
+    change = ansible(recommendation(setting("BOS", warm=(WarmWindow(("sat",), 0, 30),)), pool="airports"), variables)
     removed = [line for line in change.diff().splitlines()[2:] if line.startswith("-")]
     assert removed == ["-  unbind_delay: 4", "-  stop_delay: 4"]
     pool = PoolSettings.from_mapping(YAML(typ="safe").load(change.after)["osrdyne_pool"])
@@ -206,7 +206,7 @@ def test_a_key_that_ansible_would_take_for_a_template_is_refused(tmp_path: Path)
         ansible(recommendation(setting("{{ lookup('pipe', 'true') }}")), path)
 
 
-def test_a_file_that_somebody_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = write(tmp_path, STACK)
     change = pulumi(recommendation(setting("BOS")), path)
     path.write_text(STACK + "# later\n", encoding="utf-8")
@@ -230,7 +230,7 @@ def test_writing_keeps_the_files_mode_its_line_ends_and_a_link_to_it(tmp_path: P
 
 
 def test_a_recommendation_is_plain_enough_for_json() -> None:
-    one = recommendation(setting("BOS", warm=(Window(("mon",), 0, 30),)))
+    one = recommendation(setting("BOS", warm=(WarmWindow(("mon",), 0, 30),)))
     again = json.loads(json.dumps(one.to_json()))
     assert again["overrides"][0]["warm"] == [{"days": ["mon"], "begin": 0, "end": 30}]
     assert set(again) == {field.name for field in dataclasses.fields(Recommendation)}

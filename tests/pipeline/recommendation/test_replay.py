@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from osrdyne_pipeline.recommendation.calls import DAY, WEEK, Calls
-from osrdyne_pipeline.recommendation.policies import Policy, fixed
+from osrdyne_pipeline.recommendation.policies import KeepAlivePolicy, fixed
 from osrdyne_pipeline.recommendation.replay import replay
 from osrdyne_pipeline.recommendation.warm import CELL_MINUTES, CELLS, CELLS_A_DAY, Cells
 from tests.pipeline.recommendation.histories import MONDAY, by_chance, calls
@@ -16,7 +16,7 @@ HOUR = 3600.0
 SIMULATED_DAYS = 2
 
 
-def whole(history: Calls, policy: Policy) -> tuple[int, int, float]:
+def whole(history: Calls, policy: KeepAlivePolicy) -> tuple[int, int, float]:
     """Cold starts, starts and hours of the whole history."""
     found = replay(history, policy, history.since, history.until)
     return int(found.cold.sum()), int(found.starts.sum()), float(found.hours.sum())
@@ -58,12 +58,12 @@ def test_requests_of_one_minute_are_one_stretch_and_all_count() -> None:
 def test_a_request_in_a_warm_window_is_not_cold_and_the_window_costs_its_time() -> None:
     # Given one request a day at 06:10, and a window of an hour around it, on a week's days
     history = calls({"a": [(day * DAY + 6 * HOUR + 600, day * DAY + 6 * HOUR + 660) for day in range(7)]}, weeks=1)
-    kept = Policy(np.array([120.0]), np.array([60.0]), np.zeros(1), {0: warm_cells(6, 7)})
+    kept = KeepAlivePolicy(np.array([120.0]), np.array([60.0]), np.zeros(1), {0: warm_cells(6, 7)})
     cold, starts, hours = whole(history, kept)
     assert (cold, starts) == (0, 0)
     assert hours == pytest.approx(7 * (1 + 60 / HOUR))
     # When weekends are left out, both requests there are cold and cost their own time
-    kept = Policy(np.array([120.0]), np.array([60.0]), np.zeros(1), {0: warm_cells(6, 7, range(5))})
+    kept = KeepAlivePolicy(np.array([120.0]), np.array([60.0]), np.zeros(1), {0: warm_cells(6, 7, range(5))})
     cold, starts, hours = whole(history, kept)
     assert (cold, starts) == (2, 2)
     assert hours == pytest.approx(5 * (1 + 60 / HOUR) + 2 * 240 / HOUR)
@@ -73,7 +73,7 @@ def test_a_paused_group_is_not_there_before_its_time() -> None:
     # Given the histogram's way: stopped at once, started again after 30 minutes, kept until 60
     begins = np.cumsum([0, 20, 45, 59, 61]) * MINUTE
     history = calls({"a": [(one, one) for one in begins.tolist()]}, weeks=1)
-    cold, starts, hours = whole(history, Policy(np.array([3600.0]), np.zeros(1), np.array([1800.0])))
+    cold, starts, hours = whole(history, KeepAlivePolicy(np.array([3600.0]), np.zeros(1), np.array([1800.0])))
     assert (cold, starts) == (3, 3)
     assert hours == pytest.approx((15 + 29 + 30 + 30) / 60)
 
@@ -92,7 +92,7 @@ def test_a_replay_equals_a_simulation_second_by_second(seed: int) -> None:
     arrays = calls(history, weeks=SIMULATED_DAYS / 7)
     unbind, stop = rng.integers(60, 40_000, 3).astype(float), rng.integers(1, 900, 3).astype(float)
     warm = {0: rng.random(CELLS) < 0.2, 2: rng.random(CELLS) < 0.05}
-    found = replay(arrays, Policy(unbind, stop, np.zeros(3), warm), arrays.since, arrays.until)
+    found = replay(arrays, KeepAlivePolicy(unbind, stop, np.zeros(3), warm), arrays.since, arrays.until)
     for number, requests in enumerate(history.values()):
         cold, hours = _simulated(requests, unbind[number], stop[number], warm.get(number))
         assert found.cold[number] == cold

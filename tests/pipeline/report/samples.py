@@ -24,10 +24,10 @@ HOSTILE_KEYS = (
 #: 2013-01-01, a Tuesday.
 YEAR = 1_356_998_400_000
 
-EMPTY = content.Content(pool="empty", made_ms=YEAR, span=None, totals=content.Totals())
+EMPTY = content.ReportContent(pool="empty", made_ms=YEAR, span=None, totals=content.Totals())
 
 
-def full(keys: tuple[str, ...] = ()) -> content.Content:
+def full(keys: tuple[str, ...] = ()) -> content.ReportContent:
     """A year of a pool with 4,043 keys; its first keys are `keys`."""
     dice = random.Random(7)
     names = [*map(content_name, keys), *(f"N{dice.randrange(100, 999)}UA" for _ in range(20))][:20]
@@ -59,7 +59,7 @@ def full(keys: tuple[str, ...] = ()) -> content.Content:
         for name, size in (("heavy", 40), ("steady", 22), ("rare", 9))
         for hour in range(24)
     ]
-    return content.Content(
+    return content.ReportContent(
         pool="airports",
         made_ms=YEAR + 366 * numbers.DAY_MS,
         span=(YEAR, YEAR + 365 * numbers.DAY_MS),
@@ -90,12 +90,12 @@ def full(keys: tuple[str, ...] = ()) -> content.Content:
         more_causes=(14, 22),
         slowest=[(names[0], 812, 812 * 3600)],
         forecast=content.Forecast("2014-01-01", 365, hours),
-        evidence=content.Evidence(
+        evidence=content.ReportedEvidence(
             first_day="2013-10-20",
             last_day="2013-12-31",
-            today=content.Policy("fixed 10 + 10 min", 18_300, 21_000 * numbers.HOUR_MS, 0.62),
-            ours=content.Policy("ours", 11_020, 20_700 * numbers.HOUR_MS, 0.29),
-            histogram=content.Policy("hybrid histogram", 12_900, 22_400 * numbers.HOUR_MS, 0.33),
+            today=content.PolicyFigures("fixed 10 + 10 min", 18_300, 21_000 * numbers.HOUR_MS, 0.62),
+            ours=content.PolicyFigures("ours", 11_020, 20_700 * numbers.HOUR_MS, 0.29),
+            histogram=content.PolicyFigures("hybrid histogram", 12_900, 22_400 * numbers.HOUR_MS, 0.33),
             interval=(0.58, 0.63),
             reasons=[],
             changed=430,
@@ -105,8 +105,8 @@ def full(keys: tuple[str, ...] = ()) -> content.Content:
                 content.ClassEffect("rare", 3600, 300_000, 13_790, 14_000),
             ],
             targets=[
-                content.Target("75th percentile of cold-start rates in parts of today's", 0.5, 0.47, True),
-                content.Target("cold starts in parts of the histogram policy's", 1.02, 1.04, False),
+                content.ReportedTarget("75th percentile of cold-start rates in parts of today's", 0.5, 0.47, True),
+                content.ReportedTarget("cold starts in parts of the histogram policy's", 1.02, 1.04, False),
             ],
             delays=[
                 (minutes * 60_000, int(40_000 / (1 + minutes / 16)), int((3_000 + 880 * minutes) * numbers.HOUR_MS))
@@ -130,5 +130,5 @@ def _hour(hour: int) -> float:
     return math.sin((hour - 4) / 19 * math.pi) ** 2 if 4 < hour < 23 else 0.0
 
 
-def _split(name: str, start: float, run: float) -> content.Split:
-    return content.Split(name, 1234, 40 * start, 2600 * start, 130 * start + 12, run)
+def _split(name: str, start: float, run: float) -> content.LatencySplit:
+    return content.LatencySplit(name, 1234, 40 * start, 2600 * start, 130 * start + 12, run)

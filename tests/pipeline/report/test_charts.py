@@ -13,7 +13,7 @@ from osrdyne_pipeline.report.charts.bars import bars, pairs
 from osrdyne_pipeline.report.charts.columns import columns
 from osrdyne_pipeline.report.charts.frame import Series
 from osrdyne_pipeline.report.charts.heatmap import heatmap, step_of, thresholds
-from osrdyne_pipeline.report.charts.tradeoff import Point, tradeoff
+from osrdyne_pipeline.report.charts.tradeoff import ChartPoint, tradeoff
 from osrdyne_pipeline.report.element import element, html, shown
 
 
@@ -62,9 +62,11 @@ def test_a_heat_map_has_a_cell_a_value_and_darker_ones_for_more() -> None:
 
 
 def test_a_trade_off_leaves_out_what_is_far_dearer_than_any_policy() -> None:
-    line = [Point("1 min", 10, 90), Point("10 min", 20, 50), Point("1 d", 5000, 1)]
+    line = [ChartPoint("1 min", 10, 90), ChartPoint("10 min", 20, 50), ChartPoint("1 d", 5000, 1)]
 
-    drawn = tradeoff("t", "d", line, [Point("today", 21, 48, "before"), Point("recommended", 20, 20, "after")])
+    drawn = tradeoff(
+        "t", "d", line, [ChartPoint("today", 21, 48, "before"), ChartPoint("recommended", 20, 20, "after")]
+    )
 
     said = [one.text for one in drawn.iter("title")][1:]
     assert [text for text in said if text and text.startswith("1 d")] == []
@@ -73,7 +75,7 @@ def test_a_trade_off_leaves_out_what_is_far_dearer_than_any_policy() -> None:
 
 
 def test_names_of_policies_that_lie_on_each_other_are_all_shown() -> None:
-    policies = [Point(name, 20, 30, "before") for name in ("today", "recommended", "histogram policy")]
+    policies = [ChartPoint(name, 20, 30, "before") for name in ("today", "recommended", "histogram policy")]
 
     drawn = tradeoff("t", "d", [], policies)
 
@@ -91,7 +93,7 @@ def test_an_axis_has_round_numbers_up_to_what_is_shown(top: float, expected: lis
     "milliseconds, words",
     [(0, "0 s"), (850, "850 ms"), (1300, "1.3 s"), (60_000, "1 min"), (1_200_000, "20 min"), (9_000_000, "2.5 h")],
 )
-def test_a_duration_is_told_in_its_largest_unit(milliseconds: float, words: str) -> None:
+def test_a_duration_is_written_in_its_largest_unit(milliseconds: float, words: str) -> None:
     assert numbers.duration(milliseconds) == words
 
 

@@ -9,34 +9,34 @@ import pytest
 
 from osrdyne_pipeline.recommendation.outcome import (
     ClassAdvice,
-    Evidence,
-    Point,
+    EvidenceTarget,
+    PolicyResult,
     Ratio,
     Recommendation,
-    Result,
+    RecommendationEvidence,
     Setting,
-    Target,
+    TradeoffPoint,
 )
 from osrdyne_pipeline.report import advice, content
 from osrdyne_pipeline.report.evidence import evidence
 from osrdyne_pipeline.report.page import page
 from tests.pipeline.report import samples
 
-FOUND = Evidence(
+FOUND = RecommendationEvidence(
     since="2013-11-01",
     until="2013-12-26",
     train_weeks=4,
     weeks=8,
     folds=8,
     results=(
-        Result("today", "fixed 10 + 10 min", 9000, 4321, 4000, 777.5, 0.8, 0.7, 105),
-        Result("histogram", "hybrid histogram", 9000, 2500, 2400, 900.0, 0.5, 0.4, 105),
-        Result("ours", "ours", 9000, 1234, 1200, 770.25, 0.3, 0.2, 105),
+        PolicyResult("today", "fixed 10 + 10 min", 9000, 4321, 4000, 777.5, 0.8, 0.7, 105),
+        PolicyResult("histogram", "hybrid histogram", 9000, 2500, 2400, 900.0, 0.5, 0.4, 105),
+        PolicyResult("ours", "ours", 9000, 1234, 1200, 770.25, 0.3, 0.2, 105),
     ),
     cold=Ratio(0.285, 0.25, 0.32),
     rate=Ratio(0.4, 0.3, 0.5),
     hours=Ratio(0.99, 0.97, 1.01),
-    targets=(Target("75th percentile in parts of today's", 0.5, 0.375, True),),
+    targets=(EvidenceTarget("75th percentile in parts of today's", 0.5, 0.375, True),),
 )
 FULL = Recommendation(
     pool="core",
@@ -55,13 +55,13 @@ FULL = Recommendation(
     stop_delay=60.0,
     overrides=(Setting("LAX", 3000.0, 60.0, (), 900, 40, 4, 20.0, 30.0),),
     classes=(ClassAdvice("rare", 60, 3000, 1800.0, 2500, 2000, 300.0, 310.0),),
-    fixed_curve=(Point(600.0, 5000.0, 700.0), Point(1200.0, 4321.0, 777.5)),
-    our_curve=(Point(None, 3000.0, 500.0), Point(None, 1234.0, 770.25)),
+    fixed_curve=(TradeoffPoint(600.0, 5000.0, 700.0), TradeoffPoint(1200.0, 4321.0, 777.5)),
+    our_curve=(TradeoffPoint(None, 3000.0, 500.0), TradeoffPoint(None, 1234.0, 770.25)),
     evidence=FOUND,
 )
 
 
-def shown(recommendation: Recommendation) -> content.Content:
+def shown(recommendation: Recommendation) -> content.ReportContent:
     """The full sample with this recommendation, as it comes back from its file."""
     document = json.loads(json.dumps(recommendation.to_json()))
     return dataclasses.replace(samples.full(), evidence=evidence(document), no_evidence="too little")

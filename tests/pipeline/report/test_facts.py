@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField
 
 from osrdyne_pipeline.report import facts
-from osrdyne_pipeline.report.content import Content
+from osrdyne_pipeline.report.content import ReportContent
 from osrdyne_pipeline.report.numbers import DAY_MS, HOUR_MS
 from osrdyne_pipeline.report.page import page
 from osrdyne_pipeline.schemas import TABLES
@@ -42,7 +42,7 @@ def _least(field: StructField) -> Any:
     return None if field.nullable else least[field.dataType.typeName()]
 
 
-def gathered(read: facts.Read) -> Content:
+def gathered(read: facts.Read) -> ReportContent:
     told: list[tuple[str, int, int]] = []
     found = facts.gather("core", read, now_ms=YEAR + 30 * DAY_MS, progress=lambda *part: told.append(part))
     assert told == [(name, number, 5) for number, name in enumerate(facts.PARTS, 1)]
@@ -94,7 +94,7 @@ def test_totals_and_demand_are_sums_of_the_tables(tables: Callable[..., facts.Re
     assert found.slowest[0] == ("LAX", 1, 900)
 
 
-def test_longer_times_are_told_as_the_mean_of_a_day_and_the_last_cut_off_week_of_its_days(
+def test_longer_times_are_shown_as_the_mean_of_a_day_and_the_last_cut_off_week_of_its_days(
     tables: Callable[..., facts.Read],
 ) -> None:
     days = [*range(140), 141]

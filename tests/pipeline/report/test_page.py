@@ -166,7 +166,7 @@ def test_what_the_recommendation_brings_is_said_with_its_numbers() -> None:
 
 def test_a_pool_without_evidence_gives_its_reason() -> None:
     whole = samples.full()
-    without = content.Content(
+    without = content.ReportContent(
         pool="core", made_ms=0, span=whole.span, totals=whole.totals, no_evidence="Five days are too few."
     )
 

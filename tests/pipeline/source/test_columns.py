@@ -8,19 +8,19 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from osrdyne_pipeline import schemas
 from osrdyne_pipeline.source import columns
-from osrdyne_pipeline.source.stream import Message
+from osrdyne_pipeline.source.stream import StreamMessage
 
 
 def row(key: str | bytes = "k", body: bytes = b"body", timestamp: int | None = None, **headers: Any) -> dict[str, Any]:
     """The row of one message, whose headers are named without `x-` and with `_`."""
     named = {"x-" + name.replace("_", "-"): value for name, value in headers.items()}
-    batch = columns.record_batch("core-events", [Message(7, key, named, timestamp, body)])
+    batch = columns.record_batch("core-events", [StreamMessage(7, key, named, timestamp, body)])
     assert batch.schema == columns.RAW
     found: dict[str, Any] = batch.to_pylist()[0]
     return found
 
 
-def test_arrow_has_the_schema_that_spark_is_told() -> None:
+def test_arrow_has_the_schema_that_spark_expects() -> None:
     assert to_arrow_schema(schemas.RAW) == columns.RAW
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from osrdyne_pipeline import batches
-from osrdyne_pipeline.ingest import Rules, ingest_stream
+from osrdyne_pipeline.ingest import IngestRules, ingest_stream
 from osrdyne_pipeline.lake import Lake
 from testbed.waiting import until
 from tests.pipeline.source.conftest import Events
@@ -18,12 +18,12 @@ EVENTS = 600
 
 SCRIPT = """
 import sys
-from osrdyne_pipeline.ingest import Rules, ingest_stream
+from osrdyne_pipeline.ingest import IngestRules, ingest_stream
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import session
 lake, uri_file = sys.argv[1:]
 spark = session("killed", master="local[2]", memory="512m")
-ingest_stream(spark, Lake(lake, "core"), uri_file=uri_file, rules=Rules(batch_events=10))
+ingest_stream(spark, Lake(lake, "core"), uri_file=uri_file, rules=IngestRules(batch_events=10))
 """
 
 
@@ -54,7 +54,7 @@ def test_a_job_that_is_killed_leaves_no_gap_and_no_duplicate(
     assert 20 <= sum(left.values()) < EVENTS
 
     # When another one is run
-    done = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file), rules=Rules(batch_events=EVENTS))
+    done = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file), rules=IngestRules(batch_events=EVENTS))
 
     # I expect what was done to stay, and the rest to be there once
     assert done.events == EVENTS - sum(left.values())

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from osrdyne_pipeline import batches
 from osrdyne_pipeline.errors import EventsLost, SourceError, StreamChanged
-from osrdyne_pipeline.ingest import Ingested, Rules, ingest_stream
+from osrdyne_pipeline.ingest import Ingested, IngestRules, ingest_stream
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import datasource, stream
 from testbed.waiting import until
@@ -28,7 +28,7 @@ def test_each_run_goes_on_where_the_last_one_stopped(spark: SparkSession, lake: 
 
     pool_events.send(40)
     pool_events.publish([("k", {"x-event": "exploded"}), (b"\xff", pool_events.headers(0)), ("k", {})], b"what it was")
-    first = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file), rules=Rules(batch_events=30))
+    first = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file), rules=IngestRules(batch_events=30))
     assert (first.batches, first.events, first.rejects, first.done, first.total) == (2, 40, 3, 43, 43)
     assert first.reasons == {"unknown_event": 1, "invalid_key": 1, "no_event": 1}
     rejects = {row["offset"]: row for row in lake.read(spark, "rejects").collect()}
@@ -64,7 +64,7 @@ def test_following_takes_in_what_comes_until_it_is_stopped(
     assert seen[-1].events == 7
 
 
-def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one(
+def test_a_stream_that_was_made_again_is_not_taken_for_the_old_one(
     spark: SparkSession, lake: Lake, pool_events: Events
 ) -> None:
     uri_file = str(pool_events.uri_file)
@@ -81,7 +81,7 @@ def test_a_stream_that_was_made_anew_is_not_taken_for_the_old_one(
     with pytest.raises(StreamChanged, match="another event"):
         ingest_stream(spark, lake, uri_file=uri_file)
 
-    assert ingest_stream(spark, lake, uri_file=uri_file, rules=Rules(new_stream=True)).events == 12
+    assert ingest_stream(spark, lake, uri_file=uri_file, rules=IngestRules(new_stream=True)).events == 12
     assert ingest_stream(spark, lake, uri_file=uri_file).events == 0
     anew = [("core-events#2", number) for number in range(12)]
     assert offsets(spark, lake) == [("core-events", number) for number in range(10)] + anew
@@ -105,7 +105,7 @@ def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: La
     # I expect to be told so, and to go on without them when I want to
     with pytest.raises(EventsLost, match=rf"10 to {begins - 1} .*on-gap record"):
         ingest_stream(spark, lake, uri_file=uri_file)
-    done = ingest_stream(spark, lake, uri_file=uri_file, rules=Rules(on_gap="record"))
+    done = ingest_stream(spark, lake, uri_file=uri_file, rules=IngestRules(on_gap="record"))
     assert done.reasons == {"gap": 1}
     (note,) = lake.read(spark, "rejects").collect()
     assert (note["reason"], note["offset"]) == ("gap", 10)

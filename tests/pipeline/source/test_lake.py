@@ -77,7 +77,7 @@ def test_there_is_no_other_table(lake: Lake) -> None:
         lake.path("gold/lead")
 
 
-def test_one_writer_at_a_time_and_a_killed_one_blocks_nobody(lake: Lake) -> None:
+def test_one_writer_at_a_time_and_a_killed_one_blocks_no_other(lake: Lake) -> None:
     script = (
         "import sys; from osrdyne_pipeline.lake import Lake\n"
         f"with Lake({str(lake.home.parent)!r}, 'core').only_writer('ingest'):\n"
@@ -98,6 +98,6 @@ def test_one_writer_at_a_time_and_a_killed_one_blocks_nobody(lake: Lake) -> None
         pass
 
 
-def test_a_lake_that_nobody_writes_to_makes_no_folder(lake: Lake, tmp_path: Path) -> None:
+def test_a_lake_without_a_write_makes_no_folder(lake: Lake, tmp_path: Path) -> None:
     assert not lake.exists("bronze")
     assert list(tmp_path.iterdir()) == []

@@ -8,8 +8,8 @@ import pytest
 
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source import address
-from osrdyne_pipeline.source.options import Options
-from osrdyne_pipeline.source.ranges import LEAST, Range, plan
+from osrdyne_pipeline.source.options import SourceOptions
+from osrdyne_pipeline.source.ranges import LEAST, OffsetRange, plan
 
 
 def test_ranges_cover_every_offset_once() -> None:
@@ -21,9 +21,9 @@ def test_ranges_cover_every_offset_once() -> None:
 
 
 def test_what_retention_took_is_a_range_of_its_own() -> None:
-    assert plan(5, 100, 40, 1) == [Range(5, 40, lost=True), Range(40, 100)]
-    assert plan(5, 30, 40, 1) == [Range(5, 30, lost=True)]
-    assert plan(40, 100, 40, 1) == [Range(40, 100)]
+    assert plan(5, 100, 40, 1) == [OffsetRange(5, 40, lost=True), OffsetRange(40, 100)]
+    assert plan(5, 30, 40, 1) == [OffsetRange(5, 30, lost=True)]
+    assert plan(40, 100, 40, 1) == [OffsetRange(40, 100)]
 
 
 def test_nothing_to_read_is_no_range() -> None:
@@ -34,7 +34,7 @@ def test_nothing_to_read_is_no_range() -> None:
 @pytest.mark.parametrize("name", ["uri", "URI", "password", "user"])
 def test_a_credential_is_refused_as_an_option_and_not_shown(name: str) -> None:
     with pytest.raises(SourceError, match="uri_file") as caught:
-        Options.of({"pool": "core", name: "amqp://u:geheim@h/"})
+        SourceOptions.of({"pool": "core", name: "amqp://u:geheim@h/"})
     assert "geheim" not in str(caught.value)
 
 
@@ -50,11 +50,11 @@ def test_a_credential_is_refused_as_an_option_and_not_shown(name: str) -> None:
 )
 def test_what_is_wrong_with_an_option_is_said(given: dict[str, str], says: str) -> None:
     with pytest.raises(SourceError, match=says):
-        Options.of(given)
+        SourceOptions.of(given)
 
 
 def test_options_are_read_whatever_their_case() -> None:
-    options = Options.of({"Pool": "core", "STARTINGOFFSET": "5", "endingoffset": "last", "onGap": "record"})
+    options = SourceOptions.of({"Pool": "core", "STARTINGOFFSET": "5", "endingoffset": "last", "onGap": "record"})
     assert (options.stream, options.source, options.start, options.end) == ("core-events", "core-events", 5, None)
     assert options.on_gap == "record"
 

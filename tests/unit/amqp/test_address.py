@@ -33,7 +33,7 @@ def test_an_address_in_a_file_alone_is_read_from_there(tmp_path: Path) -> None:
     assert present_address(alone) == "amqp://worker:new@broker/pool"
 
 
-def test_an_address_in_a_file_alone_that_cannot_be_read_is_told_with_the_file(tmp_path: Path) -> None:
+def test_an_address_in_a_file_alone_that_cannot_be_read_is_reported_with_the_file(tmp_path: Path) -> None:
     alone = replace(GIVEN, amqp_uri="", amqp_uri_file=str(tmp_path / "absent"))
 
     with pytest.raises(InvalidUri, match=r"cannot be read: No such file or directory: .*absent"):

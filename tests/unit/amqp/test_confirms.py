@@ -126,7 +126,7 @@ async def test_a_return_of_a_final_publish_is_an_answer() -> None:
     assert there.result() is True
 
 
-async def test_two_publishes_with_the_same_correlation_id_are_told_apart() -> None:
+async def test_two_publishes_with_the_same_correlation_id_are_distinguished() -> None:
     confirms = Confirms("1")
     first, second = future(), future()
     first_key, _ = confirms.key(values(correlation_id="same"), None)
@@ -174,7 +174,7 @@ async def test_a_publish_id_in_flight_is_refused() -> None:
     "header", [None, {}, {X_PUBLISH_ID: ["a"]}, {X_PUBLISH_ID: {}}, {X_PUBLISH_ID: 7}, {X_PUBLISH_ID: "?"}]
 )
 @pytest.mark.parametrize("correlation_id", [None, "?", b"\xff"])
-async def test_a_return_of_nobodys_message_is_nobodys(header: Any, correlation_id: Any) -> None:
+async def test_a_return_of_an_unknown_message_is_left_to_others(header: Any, correlation_id: Any) -> None:
     confirms = Confirms("1")
     key, _ = confirms.key(values(correlation_id="c1"), None)
     waiting = future()

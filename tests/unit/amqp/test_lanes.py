@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from osrdyne_amqp.errors import (
     Returned,
 )
 from osrdyne_amqp.lanes import AT_WORK, GIVE_UP, LATE, MOST_LATE, WINDOW, Lanes
+from tests.unit.stand_ins import retrieve
 
 pytestmark = pytest.mark.looptime
 
@@ -115,8 +117,16 @@ def broker() -> Broker:
 
 
 @pytest.fixture
-async def lanes(broker: Broker) -> Lanes:
-    return Lanes(await broker.channel(), broker.channel, blocked=lambda: broker.blocked)
+async def lanes(broker: Broker) -> AsyncIterator[Lanes]:
+    """Lanes that end with their connection, and with all that a test left waiting."""
+    made = Lanes(await broker.channel(), broker.channel, blocked=lambda: broker.blocked)
+    yield made
+    broker.refuses = ConnectionLost("the test has ended")
+    while made._proving:
+        for one in broker.channels:
+            one.fail(broker.refuses)
+        await asyncio.sleep(CONFIRM)
+    await asyncio.gather(*made._tasks)
 
 
 def publish(lanes: Lanes, destination: str, number: int = 0) -> asyncio.Future[Any]:
@@ -124,7 +134,9 @@ def publish(lanes: Lanes, destination: str, number: int = 0) -> asyncio.Future[A
         confirm: asyncio.Future[Any] = channel.publish(destination, number)
         return confirm
 
-    return lanes.publish(destination, send)
+    outcome = lanes.publish(destination, send)
+    outcome.add_done_callback(retrieve)
+    return outcome
 
 
 async def took(*futures: asyncio.Future[Any]) -> float:
@@ -189,7 +201,7 @@ async def test_a_lane_holds_few_messages_of_one_that_does_not_answer(broker: Bro
     assert sum(len(one.sent) for one in broker.channels) == WINDOW
 
 
-async def test_one_that_was_lost_goes_on_in_order_once_it_is_made_anew(broker: Broker, lanes: Lanes) -> None:
+async def test_one_that_was_lost_goes_on_in_order_once_it_is_made_again(broker: Broker, lanes: Lanes) -> None:
     broker.lost.add("a")
     waiting = [publish(lanes, "a", number) for number in range(WINDOW + 3)]
     await asyncio.sleep(5 * LATE)
@@ -201,7 +213,7 @@ async def test_one_that_was_lost_goes_on_in_order_once_it_is_made_anew(broker: B
     assert lanes.shared("a") is not None
 
 
-async def test_who_gave_up_before_its_turn_is_not_sent(broker: Broker, lanes: Lanes) -> None:
+async def test_a_message_given_up_before_its_turn_is_not_sent(broker: Broker, lanes: Lanes) -> None:
     broker.lost.add("a")
     publish(lanes, "a", 0)
     await asyncio.sleep(2 * LATE)
@@ -212,7 +224,7 @@ async def test_who_gave_up_before_its_turn_is_not_sent(broker: Broker, lanes: La
     assert broker.arrived == [("a", 2)]
 
 
-async def test_who_gave_up_after_it_was_sent_keeps_its_lane_busy_until_the_broker_answers(
+async def test_a_message_given_up_after_it_was_sent_keeps_its_lane_busy_until_the_broker_answers(
     broker: Broker, lanes: Lanes
 ) -> None:
     broker.lost.add("a")
@@ -288,7 +300,7 @@ async def test_after_a_message_closed_a_lane_those_to_the_same_destination_leave
     assert broker.arrived == [("a", 1)]
 
 
-async def test_a_lane_that_the_broker_closes_is_told_of(broker: Broker) -> None:
+async def test_a_lane_that_the_broker_closes_is_reported(broker: Broker) -> None:
     told: list[BrokerError] = []
     lanes = Lanes(await broker.channel(), broker.channel, blocked=lambda: False, broken=told.append)
     broker.lost.add("bad")
@@ -314,7 +326,7 @@ async def test_a_lane_that_takes_long_to_open_as_in_an_alarm_is_waited_for(broke
     await waiting
 
 
-async def test_what_send_raises_goes_to_its_caller_and_harms_nobody_behind_it(broker: Broker, lanes: Lanes) -> None:
+async def test_what_send_raises_goes_to_its_caller_and_harms_no_message_behind_it(broker: Broker, lanes: Lanes) -> None:
     def refuse(_: Any) -> Any:
         raise ValueError("cannot be sent")
 

@@ -5,13 +5,14 @@ import sys
 from pathlib import Path
 
 from benchmarks.__main__ import MEASUREMENTS
+from benchmarks.engines import ENGINES
 
 ROOT = Path(__file__).parents[3]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, program: str = "benchmarks") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments],
+        [sys.executable, "-m", program, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -34,3 +35,10 @@ def test_an_unknown_measurement_is_refused_with_those_there_are() -> None:
 
     assert refused.returncode == 2
     assert "calls" in refused.stderr
+
+
+def test_a_driver_without_an_engine_is_refused_with_those_that_are_measured() -> None:
+    refused = run("noop", program="benchmarks.drivers")
+
+    assert refused.returncode == 2
+    assert all(engine in refused.stderr for engine in ENGINES)

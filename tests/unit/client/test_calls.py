@@ -81,7 +81,7 @@ def test_a_reply_without_status_is_an_answer(headers: dict[str, Any] | None) -> 
 
 
 @pytest.mark.parametrize("value", [7, b"\xff", ["ok"]])
-def test_a_status_that_nobody_can_read_is_an_error(value: Any) -> None:
+def test_a_status_that_cannot_be_read_is_an_error(value: Any) -> None:
     assert isinstance(reply_of({"x-status": value}), errors.RemoteError)
 
 

@@ -12,6 +12,7 @@ from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost
 from osrdyne_client.calls import Call, State
 from osrdyne_client.dispatcher import ClientOptions, Dispatcher
 from osrdyne_client.errors import CallTimeout
+from tests.unit.stand_ins import retrieve
 
 pytestmark = pytest.mark.looptime
 
@@ -60,6 +61,7 @@ def core_of(link: Any, *, resend: bool = True) -> Dispatcher:
 
 def asked(core: Dispatcher) -> tuple[Call, asyncio.Future[Any]]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(retrieve)
     return core.request("42", b"", future, wants_reply=True), future
 
 

@@ -128,7 +128,7 @@ async def test_a_link_that_is_moved_is_a_change(path: Path, tmp_path: Path) -> N
         (None, "does not exist"),
     ],
 )
-async def test_wrong_settings_are_told_once_and_change_nothing(
+async def test_wrong_settings_are_reported_once_and_change_nothing(
     path: Path, caplog: pytest.LogCaptureFixture, text: str | None, where: str
 ) -> None:
     file = SettingsFile(path)

@@ -86,7 +86,7 @@ async def test_of_several_standbys_one_takes_over() -> None:
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_a_lock_that_somebody_deletes_is_told() -> None:
+async def test_a_lock_that_is_deleted_is_reported_as_lost() -> None:
     lock = Lock()
     lost = await Connection(lock).acquire()
     assert not lost.is_set()

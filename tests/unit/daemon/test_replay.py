@@ -57,7 +57,7 @@ def count(told: Iterable[PastEvent], event: str) -> int:
 LAST = START + 6 + DEBOUNCE
 
 
-def test_one_call_is_told_from_its_arrival_to_the_end_of_its_queue() -> None:
+def test_one_call_is_reported_from_its_arrival_to_the_end_of_its_queue() -> None:
     gone = LAST + UNBIND + STOP
 
     assert story(replay((0, "42"))) == [
@@ -159,7 +159,7 @@ def test_keys_do_not_wait_for_one_another() -> None:
         assert story(one for one in together if one.key == key) == story(alone)
 
 
-def test_a_window_starts_its_group_before_anybody_asks_and_ends_without_a_delay() -> None:
+def test_a_window_starts_its_group_before_any_call_and_ends_without_a_delay() -> None:
     begin, end = THURSDAY + 3_600_000, THURSDAY + 7_200_000
     warm = Schedule({"42": Delays(UNBIND, STOP, ("thu 01:00-02:00",))})
 
@@ -189,7 +189,7 @@ def test_a_window_that_is_open_at_the_first_call_counts_and_none_begins_after_th
     assert [one.time_ms for one in told if one.key == "42" and one.event == "unbound"] == [THURSDAY + 86_400_000]
 
 
-def test_a_group_that_is_stopped_before_its_worker_serves_tells_no_start() -> None:
+def test_a_group_that_is_stopped_before_its_worker_serves_reports_no_start() -> None:
     warm = Schedule({"42": Delays(UNBIND, STOP, ("thu 01:00-01:01",))})
 
     told = replay((THURSDAY, "7"), (THURSDAY + 4_000_000, "7"), warm=warm, start=lambda: 10_000_000)

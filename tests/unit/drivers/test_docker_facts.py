@@ -110,7 +110,7 @@ def test_past_events_say_whether_a_container_was_asked_to_stop(actions: list[str
         ({"StartedAt": "2026-11-21T17:00:00Z", "FinishedAt": "0001-01-01T00:00:00Z"}, 3, "ended with status 3"),
     ],
 )
-def test_an_end_is_told_with_status_and_run_time(state: dict[str, Any], code: int, text: str) -> None:
+def test_an_end_is_reported_with_status_and_run_time(state: dict[str, Any], code: int, text: str) -> None:
     assert endings.how(state, code).startswith(text)
     assert ("after" in endings.how(state, code)) == ("after" in text)
 
@@ -127,7 +127,7 @@ def test_an_end_is_told_with_status_and_run_time(state: dict[str, Any], code: in
         ("no TLS for you", "no TLS for you"),
     ],
 )
-def test_of_a_connection_that_failed_the_systems_own_words_are_told(text: str, cause: str) -> None:
+def test_a_failed_connection_is_reported_in_the_systems_own_words(text: str, cause: str) -> None:
     assert engine._cause(OSError(text)) == cause
 
 

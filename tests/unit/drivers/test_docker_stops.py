@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from osrdyne.drivers.docker import stopping
-from osrdyne.drivers.docker.engine import Conflict, Engine
+from osrdyne.drivers.docker.engine import Conflict
 from osrdyne.drivers.docker.facts import Container
 from osrdyne.drivers.docker.stopping import Stops
 
@@ -59,7 +59,7 @@ class Scene:
     clock: Clock = field(default_factory=Clock)
 
     def stops(self) -> Stops:
-        return Stops(cast(Engine, self.engine))
+        return Stops(self.engine)
 
 
 @pytest.fixture

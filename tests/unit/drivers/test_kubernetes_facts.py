@@ -63,7 +63,7 @@ def test_a_worker_runs_when_its_container_does() -> None:
     assert pod(container("former", running={})).running
 
 
-def test_an_exit_is_told_once_with_its_status_and_run_time() -> None:
+def test_an_exit_is_reported_once_with_its_status_and_run_time() -> None:
     running, ended = pod(RUNNING), pod(container(terminated=terminated()))
     assert facts.news(running, ended) == ["worker ended with status 3 after 7 s"]
     # And not again while it waits for its restart, nor once it runs again
@@ -74,7 +74,7 @@ def test_an_exit_is_told_once_with_its_status_and_run_time() -> None:
     assert facts.news(again, pod(container(terminated=terminated(0, "c2")))) == ["worker ended with status 0 after 7 s"]
 
 
-def test_an_exit_that_was_only_seen_when_the_worker_ran_again_is_told() -> None:
+def test_an_exit_that_was_only_seen_when_the_worker_ran_again_is_reported() -> None:
     assert facts.news(pod(RUNNING), pod(container(running={}, ended=terminated()))) != []
 
 
@@ -84,7 +84,7 @@ def test_at_first_sight_only_what_is_wrong_now_is_news() -> None:
     assert facts.news(None, pod(container(waiting={"reason": "ErrImageNeverPull"}))) != []
 
 
-def test_a_pod_that_is_being_deleted_ends_because_somebody_asked() -> None:
+def test_a_pod_that_is_being_deleted_ends_by_request() -> None:
     assert facts.news(pod(RUNNING), pod(container(terminated=terminated(143)), leaving=True)) == []
 
 
@@ -117,7 +117,7 @@ def test_an_init_container_that_has_done_its_work_is_no_exit() -> None:
     assert facts.news(pod(), pod(initContainerStatuses=[failed])) == ["container init ended with status 1 after 7 s"]
 
 
-def test_an_image_that_is_missing_is_told_once_whatever_the_cluster_calls_it() -> None:
+def test_an_image_that_is_missing_is_reported_once_whatever_the_cluster_calls_it() -> None:
     first = pod(container(waiting={"reason": "ErrImagePull", "message": "not found"}))
     then = pod(container(waiting={"reason": "ImagePullBackOff", "message": "back-off"}))
     [told] = facts.news(pod(), first)
@@ -136,7 +136,7 @@ def test_an_image_that_is_missing_is_told_once_whatever_the_cluster_calls_it() -
         ({"initContainerStatuses": [container(waiting={"reason": "CreateContainerConfigError"})]}, "cannot be made"),
     ],
 )
-def test_a_pod_that_cannot_run_is_told(status: Manifest, says: str) -> None:
+def test_a_pod_that_cannot_run_is_reported(status: Manifest, says: str) -> None:
     [told] = facts.news(pod(), pod(**status))
     assert says in told
 
@@ -147,7 +147,7 @@ def test_a_secret_that_the_node_has_not_seen_yet_is_no_trouble() -> None:
     assert facts.news(pod(), pod(container(waiting=waiting))) == []
 
 
-def test_pods_that_cannot_be_made_are_told_with_their_deployment() -> None:
+def test_pods_that_cannot_be_made_are_reported_with_their_deployment() -> None:
     message = 'pods "echo-a-1" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
     found = facts.deployment({"metadata": metadata(), "status": {"conditions": [condition]}})

@@ -130,7 +130,7 @@ def test_an_instance_of_any_name_has_a_label_of_its_own() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", label) for label in labels)
 
 
-def test_metadata_whose_key_does_not_fit_its_labels_is_nobodys() -> None:
+def test_metadata_whose_key_does_not_fit_its_labels_is_not_ours() -> None:
     metadata = manifests().deployment("a")["metadata"]
     metadata["annotations"]["osrdyne/key"] = "b"
     assert key_of(metadata) is None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
+from osrdyne.drivers.kubernetes.api import DEPLOYMENTS
 from osrdyne.drivers.kubernetes.facts import DeploymentFacts, deployment
 from osrdyne.drivers.kubernetes.mirror import Mirror
 from osrdyne.drivers.kubernetes.refusals import ApiRefused
@@ -54,7 +54,7 @@ class Seen:
     def __init__(self) -> None:
         self.cluster = ScriptedCluster()
         self.told: list[tuple[str | None, str | None]] = []
-        self.mirror = Mirror(cast(Api, self.cluster), DEPLOYMENTS, "", deployment, self._note)
+        self.mirror = Mirror(self.cluster, DEPLOYMENTS, "", deployment, self._note)
 
     def _note(self, before: DeploymentFacts | None, now: DeploymentFacts | None) -> None:
         self.told.append((before.key if before else None, now.key if now else None))
@@ -104,7 +104,7 @@ async def test_a_watch_that_ends_goes_on_where_it_ended(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("why", [ApiRefused("too old", 410), DriverError("connection lost"), RuntimeError("a mistake")])
-async def test_a_watch_that_breaks_is_made_anew_and_only_what_differs_is_told(seen: Seen, why: Exception) -> None:
+async def test_a_watch_that_breaks_is_made_again_and_only_what_differs_is_reported(seen: Seen, why: Exception) -> None:
     seen.cluster.listing = ([found("stays", 2), found("goes", 2), found("changes", 2)], "5")
     async with running(seen):
         seen.told.clear()
@@ -116,7 +116,7 @@ async def test_a_watch_that_breaks_is_made_anew_and_only_what_differs_is_told(se
     assert seen.cluster.watched == ["5", "9"]
 
 
-async def test_while_the_cluster_is_away_the_reason_is_told_and_it_is_asked_ever_more_rarely(seen: Seen) -> None:
+async def test_while_the_cluster_is_away_the_reason_is_reported_and_it_is_asked_ever_more_rarely(seen: Seen) -> None:
     seen.cluster.listing = DriverError("no answer; it is tried again")
     task = asyncio.create_task(seen.mirror.run())
     with pytest.raises(DriverError, match="no answer"):
@@ -140,7 +140,7 @@ async def test_a_watch_that_is_refused_does_not_list_without_pause_and_is_logged
         assert [one.reason for one in caplog.records] == ["cannot watch: forbidden"]  # type: ignore[attr-defined]
 
 
-async def test_an_answer_is_seen_before_the_watch_tells_of_it_and_told_once(seen: Seen) -> None:
+async def test_an_answer_is_seen_before_the_watch_reports_it_and_reported_once(seen: Seen) -> None:
     async with running(seen):
         assert seen.mirror.put(found("a", 6)) is not None
         assert seen.versions() == {"a": 6}
@@ -177,7 +177,7 @@ async def test_a_listing_that_is_older_than_an_answer_does_not_undo_it(seen: See
         assert seen.versions() == {"a": 20}
 
 
-async def test_an_object_that_was_made_anew_meanwhile_has_gone_and_come(seen: Seen) -> None:
+async def test_an_object_that_was_made_again_meanwhile_has_gone_and_come(seen: Seen) -> None:
     seen.cluster.listing = ([found("a", 2)], "5")
     async with running(seen):
         seen.cluster.listing = ([found("a", 8, "u2")], "9")

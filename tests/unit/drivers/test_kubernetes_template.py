@@ -48,7 +48,7 @@ def refusal(directory: Path, autoscaling: str = "none", container: str | None = 
     return str(refused.value)
 
 
-def test_the_first_container_is_the_worker_unless_told_otherwise(tmp_path: Path) -> None:
+def test_the_first_container_is_the_worker_unless_another_is_named(tmp_path: Path) -> None:
     made = deployment()
     made["spec"]["template"]["spec"]["containers"].append({"name": "beside", "image": "beside:1"})
     write(tmp_path, deployment=made)

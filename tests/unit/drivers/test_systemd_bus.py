@@ -25,7 +25,7 @@ def bus_at(path: Path, timeout: float = PATIENCE) -> Bus:
     return Bus(f"unix:path={path}", "org.example", listener, timeout=timeout)
 
 
-async def test_a_bus_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_bus_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BusError, match=r"No such file or directory; start D-Bus there, or set driver.bus_address"):
         await bus_at(tmp_path / "bus").call(HELLO)
 
@@ -57,7 +57,7 @@ async def server(path: Path, says: bytes) -> AsyncIterator[None]:
         (b"OK 1234\r\n", 0.2, "does not answer"),
     ],
 )
-async def test_a_bus_that_does_not_take_us_is_told_in_time_and_hung_up_on(
+async def test_a_bus_that_does_not_take_us_is_reported_in_time_and_hung_up_on(
     says: bytes, timeout: float, said: str, tmp_path: Path
 ) -> None:
     async with server(tmp_path / "bus", says):
@@ -65,7 +65,7 @@ async def test_a_bus_that_does_not_take_us_is_told_in_time_and_hung_up_on(
             await bus_at(tmp_path / "bus", timeout).call(HELLO)
 
 
-async def test_an_address_that_is_none_is_told() -> None:
+async def test_an_address_that_is_none_is_reported() -> None:
     async def prepare() -> None:
         pass
 

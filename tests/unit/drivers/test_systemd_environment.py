@@ -45,7 +45,7 @@ def test_the_first_line_is_a_comment_and_has_no_line_break(key: str) -> None:
     assert rest == 'A="1"\n'
 
 
-def test_files_of_other_pools_and_instances_and_of_nobody_are_passed_over(tmp_path: Path) -> None:
+def test_files_of_other_pools_of_other_instances_and_unknown_files_are_passed_over(tmp_path: Path) -> None:
     ours = files(tmp_path)
     ours.write(record("LAX"), {})
     EnvironmentFiles(tmp_path / "env", "other", "one").write(record("LAX", pool="other"), {})
@@ -91,13 +91,13 @@ def test_a_write_that_fails_leaves_the_former_file(tmp_path: Path) -> None:
     assert ours.read(record().name) == record(worker="w-1")
 
 
-def test_a_directory_that_cannot_be_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "env").write_text("")
     with pytest.raises(DriverError, match="create it or name another"):
         files(tmp_path)
 
 
-def test_a_credential_that_cannot_be_had_is_told_and_strikes_out_everything(tmp_path: Path) -> None:
+def test_a_credential_that_cannot_be_had_is_reported_and_strikes_out_everything(tmp_path: Path) -> None:
     def away() -> str:
         raise SettingsError("driver.worker_amqp_uri_file", "is empty: /x")
 

@@ -25,7 +25,7 @@ def error(before: Snapshot, after: Snapshot, *, asked: bool = False) -> str | No
     return found.error
 
 
-def test_an_exit_that_nobody_asked_for_is_told_with_status_and_what_systemd_does() -> None:
+def test_an_exit_without_a_request_is_reported_with_status_and_what_systemd_does() -> None:
     assert event(RUNS, WAITS, asked=False) == UnitEvent("ended with status 3; systemd starts it again", 5)
     assert event(RUNS, FAILED, asked=False) == UnitEvent(
         "ended with status 3; systemd has given it up", 5, gone=True, failed=True
@@ -42,20 +42,20 @@ def test_a_unit_on_its_way_to_a_restart_is_not_gone(sub: str) -> None:
     assert not found.gone
 
 
-def test_a_restart_that_was_too_quick_to_be_seen_is_told() -> None:
+def test_a_restart_that_was_too_quick_to_be_seen_is_reported() -> None:
     assert error(RUNS, replace(RUNS, invocation="two")) == "ended; systemd starts it again"
 
 
-def test_a_run_that_was_too_quick_to_be_seen_is_told() -> None:
+def test_a_run_that_was_too_quick_to_be_seen_is_reported() -> None:
     assert error(NEW, FAILED) == "ended with status 3; systemd has given it up"
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_what_is_not_known_is_not_reported() -> None:
     assert event(Snapshot("failed", "failed"), FAILED, asked=False) is None
 
 
 @pytest.mark.parametrize("after", [RUNS, replace(RUNS, active="deactivating", sub="stop-sigterm")])
-def test_nothing_is_told_of_a_unit_that_goes_on(after: Snapshot) -> None:
+def test_nothing_is_reported_of_a_unit_that_goes_on(after: Snapshot) -> None:
     assert event(RUNS, after, asked=False) is None
 
 
@@ -84,12 +84,12 @@ def test_how_a_worker_ended_is_said_in_words(changes: dict[str, object], said: s
     assert said in str(error(RUNS, replace(FAILED, **changes)))  # type: ignore[arg-type]
 
 
-def test_a_stop_by_somebody_else_is_told() -> None:
+def test_a_stop_by_others_is_reported() -> None:
     before = replace(RUNS, active="deactivating", sub="stop-sigterm")
     assert error(before, ENDED) == "was stopped, though not by this daemon; systemd does not start it again"
 
 
-def test_a_unit_whose_condition_fails_is_told() -> None:
+def test_a_unit_whose_condition_fails_is_reported() -> None:
     assert "Condition...=" in str(error(NEW, replace(NEW, checked_at=7, condition=False)))
     assert event(NEW, replace(NEW, checked_at=7), asked=False) is None
 
@@ -145,7 +145,7 @@ def test_a_moment_with_a_job_left_is_not_judged_until_it_is_settled() -> None:
     assert "was stopped, though not by this daemon" in str(found[0][1].error)
 
 
-def test_an_event_is_told_once() -> None:
+def test_an_event_is_reported_once() -> None:
     watching, found = told()
     for moment in (RUNS, FAILED, FAILED):
         watching.hear("a", properties(moment))
@@ -168,7 +168,7 @@ def test_what_a_former_daemon_asked_to_stop_is_no_error() -> None:
     assert [one.error for _, one in found] == [None]
 
 
-def test_a_unit_that_systemd_forgot_without_a_word_is_told() -> None:
+def test_a_unit_that_systemd_forgot_without_a_word_is_reported() -> None:
     watching, found = told()
     watching.hear("a", properties(RUNS))
     assert watching.not_listed({}) == ["a"]

@@ -92,7 +92,7 @@ async def test_requests_are_sent_in_their_order_at_their_distances(looptime: Any
 
 
 @pytest.mark.looptime
-async def test_a_request_that_started_its_worker_is_told_from_those_that_waited_and_warm_ones() -> None:
+async def test_a_request_that_started_its_worker_is_distinguished_from_those_that_waited_and_warm_ones() -> None:
     asks = replay.plan(departures((0, "BOS"), (1, "BOS"), (10, "BOS"), (11, "ORD")), speed=60)
 
     outcomes = await replay.replay(Pool(start=5).call, asks, replay.Progress())
@@ -201,7 +201,7 @@ def test_an_address_that_is_given_wins_and_may_be_a_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("broker", [None, "/no/such/file"])
-def test_a_machine_without_a_pool_is_told_what_to_do(tmp_path: Path, broker: str | None) -> None:
+def test_on_a_machine_without_a_pool_the_error_says_what_to_do(tmp_path: Path, broker: str | None) -> None:
     with pytest.raises(access.NoAccess, match=r"make up|amqp://"):
         access.find("airports", broker, None, tmp_path)
 

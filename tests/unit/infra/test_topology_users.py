@@ -27,7 +27,7 @@ INSTANCES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_si
         ("Alice's laptop", "core-client.alice-s-laptop~ff9c71f289c4"),
     ],
 )
-def test_users_carry_the_instance_unless_nobody_named_one(instance: str, client: str) -> None:
+def test_users_carry_the_instance_where_one_is_named(instance: str, client: str) -> None:
     made = topology(PoolSettings("core", instance))
 
     assert made.users[0].name == client

@@ -157,7 +157,7 @@ def test_a_policy_of_ours_that_is_missing_is_missing_and_not_overridden() -> Non
     assert said(drift(OURS, live(policies=there))) == [("missing", "policy core-orphan")]
 
 
-def test_a_foreign_pattern_that_nobody_here_can_read_does_not_stop_the_comparison() -> None:
+def test_a_foreign_pattern_that_python_cannot_read_does_not_stop_the_comparison() -> None:
     assert overridden(Policy("odd", "^(core", "all", {"max-length": 5}, 99)) == {}
 
 
@@ -209,7 +209,7 @@ def test_an_exchange_that_takes_requests_is_found_whatever_its_name() -> None:
     assert said(found) == [("foreign-binding", "binding core-req-xchg -> core-req-42")]
 
 
-def test_who_else_listens_to_activity_is_no_stranger() -> None:
+def test_another_listener_to_activity_is_no_stranger() -> None:
     assert drift(OURS, live(bindings=(*live().bindings, Binding("core-activity-xchg", "dashboard")))) == []
 
 
@@ -272,5 +272,5 @@ def test_a_foreign_policy_that_matches_ours_is_judged() -> None:
     assert {one.rule for one in lint(part, ["core-req-42"])} >= {"policy-unanchored", "policy-overlap"}
 
 
-def test_request_queues_are_told_by_their_name() -> None:
+def test_request_queues_are_found_by_their_name() -> None:
     assert [one.name for one in request_queues("core", live())] == ["core-req-42"]

@@ -51,7 +51,7 @@ def test_nothing_can_be_lost_while_it_is_declared() -> None:
     assert kinds[-1] == ("exchanges", "core-req-xchg")
 
 
-def test_bindings_of_queues_and_of_exchanges_are_told_apart_and_those_of_the_default_exchange_left_out() -> None:
+def test_bindings_of_queues_and_of_exchanges_are_distinguished_and_those_of_the_default_exchange_left_out() -> None:
     def binding(source: str, to: str) -> dict[str, Any]:
         return {"source": source, "destination": "x", "destination_type": to, "routing_key": "k"}
 

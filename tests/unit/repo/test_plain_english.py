@@ -111,7 +111,7 @@ def dialect(source: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/"])
+@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/", "infra/", "plugins/", "roles/"])
 def test_no_comment_docstring_or_string_of_the_product_speaks_the_dialect(folder: str) -> None:
     files = [name for name in steps.tracked(".py") if name.startswith(folder)]
 

@@ -16,6 +16,7 @@ from osrdyne_amqp.errors import ChannelClosed, PreconditionFailed
 from osrdyne_worker import consumer_timeout
 from osrdyne_worker.handling import Outcome, Request, hang_was_not_counted
 from osrdyne_worker.in_flight import InFlight
+from osrdyne_worker.runners import Done, Withdraw
 from osrdyne_worker.session import Delivery
 from testbed.waiting import until
 
@@ -101,14 +102,19 @@ async def test_what_is_given_up_is_so_before_the_end_of_any_handler_is_waited_fo
     works = [work(session, 0.0), work(session, 0.0)]
     asked: list[list[bool]] = []
 
-    class Runner:
+    class Ending:
+        def start(self, request: Request, done: Done) -> Withdraw:
+            raise AssertionError("nothing is started here")
+
+        def close(self) -> None:
+            raise AssertionError("nothing is closed here")
+
         async def end(self, request: Request) -> bool:
             asked.append([one.given_up for one in works])
             await asyncio.sleep(0)
             return request is works[0].request
 
-    runner: Any = Runner()
-    assert await consumer_timeout.end(works, runner) == [works[1]]
+    assert await consumer_timeout.end(works, Ending()) == [works[1]]
     assert asked == [[True, True]] * 2
 
 

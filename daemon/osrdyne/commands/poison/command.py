@@ -7,11 +7,12 @@ removal is first written to the audit file. `text` prints entries.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -77,29 +78,49 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, als
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Which inventory, by which address, and where its audit file is."""
+    """Which inventory, by which address, where its audit file is by default, and how to print."""
 
     names: PoolNames
     uri: str
     audit: Path
+    as_json: bool
+
+
+def _on_inventory(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that name the inventory, after its own, and call it with the place they name."""
+
+    def run(
+        context: typer.Context,
+        *,
+        pool: Pool = None,
+        settings: Settings = None,
+        broker_file: BrokerFile = None,
+        broker: Broker = None,
+        json: Json = False,
+        **own: Any,
+    ) -> None:
+        command(_place(context, pool, settings, broker, broker_file, as_json=json), **own)
+
+    _, *own_options = inspect.signature(command, eval_str=True).parameters.values()
+    given, *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
+    known = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (given, *own_options, *shared)]
+    # Typer reads name, help and options of a command from these.
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {one.name: one.annotation for one in known}
+    run.__dict__["__signature__"] = inspect.Signature(known)
+    return run
 
 
 @app.command("list")
 @failing_clearly
+@_on_inventory
 def list_(
-    context: typer.Context,
+    place: _Place,
     key: Keys = None,
-    *,
-    pool: Pool = None,
-    settings: Settings = None,
-    broker_file: BrokerFile = None,
-    broker: Broker = None,
-    json: Json = False,
 ) -> None:
     """List the entries, oldest first. Nothing is consumed, and their order stays."""
-    place = _place(context, pool, settings, broker, broker_file, None, as_json=json)
     entries = [one for one in _run(place, Inventory.entries) if not key or one.key in key]
-    if json:
+    if place.as_json:
         print_json({"entries": [text.document(one) for one in entries]})
     else:
         text.print_table(entries)
@@ -107,26 +128,20 @@ def list_(
 
 @app.command()
 @failing_clearly
+@_on_inventory
 def show(
-    context: typer.Context,
+    place: _Place,
     entry_id: Annotated[str, typer.Argument(metavar="ID", help="An entry, as `list` names it.")],
-    *,
-    pool: Pool = None,
-    settings: Settings = None,
-    broker_file: BrokerFile = None,
-    broker: Broker = None,
-    json: Json = False,
 ) -> None:
     """Show one entry: why it is kept, its deaths, the workers that had it, its headers and its body."""
-    place = _place(context, pool, settings, broker, broker_file, None, as_json=json)
     found = _run(place, lambda inventory: inventory.find(entry_id))
     if found is None:
         problem = f"no entry {entry_id} in the inventory of {place.names.pool}: replayed or buried already?"
-        if json:
+        if place.as_json:
             print_json({"error": problem})
         complain(problem)
         raise typer.Exit(NO)
-    if json:
+    if place.as_json:
         print_json(text.whole_document(*found))
     else:
         text.print_whole(*found)
@@ -134,8 +149,9 @@ def show(
 
 @app.command()
 @failing_clearly
+@_on_inventory
 def replay(
-    context: typer.Context,
+    place: _Place,
     ids: Ids = None,
     key: Keys = None,
     everything: All = False,
@@ -144,49 +160,36 @@ def replay(
         bool, typer.Option("--keep-deadline", help="Leave the request's deadline on: past it, it is only answered.")
     ] = False,
     audit: Audit = None,
-    *,
-    pool: Pool = None,
-    settings: Settings = None,
-    broker_file: BrokerFile = None,
-    broker: Broker = None,
-    json: Json = False,
 ) -> None:
     """Send entries to their workers again, as new requests, and remove them.
 
     Each is removed once the broker has confirmed its request. A command that is killed in between leaves at worst one
     entry that was sent already. A worker group that does not run is started as for any request.
     """
-    place = _place(context, pool, settings, broker, broker_file, audit, as_json=json)
 
     async def send(inventory: Inventory, entry: Entry, message: Message) -> str | None:
         return await inventory.send_again(entry, message, keep_deadline=keep_deadline)
 
-    _take_out(place, _selection(ids, key, everything), events.REPLAYED, send, yes=yes, as_json=json)
+    _take_out(place, _selection(ids, key, everything), events.REPLAYED, send, yes=yes, audit=audit)
 
 
 @app.command()
 @failing_clearly
+@_on_inventory
 def bury(
-    context: typer.Context,
+    place: _Place,
     ids: Ids = None,
     key: Keys = None,
     everything: All = False,
     yes: Yes = False,
     audit: Audit = None,
-    *,
-    pool: Pool = None,
-    settings: Settings = None,
-    broker_file: BrokerFile = None,
-    broker: Broker = None,
-    json: Json = False,
 ) -> None:
     """Remove entries for good. A line in the audit file says who did it, when, and what it was; the body is gone."""
-    place = _place(context, pool, settings, broker, broker_file, audit, as_json=json)
 
     async def nothing(_: Inventory, __: Entry, ___: Message) -> str | None:
         return None
 
-    _take_out(place, _selection(ids, key, everything), events.BURIED, nothing, yes=yes, as_json=json)
+    _take_out(place, _selection(ids, key, everything), events.BURIED, nothing, yes=yes, audit=audit)
 
 
 def _take_out(
@@ -196,7 +199,7 @@ def _take_out(
     act: Callable[[Inventory, Entry, Message], Awaitable[str | None]],
     *,
     yes: bool,
-    as_json: bool,
+    audit: Path | None,
 ) -> None:
     """Let a person confirm entries that are not named one by one, then act on exactly these."""
     if not yes and not selection.ids:
@@ -204,7 +207,7 @@ def _take_out(
         if found and not typer.confirm(f"{len(found)} entries of {place.names.pool} will be {event}. Go on?", err=True):
             raise typer.Exit(NO)
         selection = Selection.of([one.id for one in found])
-    with audits.opened(place.audit) as write:
+    with audits.opened(audit or place.audit) as write:
 
         async def work(inventory: Inventory) -> list[PoisonOutcome]:
             async def each(entry: Entry, message: Message) -> str | None:
@@ -218,7 +221,7 @@ def _take_out(
 
         outcomes = _run(place, work)
     missing = sorted(selection.ids - {one.entry.id for one in outcomes})
-    text.print_outcomes(outcomes, missing, event, as_json=as_json)
+    text.print_outcomes(outcomes, missing, event, as_json=place.as_json)
     if missing or any(one.kept_because is not None for one in outcomes):
         raise typer.Exit(NO)
 
@@ -243,7 +246,6 @@ def _place(
     settings: Path | None,
     broker: str | None,
     broker_file: Path | None,
-    audit_file: Path | None,
     *,
     as_json: bool,
 ) -> _Place:
@@ -255,7 +257,7 @@ def _place(
         raise CannotAsk("no pool is named; give --pool NAME, or the daemon's settings file by --settings")
     names = PoolNames(name)
     uri = broker_address.chosen(context, broker, broker_file, variable="OSRDYNE_OPERATOR_URI")
-    return _Place(names, uri, audit_file or _state_directory(chosen) / f"{name}-poison-audit.jsonl")
+    return _Place(names, uri, _state_directory(chosen) / f"{name}-poison-audit.jsonl", as_json)
 
 
 def _state_directory(chosen: DaemonSettings | None) -> Path:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from typing import Any, Protocol
 
 from osrdyne.drivers.docker import facts
-from osrdyne.drivers.docker.engine import Engine, EngineRefused
+from osrdyne.drivers.docker.engine import EngineRefused
 from osrdyne.drivers.docker.facts import Container
+from osrdyne.drivers.docker.following import Event
 
 #: How much longer than a container's grace the engine may take to end it.
 _MARGIN_SECONDS = 60.0
@@ -23,10 +25,19 @@ INIT_PATIENCE = 15.0
 _PAUSE_SECONDS = 0.1
 
 
+class StoppingEngine(Protocol):
+    """What a stop asks of the engine; `engine.Engine` has it."""
+
+    async def stop(self, container_id: str) -> None: ...
+    async def past_events(self, container_id: str) -> list[Event]: ...
+    async def inspect(self, container_id: str) -> dict[str, Any] | None: ...
+    async def processes(self, container_id: str) -> int: ...
+
+
 class Stops:
     """What this daemon knows of containers that are named as stopping."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: StoppingEngine) -> None:
         self._engine = engine
         #: Until when the engine may wait for a container, in monotonic seconds; by id.
         self._until: dict[str, float] = {}

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import AsyncGenerator, Callable
+from typing import Generic, Protocol, TypeVar
 
-from osrdyne.drivers.kubernetes.api import Api, Resource
+from osrdyne.drivers.kubernetes.api import Resource
 from osrdyne.drivers.kubernetes.facts import Thing
 from osrdyne.drivers.kubernetes.template import Manifest
 from osrdyne.errors import DriverError
@@ -34,12 +34,19 @@ _GONE = 410
 F = TypeVar("F", bound=Thing)
 
 
+class Watched(Protocol):
+    """Lists objects and watches them; `api.Api` does."""
+
+    async def list(self, resource: Resource, selector: str, /) -> tuple[list[Manifest], str]: ...
+    def watch(self, resource: Resource, selector: str, version: str, /) -> AsyncGenerator[Manifest, None]: ...
+
+
 class Mirror(Generic[F]):
     """The objects of one kind with our labels. `on_change` is called with an object as it was and as it is."""
 
     def __init__(
         self,
-        api: Api,
+        api: Watched,
         resource: Resource,
         selector: str,
         parse: Callable[[Manifest], F | None],

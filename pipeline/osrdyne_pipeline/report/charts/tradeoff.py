@@ -18,7 +18,7 @@ _ABOVE = ((6, -7, "start"), (0, -10, "middle"), (-6, 15, "end"), (0, 19, "middle
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     """One policy: its worker-hours, its cold starts, and the class of its mark in page.css (empty: on the line)."""
 
     name: str
@@ -28,7 +28,11 @@ class Point:
 
 
 def tradeoff(
-    title: str, description: str, line: Sequence[Point], policies: Sequence[Point], best: Sequence[Point] = ()
+    title: str,
+    description: str,
+    line: Sequence[ChartPoint],
+    policies: Sequence[ChartPoint],
+    best: Sequence[ChartPoint] = (),
 ) -> Element:
     """Return the curves through `line` (fixed delays) and `best`, with `policies` marked. Both axes begin at 0.
 
@@ -40,10 +44,10 @@ def tradeoff(
     shown = [*policies, *near, *best]
     across, up = numbers.ticks(max(one.hours for one in shown), 6), numbers.ticks(max(one.cold for one in shown))
 
-    def at(point: Point) -> tuple[float, float]:
+    def at(point: ChartPoint) -> tuple[float, float]:
         return _AREA.x(point.hours / across[-1]), _AREA.y(point.cold / up[-1])
 
-    def through(points: Sequence[Point], style: str) -> Element | None:
+    def through(points: Sequence[ChartPoint], style: str) -> Element | None:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, sorted(points, key=lambda one: one.hours)))
         return element("polyline", points=path, class_=f"curve {style}") if len(points) > 1 else None
 
@@ -66,11 +70,13 @@ def tradeoff(
     )
 
 
-def _said(point: Point) -> str:
+def _said(point: ChartPoint) -> str:
     return f"{point.name}: {numbers.count(point.cold)} cold starts, {numbers.count(point.hours)} worker-hours"
 
 
-def _names(points: Sequence[Point], at: Callable[[Point], tuple[float, float]], important: int) -> list[Element]:
+def _names(
+    points: Sequence[ChartPoint], at: Callable[[ChartPoint], tuple[float, float]], important: int
+) -> list[Element]:
     """Return the names that fit beside their points without touching each other; those of policies come first."""
     taken: list[tuple[float, float, float, float]] = []
     centres = [at(one) for one in points]
@@ -93,7 +99,7 @@ def _names(points: Sequence[Point], at: Callable[[Point], tuple[float, float]], 
     return named
 
 
-def _aside(point: Point, x: float, y: float, taken: list[tuple[float, float, float, float]]) -> list[Element]:
+def _aside(point: ChartPoint, x: float, y: float, taken: list[tuple[float, float, float, float]]) -> list[Element]:
     """Return the name at some distance, with a line to its point."""
     long = width(point.name)
     for distance in (34, 52, 70, 88):

@@ -1,4 +1,4 @@
-"""The directory of one broker: what it was told, its configuration and its secrets, each file 0600."""
+"""The directory of one broker: its parameters, its configuration and its secrets, each file 0600."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
-    """What `start` was told, kept as instance.json so that every later verb needs the directory alone."""
+    """The parameters of `start`, kept as instance.json so that every later verb needs the directory alone."""
 
     root: str
     user: str
@@ -78,7 +78,7 @@ def differs(directory: Path, instance: Instance) -> bool:
 
 
 def files(instance: Instance, password: str) -> dict[str, str]:
-    """The text of every file that follows from what an instance was told, by its name in the directory."""
+    """The text of every file that follows from the parameters of an instance, by its name in the directory."""
     return {
         "etc/rabbitmq.conf": rabbitmq_conf(instance, password),
         # Only here: rabbitmq.conf has no name for it, neither in 4.0 nor in 4.3.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .failure import Failure
 
-#: What a broker runs unless somebody has changed its file of enabled plugins.
+#: What a broker runs unless its file of enabled plugins was changed.
 USUAL = "[rabbitmq_management,rabbitmq_prometheus,rabbitmq_stream].\n"
 #: The broker itself is among the plugins, with the names of its settings. What it needs is found without a search.
 BROKER = "rabbit"
@@ -29,7 +29,7 @@ def directories(root: Path, enabled: Path) -> list[str]:
     if missing := [name for name in (BROKER, *names) if name not in found]:
         raise Failure(
             f"there is no {', '.join(missing)} among the plugins in {root}; correct {enabled}, or remove the root file "
-            "system, and `install` makes it anew"
+            "system, and `install` makes it again"
         )
     broker = needed([BROKER], found)
     wanted = {BROKER} | needed(names, found) - broker

@@ -148,7 +148,7 @@ def configuration(directory: Path) -> str:
 
 
 def outdated(directory: Path) -> bool:
-    """Whether the broker runs with another configuration: whoever wrote this one was cut short before its restart."""
+    """Whether the broker runs with another configuration: the command that wrote this one ended before the restart."""
     loaded = directory / "loaded"
     return running(directory) is not None and loaded.exists() and loaded.read_text() != configuration(directory)
 

@@ -67,7 +67,7 @@ def install(cache: Path, recipe: Recipe, expect: str) -> bool:
             built = True
     found = version(root)
     if not found.startswith(expect):
-        raise Failure(f"{recipe.suite} carries RabbitMQ {found}, not {expect} (remove {root} to build it anew)")
+        raise Failure(f"{recipe.suite} carries RabbitMQ {found}, not {expect} (remove {root} to build it again)")
     return built
 
 

@@ -153,7 +153,7 @@ async def test_what_amqp_cannot_carry_is_refused_and_costs_nothing(
 
 
 @pytest.mark.parametrize("error", [Nacked(), Returned("no queue")])
-async def test_what_the_broker_says_of_one_message_is_told_as_it_is(
+async def test_what_the_broker_says_of_one_message_is_reported_as_it_is(
     publisher: Publisher, connection: Connection, error: BrokerError
 ) -> None:
     connection.errors[b"a"] = error
@@ -226,7 +226,7 @@ async def test_a_lost_connection_is_not_taken_for_a_refusal(publisher: Publisher
         await waiting
 
 
-async def test_a_confirm_that_comes_too_late_leaves_no_error_that_nobody_reads(
+async def test_a_confirm_that_comes_too_late_leaves_no_unread_error(
     publisher: Publisher, connection: Connection
 ) -> None:
     complaints = list[dict[str, Any]]()

@@ -64,7 +64,7 @@ async def test_a_session_with_working_queues_begins_after_one_look() -> None:
 
 
 @pytest.mark.parametrize("queue", ["core-orphan", "core-dl", "core-activity"])
-async def test_a_session_waits_for_a_lost_queue_that_it_consumes_until_somebody_mends_it(
+async def test_a_session_waits_for_a_lost_queue_that_it_consumes_until_it_is_mended(
     queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

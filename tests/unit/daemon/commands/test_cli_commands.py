@@ -33,7 +33,7 @@ def test_the_help_lists_every_command_with_what_it_does() -> None:
     assert all(len(line.split()) > 2 for line in listed)
 
 
-def test_a_mistyped_command_is_told_which_one_may_be_meant() -> None:
+def test_the_error_for_a_mistyped_command_names_the_one_that_may_be_meant() -> None:
     done = osrdyne("statsu")
 
     assert done.code == 2

@@ -43,7 +43,7 @@ def test_what_workers_failed_on_is_answered_and_kept() -> None:
     assert (found.status, found.keep_as) == (statuses.DELIVERY_LIMIT, statuses.DELIVERY_LIMIT)
 
 
-def test_a_delivery_limit_elsewhere_is_nobodys_poison() -> None:
+def test_a_delivery_limit_elsewhere_is_no_poison() -> None:
     found = verdict(letter("delivery_limit", "core-orphan", reply_to="reply-1"))
     assert (found.status, found.keep_as) == (statuses.DELIVERY_LIMIT, None)
 

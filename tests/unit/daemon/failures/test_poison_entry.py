@@ -134,7 +134,7 @@ names = st.sampled_from(sorted(headers.POISON | {"x-death", "mine"}))
 
 
 @given(st.dictionaries(names, values), st.none() | st.text(max_size=5) | st.binary(max_size=5))
-def test_whatever_somebody_puts_there_is_an_entry(given_headers: dict[str, Any], correlation_id: str | bytes) -> None:
+def test_any_message_in_the_inventory_is_an_entry(given_headers: dict[str, Any], correlation_id: str | bytes) -> None:
     one = message(headers=given_headers, correlation_id=correlation_id)
     entry = poison_entry.read(one)
     assert entry.id or headers.X_POISON_ID in given_headers

@@ -90,7 +90,9 @@ async def test_the_pools_own_queues_are_counted_and_forgotten_when_they_cannot_b
     assert state.depths == {}
 
 
-async def test_an_alarm_is_told_in_one_line_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_alarm_is_reported_in_one_line_when_it_begins_and_when_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     state, management = state_of(), StandInManagement(StandInBroker({"42": BrokerQueue(ready=1)}))
     async with running(watcher(state, management).run()):
         await asyncio.sleep(11.0)
@@ -109,7 +111,7 @@ async def test_an_alarm_is_told_in_one_line_when_it_begins_and_when_it_ends(capl
     ]
 
 
-async def test_an_alarm_that_the_connection_tells_needs_no_management_api() -> None:
+async def test_an_alarm_that_the_connection_reports_needs_no_management_api() -> None:
     broker, state = StandInBroker(), state_of()
     broker.on = refuse(("list", ""), error=ManagementError("away"))
     async with running(watcher(state, StandInManagement(broker), "low on memory").run()):
@@ -118,7 +120,7 @@ async def test_an_alarm_that_the_connection_tells_needs_no_management_api() -> N
     assert state.alarm is None
 
 
-async def test_a_queue_of_somebody_else_does_not_speak_for_a_key_of_ours() -> None:
+async def test_a_queue_of_others_does_not_speak_for_a_key_of_ours() -> None:
     class Management(StandInManagement):
         async def request_queues(self, names: Any) -> list[RequestQueue]:
             foreign = RequestQueue("core-req-other", None, QueueTotals(9, 9, 9, 0))

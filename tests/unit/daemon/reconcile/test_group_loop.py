@@ -1,4 +1,4 @@
-"""The worker loop under virtual time: groups follow the target, and no group's failure reaches another."""
+"""The group loop under virtual time: groups follow the target, and no group's failure reaches another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LISTING_INTERVAL = 30.0
 
 
 class Loop:
-    """A worker loop on a stand-in engine."""
+    """A group loop on a stand-in engine."""
 
     def __init__(self, limits: LimitSettings = LIMITS) -> None:
         self.state: PoolState = state_of(unbind_delay=10_000.0)
@@ -339,7 +339,7 @@ async def test_an_engine_that_cannot_be_listed_is_asked_again() -> None:
         await until(loop.runs("42"), within=31.0)
 
 
-async def test_an_engine_that_tells_no_changes_is_said_once_each_time_that_it_is_lost(
+async def test_an_engine_that_reports_no_changes_is_logged_once_each_time_that_it_is_lost(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, away = Loop(), asyncio.Event()

@@ -61,7 +61,7 @@ async def test_every_reader_gets_every_changed_key_once_and_in_order() -> None:
     assert await second.take(None) == ["b", "a", "c"]
 
 
-async def test_a_closed_reader_is_told_nothing_more() -> None:
+async def test_a_closed_reader_gets_nothing_more() -> None:
     changes = Changes()
     reader = changes.reader()
     reader.close()

@@ -55,7 +55,7 @@ def test_what_json_does_not_know_is_shown_as_text(capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().err)["key"] == "b'\\xff'"
 
 
-def test_debug_lines_are_for_those_who_ask_and_configuring_twice_doubles_nothing(
+def test_debug_lines_come_only_on_request_and_configuring_twice_doubles_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log_format.configure(as_json=True)

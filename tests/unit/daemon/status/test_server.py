@@ -37,7 +37,7 @@ async def served() -> AsyncIterator[Served]:
         yield one
 
 
-async def test_readiness_is_told_with_its_reason(served: Served) -> None:
+async def test_readiness_is_reported_with_its_reason(served: Served) -> None:
     assert await served.get("/readyz") == (200, "ready\n")
     served.reason = "waiting: no broker"
     assert await served.get("/readyz") == (503, "waiting: no broker\n")
@@ -60,7 +60,7 @@ async def test_nothing_can_be_changed(served: Served) -> None:
                 assert answer.status == 405
 
 
-async def test_metrics_tell_of_an_alarm_and_of_the_queues_that_can_be_seen(served: Served) -> None:
+async def test_metrics_show_an_alarm_and_the_queues_that_can_be_seen(served: Served) -> None:
     served.document |= {"alarm": "memory", "queues": {"core-orphan": 3, "core-dl": 0}}
     _, text = await served.get("/metrics")
     assert "osrdyne_broker_alarm 1.0" in text
@@ -72,7 +72,7 @@ async def test_metrics_tell_of_an_alarm_and_of_the_queues_that_can_be_seen(serve
     assert "core-orphan" not in text
 
 
-async def test_metrics_tell_of_each_static_queue_that_is_lost_while_it_is(served: Served) -> None:
+async def test_metrics_show_each_static_queue_that_is_lost_while_it_is(served: Served) -> None:
     served.document |= {"static_queues_lost": {"core-orphan": "what to do"}}
     _, text = await served.get("/metrics")
     assert 'osrdyne_static_queues_lost{queue="core-orphan"} 1.0' in text

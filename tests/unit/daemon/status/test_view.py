@@ -53,7 +53,7 @@ def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) 
     }
 
 
-def test_a_key_whose_queue_the_broker_lost_says_so_and_says_later_that_it_was_made_anew(state: PoolState) -> None:
+def test_a_key_whose_queue_the_broker_lost_says_so_and_says_later_that_it_was_made_again(state: PoolState) -> None:
     state.require("42")
     state.queues.set("42", BOUND)
     state.activity["42"] = KeyActivity(last_event=99.0)

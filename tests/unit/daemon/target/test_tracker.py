@@ -67,7 +67,7 @@ def test_a_start_of_a_key_that_is_only_kept_does_not_count() -> None:
     assert tracker.renew_on_worker_start("42", 2.5)
 
 
-def test_to_keep_a_key_that_somebody_asked_for_changes_nothing_about_its_worker() -> None:
+def test_to_keep_a_key_that_was_required_changes_nothing_about_its_worker() -> None:
     tracker = tracker_of()
     tracker.require("42", 0.0)
     tracker.keep("42", 30.0)
@@ -82,7 +82,7 @@ def test_an_earlier_end_never_replaces_a_later_one() -> None:
     assert tracker.wanted["42"].until == 110.0
 
 
-def test_a_key_found_unbound_is_asserted_anew_although_it_was_active() -> None:
+def test_a_key_found_unbound_is_asserted_again_although_it_was_active() -> None:
     tracker = tracker_of()
     first = tracker.require("42", 0.0)
     second = tracker.require("42", 0.0, found_unbound=True)
