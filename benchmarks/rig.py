@@ -177,9 +177,9 @@ class Side:
             self._process.wait()
 
 
-def our_worker(pool: Pool, key: str, *, prefetch: int, threads: int) -> Side:
+def our_worker(pool: Pool, key: str, *, prefetch: int, threads: int, events: bool = True) -> Side:
     """A worker on our library, for a key whose queue is made first. With 0 threads it answers on its loop."""
-    return _worker("our_worker", pool, key, prefetch=prefetch, threads=threads)
+    return _worker("our_worker", pool, key, prefetch=prefetch, threads=threads, events=events)
 
 
 def bare_worker(pool: Pool, key: str, *, prefetch: int, events: str, confirmed: bool) -> Side:

@@ -16,6 +16,7 @@ import psutil
 
 from benchmarks.rig import administrator
 from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_protocol.event_batches import unpack
 from osrdyne_protocol.headers import X_EVENT, text
 from testbed.pool import Pool
 
@@ -34,8 +35,8 @@ class Watch:
         self._news = asyncio.Event()
 
     def on_event(self, message: Message) -> None:
-        event = text((message.properties.headers or {}).get(X_EVENT)) or ""
-        self.seen.setdefault((str(message.routing_key), event), time.monotonic())
+        for given in unpack(message.properties.headers, message.body):
+            self.seen.setdefault((str(message.routing_key), text(given.get(X_EVENT)) or ""), time.monotonic())
         self._news.set()
 
     def cast(self, keys: Iterable[str], body: bytes) -> float:

@@ -19,7 +19,17 @@ STEADY = "(no fault)"
 
 
 #: What an account counts.
-COUNTS = ("injected", "requests", "answered", "poisoned", "queued", "lost_by_broker", "lost", "duplicates")
+COUNTS = (
+    "injected",
+    "requests",
+    "answered",
+    "poisoned",
+    "queued",
+    "lost_by_broker",
+    "lost",
+    "duplicates",
+    "redelivered",
+)
 
 
 class Fate(enum.Enum):
@@ -88,6 +98,7 @@ class Row:
     lost_by_broker: int = 0
     lost: int = 0
     duplicates: int = 0
+    redelivered: int = 0
     #: Longest time without any answer, in seconds.
     outage: float = 0.0
 
@@ -105,6 +116,8 @@ class Ledger:
         self.requests: dict[str, Request] = {}
         #: When answers came to clients, in order of time once `settle` has sorted them.
         self.answers: list[float] = []
+        #: When workers of the library were given a request that had been delivered before.
+        self.redelivered: list[float] = []
         #: Names by correlation id, where these differ.
         self._names: dict[str, str] = {}
 
@@ -186,7 +199,7 @@ class Ledger:
         """Return one row a kind, in the order of their first injection; the first row is that of no fault.
 
         Windows are in order of time. A request that was under way during several faults is the first one's. A
-        duplicate is that of the latest fault before it: redelivery takes its time. `lifetime`: seconds that a
+        duplicate or a redelivery is that of the latest fault before it: it takes its time. `lifetime`: seconds that a
         request lives in a queue.
         """
         rows = {STEADY: Row(STEADY)}
@@ -199,6 +212,8 @@ class Ledger:
             setattr(row, request.fate.value, getattr(row, request.fate.value) + 1)
             for at in request.replied[1:]:
                 rows[kind if at is None else kind_before(at, windows)].duplicates += 1
+        for at in self.redelivered:
+            rows[kind_before(at, windows)].redelivered += 1
         times = [began, *sorted(one for one in self.answers if began <= one <= ended), ended]
         for before, after in itertools.pairwise(times):
             row = rows[kind_most_of(before, after, windows)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from faults import broker_faults, network_faults, process_faults, sabotage
+from faults import broker_faults, event_faults, network_faults, process_faults, sabotage
 from faults.rig import Rig
 
 #: Does one fault, undoes it, and returns what exactly it did. Raises when it could not.
@@ -32,6 +32,9 @@ KINDS: dict[str, Fault] = {
     "policy-deleted": broker_faults.policy_deleted,
     "binding-deleted": broker_faults.binding_deleted,
     "permission-revoked": broker_faults.permission_revoked,
+    "events-stream-away": event_faults.stream_away,
+    "events-permission-revoked": event_faults.permission_revoked,
+    "activity-exchange-deleted": event_faults.exchange_deleted,
     "cut": network_faults.connections_cut,
     "delayed": network_faults.connections_delayed,
     "half-open": network_faults.connections_half_open,

@@ -56,7 +56,8 @@ def last_line(results: list[Result]) -> str:
     row = total(merged(results))
     return (
         f"faults: injected={row.injected} requests={row.requests} answered={row.answered} "
-        f"poisoned={row.poisoned} lost_by_broker={row.lost_by_broker} lost={row.lost} duplicates={row.duplicates}"
+        f"poisoned={row.poisoned} lost_by_broker={row.lost_by_broker} lost={row.lost} duplicates={row.duplicates} "
+        f"redelivered={row.redelivered}"
     )
 
 

@@ -88,8 +88,9 @@ class Rig:
         self._paused: set[str] = set()
         #: When the broker was killed, by the number of the start after it.
         self._kills: dict[int, float] = {}
-        #: Keys whose queue the broker lost with what was in it, and when; and those that were of no use after that.
-        self._lost: list[tuple[str, float]] = []
+        #: Keys whose queue the broker lost with what was in it, and between which moments; and those that were of no
+        #: use after that, and since when.
+        self._lost: list[tuple[str, float, float]] = []
         self._dead: list[tuple[str, float]] = []
         self._wait = threading.Event()
 
@@ -125,7 +126,7 @@ class Rig:
             self.pool,
             self.directory / name,
             worker=WORKER,
-            environment={"REFUSE_KEY": load.DEAD},
+            environment={"REFUSE_KEY": load.DEAD, "DELIVERIES": str(self.directory / "deliveries")},
             broker={"heartbeat": timing.HEARTBEAT},
             driver={"state_directory": str(self.directory / "state")},
         )
@@ -242,21 +243,29 @@ class Rig:
                 if queue.startswith(prefix) and is_lost(self.broker.management, VHOST, queue):
                     self._dead.append((self._key(queue), at))
 
-    def note_lost(self, queue: str, at: float) -> None:
-        """The broker lost a request queue with what was in it, at this moment."""
-        self._lost.append((self._key(queue), at))
-        self._dead.append((self._key(queue), at))
+    def note_lost(self, queue: str, began: float, ended: float) -> None:
+        """The broker lost a request queue with what was in it, between these moments."""
+        self._lost.append((self._key(queue), began, ended))
+        self._dead.append((self._key(queue), ended))
 
     def _key(self, queue: str) -> str:
         return queue.removeprefix(self.pool.names.request_queue_prefix)
+
+    def deliveries(self, word: str, *, since: float = 0.0) -> list[float]:
+        """Return when workers of the library got a request that was `redelivered`, or `forwarded` as an orphan."""
+        file = self.directory / "deliveries"
+        lines = file.read_text().splitlines() if file.exists() else []
+        moments = [float(line.partition(" ")[2]) for line in lines if line.startswith(f"{word} ")]
+        return [one for one in moments if one >= since]
 
     def enter_lost(self) -> None:
         """Enter into the ledger which requests the broker may have lost. Everything else was read before."""
         for number, queues in enumerate(self.broker.lost_at_starts(VHOST), start=1):
             if number in self._kills:
-                self._lost += [(self._key(queue), self._kills[number]) for queue in queues]
-        for key, at in self._lost:
-            self.ledger.lose_queue(key, since=at - timing.ORPHAN_TTL - timing.MESSAGE_TTL, until=at)
+                at = self._kills[number]
+                self._lost += [(self._key(queue), at, at) for queue in queues]
+        for key, began, ended in self._lost:
+            self.ledger.lose_queue(key, since=began - timing.ORPHAN_TTL - timing.MESSAGE_TTL, until=ended)
 
     def until_recovered(self, *, within: float) -> None:
         """Wait until the daemon leads, and every client has an `ok` for a request that it sent after now.

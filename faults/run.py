@@ -137,6 +137,7 @@ class Run:
         rig.read()
         drain.drain(rig)
         rig.enter_lost()
+        rig.ledger.redelivered = rig.deliveries("redelivered")
         ledger, result = rig.ledger, self.result
         result.rows = ledger.rows(self._windows, began=began, ended=ended, lifetime=timing.MESSAGE_TTL)
         result.statuses = dict(ledger.statuses)

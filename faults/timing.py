@@ -11,7 +11,7 @@ DEADLINE = 40.0
 #: After this a client really gives up; no run lasts as long.
 GIVE_UP = 3600.0
 #: A cold key without requests is unbound after the one, and its queue deleted after the other.
-UNBIND_DELAY, STOP_DELAY = 2.0, 1.0
+UNBIND_DELAY, STOP_DELAY = 5.0, 1.0
 #: AMQP heartbeat of all sides: a silent connection is given up after two of them.
 HEARTBEAT = 2.0
 DELIVERY_LIMIT = 2

@@ -19,6 +19,9 @@ from simulation.world import FOREIGN_QUEUE, NAMES, Outcome
 _STUCK = 20.0
 #: How late the daemon may learn that a queue is empty, in seconds.
 _STATISTICS = 15.0
+#: How late a key may be renewed by counts, and by how much too little, in seconds: the interval of the daemon's
+#: listing, and how late the broker counts.
+_COUNTS = 2 * (5.0 + 7.5)
 #: Seconds that news may take to the daemon: until then it may do what it would no longer do.
 _NEWS = 0.1
 #: Seconds that a message may be on its way to the broker.
@@ -132,12 +135,21 @@ class DaemonChecks(Checks):
         self._changed(event)
         if not event.actor.startswith("daemon") or self._scenario.kind is Kind.STORM:
             return
-        idle = event.at - self._active_at.get(event.detail[1], -1000.0)
-        # What was told a moment ago is still under way to the daemon.
         if event.place in self._lost:
             return
+        if self._scenario.kind is Kind.EVENTS:
+            self._check_used(event)
+            return
+        # What was told a moment ago is still under way to the daemon.
+        idle = event.at - self._active_at.get(event.detail[1], -1000.0)
         if _NEWS < idle < self._scenario.pool.unbind_delay and not self._had("activity lost"):
             self._break(7, f"{event.place!r} was unbound {idle:.1f} s after its worker took a request")
+
+    def _check_used(self, event: Event) -> None:
+        """Check that a key was not unbound while it was used, although no event said so."""
+        idle = event.at - self._taken_at.get(event.place, -1000.0)
+        if _NEWS < idle < self._scenario.pool.unbind_delay - _COUNTS:
+            self._break(7, f"{event.place!r} was unbound {idle:.1f} s after a delivery")
 
     def _disconnected(self, event: Event) -> None:
         if event.actor == self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import replace
@@ -218,6 +219,31 @@ def _activity_lost(world: World, fault: Fault) -> Undo:
     return partial(world.broker.apply, world.topology)
 
 
+def _activity_queue_deleted(world: World, fault: Fault) -> Undo:
+    world.broker.delete_queue(world.names.activity_queue)
+    return partial(world.broker.apply, world.topology)
+
+
+def _activity_exchange_deleted(world: World, fault: Fault) -> Undo:
+    world.broker.delete_exchange(world.names.activity_exchange)
+    return partial(world.broker.apply, world.topology)
+
+
+def _activity_revoked(world: World, fault: Fault) -> Undo:
+    """Take the right to publish events from workers, and that to publish and consume them from the daemon."""
+    exchange, queue = re.escape(world.names.activity_exchange), re.escape(world.names.activity_queue)
+    users = (world.users.worker, world.users.daemon)
+    declared = [one for one in world.topology.permissions if one.user in users]
+    for one in declared:
+        world.broker.grant(replace(one, write=f"^(?!{exchange}$)(?:{one.write})", read=f"^(?!{queue}$)(?:{one.read})"))
+
+    def undo() -> None:
+        for one in declared:
+            world.broker.grant(one)
+
+    return undo
+
+
 def _queue_unbound(world: World, fault: Fault) -> Undo:
     world.broker.unbind_queue(world.names.request_queue(fault.key), world.names.request_exchange, fault.key)
     return None
@@ -283,6 +309,9 @@ _FAULTS: dict[str, Callable[[World, Fault], Undo]] = {
     "static queue deleted": _static_queue_deleted,
     "poison deleted": _poison_deleted,
     "activity lost": _activity_lost,
+    "activity queue deleted": _activity_queue_deleted,
+    "activity exchange deleted": _activity_exchange_deleted,
+    "activity revoked": _activity_revoked,
     "stray activity": _stray_activity,
     "lock deleted": _lock_deleted,
     "daemon revoked": _daemon_revoked,

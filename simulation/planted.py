@@ -16,7 +16,7 @@ from unittest import mock
 from osrdyne import leader, session, state
 from osrdyne.broker import publisher
 from osrdyne.failures import dead_letter_rules, error_replies
-from osrdyne.intake import activity_listener, bursts, orphan_forwarder, orphan_rules
+from osrdyne.intake import activity_feed, activity_listener, bursts, orphan_forwarder, orphan_rules, queue_watcher
 from osrdyne.reconcile import group_loop, group_rules, queue_loop, queue_rules
 from osrdyne.reconcile.queue_rules import Phase, QueueStep
 from osrdyne.target.tracker import Status
@@ -191,16 +191,14 @@ def _group_stopped_at_once() -> list[Patch]:
 
 
 def _activity_wakes() -> list[Patch]:
-    on_message = activity_listener.ActivityListener.on_message
+    on_event = activity_listener.ActivityListener._on_event
 
-    def wake(self: Any, message: Any) -> None:
-        if isinstance(message.routing_key, str) and "x-osrdyne" not in str(message.properties.headers):
-            event = (message.properties.headers or {}).get(headers.X_EVENT)
-            if event in events.ACTIVITY:
-                self._state.require(message.routing_key)
-        on_message(self, message)
+    def wake(self: Any, key: str, given: Any) -> None:
+        if given.get(headers.X_EVENT) in events.ACTIVITY:
+            self._state.require(key)
+        on_event(self, key, given)
 
-    return [(activity_listener.ActivityListener, "on_message", wake)]
+    return [(activity_listener.ActivityListener, "_on_event", wake)]
 
 
 def _keys_forgotten_at_restart() -> list[Patch]:
@@ -219,9 +217,7 @@ def _lock_not_waited_for() -> list[Patch]:
 
 def _driver_error_ends_all() -> list[Patch]:
     async def unguarded(self: Any, key: str, action: Any) -> None:
-        await action
-        self._busy.discard(key)
-        self._dirty.add(key)
+        await action()
 
     return [(group_loop.GroupLoop, "_guarded", unguarded)]
 
@@ -256,6 +252,17 @@ def _lost_for_ever() -> list[Patch]:
     return [(quorum, "never_led", blind)]
 
 
+def _counts_ignored() -> list[Patch]:
+    return [(queue_watcher, "latest_use", lambda *_, **__: None)]
+
+
+def _feed_ends_the_session() -> list[Patch]:
+    async def once(self: Any) -> None:
+        raise session.SessionEnded(await self._consume())
+
+    return [(activity_feed.ActivityFeed, "run", once)]
+
+
 MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a message is acknowledged before what follows is confirmed": _acknowledge_before_confirm,
     "a returned message counts as taken": _returned_counts_as_taken,
@@ -277,6 +284,8 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "the lock is not waited for": _lock_not_waited_for,
     "one group's failure ends the session": _driver_error_ends_all,
     "idle groups are never stopped": _group_not_wanted_without_queue,
+    "a key whose events are lost counts as idle": _counts_ignored,
+    "a session ends when no events arrive": _feed_ends_the_session,
     # Seen in runs in which the broker loses queues, and in no other.
     "what goes to one key's queue holds up what goes to all others": _all_on_one_channel,
     "a queue is taken for lost without evidence": _lost_without_evidence,

@@ -1,8 +1,9 @@
 """What happens in a run, made from its seed: keys and their workers, requests, faults. Pure.
 
 Kinds of run: `calm` (nothing fails), `bad keys` (some keys' workers, drivers or requests fail, somebody meddles with
-queues, and nothing else), `queues lost` (the broker is killed once and loses queues, and nothing else) and `storm`
-(everything may fail). The calmer a run, the more is asked of it.
+queues, and nothing else), `queues lost` (the broker is killed once and loses queues, and nothing else), `events away`
+(events do not arrive, and nothing else fails) and `storm` (everything may fail). The calmer a run, the more is asked of
+it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Kind(Enum):
     BAD_KEYS = "bad keys"
     STORM = "storm"
     LOST = "queues lost"
+    EVENTS = "events away"
 
 
 #: What a worker does with a request.
@@ -139,6 +141,8 @@ _FAULTS = {
     "poison deleted": (4, 1.0, 30.0),
     "stray activity": (2, 0.0, 0.0),
     "activity lost": (4, 5.0, 60.0),
+    "activity exchange deleted": (2, 1.0, 30.0),
+    "activity revoked": (2, 1.0, 30.0),
     "lock deleted": (2, 0.0, 0.0),
     "daemon revoked": (2, 0.5, 10.0),
     "worker revoked": (2, 0.5, 10.0),
@@ -157,9 +161,11 @@ _MEDDLING = ("queue deleted", "queue unbound", "poison deleted", *(["stray activ
 def scenario(seed: int) -> Scenario:
     """Return the run of a seed."""
     rng = random.Random(f"scenario {seed}")
-    kind = rng.choices((Kind.CALM, Kind.BAD_KEYS, Kind.STORM, Kind.LOST), (15, 25, 60, 12))[0]
+    kind = rng.choices((Kind.CALM, Kind.BAD_KEYS, Kind.STORM, Kind.LOST, Kind.EVENTS), (15, 25, 60, 12, 8))[0]
     if kind is Kind.LOST:
         return _lost(seed, rng)
+    if kind is Kind.EVENTS:
+        return _events_away(seed, rng)
     end = rng.uniform(20.0, 70.0)
     keys = _keys(rng, kind)
     requests = _requests(rng, kind, keys, end)
@@ -349,5 +355,48 @@ def _lost(seed: int, rng: random.Random) -> Scenario:
         tuple(faults),
         end=end + 3.5,
         clients=4,
+        by_name={one.name: one for one in requests},
+    )
+
+
+#: What can keep events from the daemon while everything else works.
+EVENT_FAULTS = ("activity lost", "activity queue deleted", "activity exchange deleted", "activity revoked")
+
+
+def _events_away(seed: int, rng: random.Random) -> Scenario:
+    """Events do not arrive for more than a minute, while one key is called all the time and another works for long.
+
+    Workers have a connection of their own for events, as those of the worker library do.
+    """
+    busy, other = (KeyPlan(key, boot=rng.uniform(0.05, 1.0)) for key in rng.sample(KEYS, 2))
+    at = rng.uniform(3.0, 12.0)
+    end = at + rng.uniform(80.0, 100.0)
+    wanted = [(1.0, other.key, 0.1), (at + rng.uniform(0.0, 5.0), other.key, rng.uniform(30.0, 50.0))]
+    moment = 1.0
+    while moment < end:
+        wanted.append((moment, busy.key, rng.choice((0.01, 0.1, 1.0))))
+        moment += rng.uniform(0.5, 8.0)
+    requests = tuple(
+        RequestPlan(f"r{number}", one, key, ANSWER, work, rng.choice((QUEUE, DIRECT)))
+        for number, (one, key, work) in enumerate(sorted(wanted))
+    )
+    return Scenario(
+        seed,
+        Kind.EVENTS,
+        rng.choice(("4.0", "4.3")),
+        PoolSettings(
+            "core",
+            unbind_delay=50.0,
+            stop_delay=rng.choice((2.0, 5.0)),
+            message_ttl=90.0,
+            orphan_ttl=40.0,
+            delivery_limit=3,
+            consumer_timeout=120.0,
+            poison_max_length=1000,
+        ),
+        (busy, other),
+        requests,
+        (Fault(rng.choice(EVENT_FAULTS), at, end),),
+        end=end,
         by_name={one.name: one for one in requests},
     )

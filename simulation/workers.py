@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked
+from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol import events, headers, statuses
 from simulation import scenario as plans
+from simulation.scenario import Kind
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -37,6 +40,8 @@ class Worker:
         self._inbox: Inbox = asyncio.Queue()
         self._stopping = False
         self._sessions = 0
+        #: A connection for events alone, as the worker library has one; None for a worker with one connection.
+        self._line: EventLine | None = None
         #: Name of its connection, while it has one.
         self.connection: str | None = None
 
@@ -66,12 +71,21 @@ class Worker:
         if self._stopping:
             inbox.put_nowait(_STOP)
         self._inbox = inbox
+        if world.scenario.kind is Kind.EVENTS:
+            self._line = EventLine(
+                world.names.activity_exchange,
+                partial(world.broker.open, world.uris["worker"], name=f"{name}.events"),
+                sender=self.name,
+                key=self._key,
+            )
         watching.add_done_callback(lambda _: inbox.put_nowait(_LOST))
         try:
             await self._serve(connection, inbox)
         finally:
             watching.cancel()
             await connection.close()
+            if self._line is not None:
+                await self._line.close()
 
     async def _serve(self, connection: Connection, inbox: Inbox) -> None:
         names = self._world.names
@@ -141,4 +155,7 @@ class Worker:
         values = {headers.X_EVENT: event, headers.X_WORKER_ID: self.name}
         if message is not None and message.properties.correlation_id is not None:
             values[headers.X_REQUEST_ID] = message.properties.correlation_id
-        channel.send(self._world.names.activity_exchange, self._key, b"", Properties(headers=values))
+        if self._line is not None:
+            self._line.send(self._key, [values, {**values, headers.X_EVENT: events.ALIVE}])
+        else:
+            channel.send(self._world.names.activity_exchange, self._key, b"", Properties(headers=values))

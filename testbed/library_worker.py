@@ -2,7 +2,8 @@
 `headers`, `crash`, `hang`; else it answers with the key, `|` and the body.
 
 The variable RUNNER says how handlers run: in a `thread` (also several: THREADS, and PREFETCH), a `process` or as a
-`coroutine`.
+`coroutine`. DELIVERIES names a file that gets a line for each request that was delivered before (`redelivered`) or that
+the daemon forwarded as an orphan (`forwarded`): that word, and the moment by the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from osrdyne_worker import Reject, Request, Requeue, WorkerError, run
 
 def handle(request: Request) -> bytes:
     """Obey."""
+    if file := os.environ.get("DELIVERIES"):
+        words = [("redelivered", request.redelivered), ("forwarded", "x-osrdyne-hops" in request.headers)]
+        with open(file, "a", encoding="ascii") as opened:
+            opened.write("".join(f"{word} {time.monotonic()}\n" for word, holds in words if holds))
     word, _, argument = request.body.partition(b" ")
     if word == b"error":
         raise WorkerError(b"no such airport", reason="asked for an error")

@@ -12,6 +12,7 @@ from typing import Any
 
 from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_protocol.broker.topology import request_queue_arguments
+from osrdyne_protocol.event_batches import unpack
 from testbed.pool import Pool
 from testbed.waiting import PATIENCE
 
@@ -51,6 +52,13 @@ class Peer:
         """Return the next request."""
         async with asyncio.timeout(PATIENCE):
             return await self.requests.get()
+
+    async def take_events(self) -> list[dict[str, Any]]:
+        """Return the events of the next message of the activity queue, and acknowledge it. `key` is their key."""
+        message = await self.take()
+        self.ack(message)
+        told = unpack(message.properties.headers, message.body)
+        return [{**one, "key": message.routing_key} for one in told]
 
     def reply(self, message: Message, body: bytes, headers: Mapping[str, Any] = OK) -> asyncio.Future[bool]:
         """Answer a request and acknowledge it; the future says whether its caller was there."""

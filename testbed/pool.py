@@ -9,6 +9,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,6 +65,19 @@ class Pool:
 
     def apply(self) -> None:
         apply(self.broker, self.vhost, topology(self.settings, self.users), self.passwords)
+
+    def restore(self) -> None:
+        """Apply the topology again; a broker in the middle of a change answers with an error, and is asked again."""
+
+        def applied() -> bool:
+            try:
+                self.apply()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return False
+            return True
+
+        until(applied, what="the topology")
 
     def uri(self, user: str) -> str:
         """AMQP address of this vhost for one of the pool's users."""

@@ -1,9 +1,13 @@
-"""A worker on our library that echoes."""
+"""A worker on our library that echoes. The option `events: false` switches its events off, to measure their cost."""
 
 from __future__ import annotations
 
+import contextlib
+from unittest import mock
+
 from benchmarks.sides import turns
 from osrdyne_worker import Request, run
+from osrdyne_worker.events import ActivityEvents
 
 
 def echo(request: Request) -> bytes:
@@ -12,4 +16,5 @@ def echo(request: Request) -> bytes:
 
 if __name__ == "__main__":
     options = turns.options()
-    run(echo, prefetch=options["prefetch"], threads=options["threads"])
+    with contextlib.nullcontext() if options["events"] else mock.patch.object(ActivityEvents, "tell"):
+        run(echo, prefetch=options["prefetch"], threads=options["threads"])

@@ -88,12 +88,19 @@ class Daemon:
         state = self._state
         self._phase = "connecting"
         connection = await self._connect()
-        events = EventLine(state.names.activity_exchange, partial(self._connect, "events"))
+        events = EventLine(state.names.activity_exchange, partial(self._connect, "events"), sender=self._id)
         try:
             self._become("standby", None)
             lock_lost = await leader.acquire(connection, state.names)
             session = DaemonSession(
-                self.settings, state, self._driver, self._metrics, self._management, self._id, events
+                self.settings,
+                state,
+                self._driver,
+                self._metrics,
+                self._management,
+                self._id,
+                events,
+                partial(self._connect, "activity"),
             )
             self._become("preparing", None)
             await session.run(connection, lock_lost, self._acting)

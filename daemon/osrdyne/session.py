@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from osrdyne.drivers.base import Driver
 from osrdyne.errors import DaemonError
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.error_replies import ErrorReplies
+from osrdyne.intake.activity_feed import ActivityFeed
 from osrdyne.intake.activity_listener import ActivityListener
 from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
@@ -37,9 +38,8 @@ from osrdyne.target.warmer import keep_warm
 from osrdyne.target.window_rules import Schedule
 from osrdyne_amqp import Channel, Connection, Message
 from osrdyne_amqp.event_line import EventLine
-from osrdyne_protocol.broker import lost
 from osrdyne_protocol.broker.drift import drift
-from osrdyne_protocol.broker.topology import milliseconds, topology
+from osrdyne_protocol.broker.topology import milliseconds, topology, without_events
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +58,10 @@ class DaemonSession:
     metrics: Metrics
     management: ManagementApi
     daemon_id: str
-    #: A separate connection for events, so that no event can end the session.
+    #: Separate connections for events, so that nothing that happens to events can end the session: for the daemon's
+    #: own events, and a function that opens one for those of workers.
     events: EventLine
+    connect_feed: Callable[[], Awaitable[Connection]]
 
     async def run(self, connection: Connection, lock_lost: asyncio.Event, acting: Callable[[], None]) -> None:
         """Act until something ends. `acting` is called once every task runs. The caller holds the lock."""
@@ -74,7 +76,6 @@ class DaemonSession:
         # Twice the bytes that may be held, and as much again for messages that only pass through.
         orphans = MemoryLimit(orphan_channel, limit=3 * limits.held_bytes)
         letters = MemoryLimit(letter_channel, limit=3 * limits.held_bytes)
-        activity = await connection.channel(prefetch=1000)
         lifecycle = LifecycleEvents(self.events, self.daemon_id)
         publisher = Publisher(connection, timeout=settings.broker.timeout)
         error_replies = ErrorReplies(names, publisher, self.metrics)
@@ -105,11 +106,12 @@ class DaemonSession:
                 prefetch=limits.dead_letter_prefetch,
                 message_ttl=settings.pool.message_ttl,
             )
+            feed = ActivityFeed(names.activity_queue, self.connect_feed, listener.on_message)
             work = {
                 **self._loops(connection, lifecycle, queues),
-                "consume-dead-letters": _consume(letter_channel, names.dead_letter_queue, letters.on_message, False),
-                "consume-activity": _consume(activity, names.activity_queue, listener.on_message, True),
-                "consume-orphans": _consume(orphan_channel, names.orphan_queue, orphans.on_message, False),
+                "consume-dead-letters": _consume(letter_channel, names.dead_letter_queue, letters.on_message),
+                "consume-orphans": _consume(orphan_channel, names.orphan_queue, orphans.on_message),
+                "activity-feed": feed.run(),
                 "activity": listener.run(),
                 "orphans": orphans.run(forwarder.on_message),
                 "dead-letters": letters.run(responder.on_message),
@@ -135,7 +137,13 @@ class DaemonSession:
             statistics_interval=settings.broker.statistics_interval,
             recheck=intervals.recheck,
         )
-        watcher = QueueWatcher(state, management, lambda: connection.blocked_reason, interval=intervals.queue_listing)
+        watcher = QueueWatcher(
+            state,
+            management,
+            lambda: connection.blocked_reason,
+            interval=intervals.queue_listing,
+            lateness=settings.broker.statistics_interval,
+        )
         loops = {
             "target-clock": pass_time(state),
             "warmer": keep_warm(state, Schedule(settings.pool.overrides), wall_ms),
@@ -158,12 +166,17 @@ class DaemonSession:
         return loops
 
     async def _check_topology(self) -> None:
-        """Raise an error while a static object is missing: nothing could be consumed, answered or kept."""
-        live = await self.management.topology()
-        missing = [one for one in drift(topology(self.settings.pool), live) if one.rule == "missing"]
+        """Raise an error while a static object is missing without which requests cannot be forwarded or answered.
+
+        Without those of events the daemon can act; the topology watcher reports them.
+        """
+        needed, live = without_events(topology(self.settings.pool)), await self.management.topology()
+        missing = [one.object for one in drift(needed, live) if one.rule == "missing"]
         if missing:
-            objects = [one.object for one in missing]
-            raise SessionEnded(incomplete(objects, self.state.names.events_stream, self.management.vhost))
+            raise SessionEnded(
+                f"the pool's topology is not complete: {', '.join(missing)} missing; apply it (pulumi up, or "
+                "ansible-playbook playbooks/dev.yml), then `osrdyne lint` shows what is left"
+            )
 
     async def _adopt(self) -> None:
         """Take over every existing request queue: a restart forgets no key."""
@@ -178,24 +191,11 @@ class DaemonSession:
         adopt(self.state, keys)
 
 
-def incomplete(missing: Sequence[str], stream: str, vhost: str) -> str:
-    """Return the text about static objects that the broker does not have; `stream` is the pool's stream of events.
-
-    Seen after a kill of RabbitMQ 4.0: for a moment, or for good, only the stream is missing, while its binding exists.
-    A stream that was deleted has lost its binding, too.
-    """
-    if list(missing) == [f"queue {stream}"]:
-        mend = lost.stream_problem(vhost, stream)
-    else:
-        mend = "apply it (pulumi up, or ansible-playbook playbooks/dev.yml), then `osrdyne lint` shows what is left"
-    return f"the pool's topology is not complete: {', '.join(missing)} missing; {mend}"
-
-
-async def _consume(channel: Channel, queue: str, on_message: Callable[[Message], None], no_ack: bool) -> None:
+async def _consume(channel: Channel, queue: str, on_message: Callable[[Message], None]) -> None:
     """Consume until cancelled; a consumer that the broker cancels is started again."""
     while True:
         cancelled = asyncio.Event()
-        await channel.consume(queue, on_message, on_cancel=cancelled.set, no_ack=no_ack)
+        await channel.consume(queue, on_message, on_cancel=cancelled.set)
         ended = asyncio.ensure_future(channel.wait_closed())
         again = asyncio.ensure_future(cancelled.wait())
         try:

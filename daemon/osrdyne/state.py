@@ -26,7 +26,6 @@ class KeyActivity:
 
     last_event: float
     last_taken: float | None = None
-    last_started: float | None = None
 
 
 @dataclass(slots=True)

@@ -6,9 +6,11 @@ Reads `{pool}-events` from now on, as the pool's monitor user may; writes nothin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import osrdyne_amqp as amqp
 from osrdyne_protocol import events, headers, names
+from osrdyne_protocol.event_batches import UnreadableBatch, unpack
 
 
 class GroupWatch:
@@ -30,7 +32,7 @@ class GroupWatch:
         self._channel = await self._connection.channel(prefetch=500)
         await self._channel.consume(
             names.PoolNames(pool).events_stream,
-            self._on_event,
+            self._on_message,
             on_cancel=lambda: None,
             arguments={"x-stream-offset": "next"},
         )
@@ -40,9 +42,14 @@ class GroupWatch:
         if self._connection is not None:
             await self._connection.close()
 
-    def _on_event(self, message: amqp.Message) -> None:
-        event = headers.text((message.properties.headers or {}).get(headers.X_EVENT))
-        key = message.routing_key
+    def _on_message(self, message: amqp.Message) -> None:
+        with contextlib.suppress(UnreadableBatch):
+            for given in unpack(message.properties.headers, message.body):
+                self._on_event(message.routing_key, headers.text(given.get(headers.X_EVENT)))
+        if self._channel is not None:
+            self._channel.ack(message.delivery_tag)
+
+    def _on_event(self, key: str | bytes, event: str | None) -> None:
         if event == events.GROUP_STARTED:
             self.started += 1
             self._running.add(key)
@@ -53,5 +60,3 @@ class GroupWatch:
             self.all_stopped.clear()
         else:
             self.all_stopped.set()
-        if self._channel is not None:
-            self._channel.ack(message.delivery_tag)

@@ -43,8 +43,10 @@ class Mark:
 
     @classmethod
     def of(cls, message: StreamMessage) -> Mark:
-        """Return the mark of a message: its key, event id and time."""
+        """Return the mark of a message: its key, event id and time, and the events of a batch."""
         told = [message.routing_key, message.headers.get(names.X_EVENT_ID), message.headers.get(names.X_EVENT_TIME)]
+        if message.body:
+            told.append(hashlib.sha256(message.body).hexdigest())
         return cls(message.offset, hashlib.sha256(repr([str(one) for one in told]).encode()).hexdigest()[:32])
 
 

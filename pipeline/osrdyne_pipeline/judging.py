@@ -15,7 +15,7 @@ from osrdyne_protocol.keys import SHORT_STRING_BYTES
 ALLOWANCE_MS = 300_000
 
 #: Events that the protocol knows.
-KNOWN = events.ACTIVITY | events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING}
+KNOWN = events.ACTIVITY | events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING, events.INTERRUPTED}
 
 #: Reason of a reject -> what it means. The first that holds is given; the sources give the first four.
 REASONS = {

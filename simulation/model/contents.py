@@ -53,6 +53,8 @@ class Contents:
         self.last_letter = 0.0
         #: how many messages it has taken
         self.came = 0
+        #: how many deliveries it has made
+        self.delivered = 0
         self._returned: deque[Entry] = deque()
         self._fresh: deque[Entry] = deque()
         self._broker = broker

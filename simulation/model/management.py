@@ -99,7 +99,9 @@ class ModelManagement(ManagementApi):
             return shown | dict.fromkeys(own, 0)
         sample = queue.samples.shown(self._broker, queue)
         if sample is not None and not (self.uncounted and "enable_queue_totals" not in params):
-            shown["messages_ready"], shown["messages_unacknowledged"], shown["messages"], shown["consumers"] = sample
+            counts = ("messages_ready", "messages_unacknowledged", "messages", "consumers")
+            shown |= dict(zip(counts, sample, strict=False))
+            shown["message_stats"] = {"deliver_get": sample.delivered}
         return shown
 
     def _members(self, queue: Queue) -> list[dict[str, Any]]:

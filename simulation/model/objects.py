@@ -129,6 +129,14 @@ class Objects:
         if queue is not None:
             self.remove_queue(queue, by)
 
+    def delete_exchange(self, name: str) -> None:
+        """Delete an exchange with its bindings, as an operator does. Nothing happens when there is none."""
+        for queue in list(self.queues.values()):
+            for exchange, key in list(queue.bindings):
+                if exchange == name:
+                    self.routing.unbind(queue, exchange, key)
+        self.routing.exchanges.pop(name, None)
+
     def add_queue(self, queue: Queue, *, by: str) -> None:
         self.queues[queue.name] = queue
         if queue.owner is not None:

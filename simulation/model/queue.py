@@ -58,6 +58,7 @@ class Queue(Contents):
 
     def _deliver(self, entry: Entry, consumer: Consumer) -> None:
         self.sampled()
+        self.delivered += 1
         self._broker.record(
             history.DELIVERED,
             consumer.channel.connection.name,

@@ -18,6 +18,8 @@ class Sample(NamedTuple):
     #: these, and dead letters that have not arrived
     messages: int
     consumers: int
+    #: messages that it has delivered so far
+    delivered: int
 
 
 class Samples:
@@ -47,7 +49,7 @@ class Samples:
         least, most = broker.timing.statistics_lag
         shown_from = first + least + (most - least) * broker.rng.random()
         ready, held = queue.ready_count, len(queue.unacked)
-        sample = Sample(ready, held, ready + held + len(queue.dead_lettering), len(queue.consumers))
+        sample = Sample(ready, held, ready + held + len(queue.dead_lettering), len(queue.consumers), queue.delivered)
         self._later.append((shown_from, sample))
         if len(self._later) > 8:
             self._forget(now)

@@ -1,53 +1,35 @@
-"""While the pool's stream cannot be reached, the broker closes the whole connection of whoever publishes an event."""
+"""Whatever becomes of events, workers keep their requests, the daemon keeps its session, and keys in use stay bound."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from osrdyne_amqp import Connection, Properties
 from osrdyne_client import AsyncClient
+from osrdyne_protocol import events
 from osrdyne_worker import Request
+from testbed import lost_events
 from testbed.foreign_client import ForeignClient
+from testbed.lost_events import REFUSALS
 from testbed.peer import consuming
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
 from testbed.workers import LIBRARY
 from tests.broker.test_worker import working
 
-#: Gives the stream a name that the broker's coordinator of streams does not know, as it knows none for some seconds
-#: after a broker was killed; and the right one again.
-RENAME = """
-rabbit_amqqueue:update(rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>), fun(Queue) ->
-  State = amqqueue:get_type_state(Queue),
-  Name = maps:get(name, State),
-  amqqueue:set_type_state(Queue, State#{{name => {name}}})
-end).
-"""
-
-
-class Stream:
-    """A pool's stream, which a test can lose; one that no longer exists under its name cannot be deleted either."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._lost = False
-
-    def lose(self) -> None:
-        self._rename('"lost-" ++ Name')
-        self._lost = True
-
-    def find(self) -> None:
-        if self._lost:
-            self._rename('lists:nthtail(length("lost-"), Name)')
-            self._lost = False
-
-    def _rename(self, name: str) -> None:
-        queue = self._pool.names.events_stream
-        self._pool.broker.rabbitmqctl("eval", RENAME.format(vhost=self._pool.vhost, queue=queue, name=name))
+#: One of the refusals is enough for every change; `make test-all` has all.
+EACH_REFUSAL = [
+    pytest.param(name, marks=() if name == "the exchange is deleted" else pytest.mark.full) for name in REFUSALS
+]
+#: Seconds for which a key stays bound after its last event; much longer than the daemon's counts are late.
+UNBIND_DELAY = 6.0
 
 
 @pytest.fixture
@@ -55,29 +37,29 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
     return make_pool()
 
 
-@pytest.fixture
-def stream(pool: Pool) -> Iterator[Stream]:
-    """Lost until the test finds it. Who has published into it before would not notice: so nobody has."""
-    stream = Stream(pool)
-    stream.lose()
-    yield stream
-    stream.find()
-
-
-async def why_a_publisher_ends(pool: Pool) -> str:
-    """Publishes an event as anybody does, and returns what the broker says to it."""
+@asynccontextmanager
+async def publisher(pool: Pool) -> AsyncIterator[tuple[Connection, Callable[[], None]]]:
+    """A program with one connection, and what publishes an event there."""
     connection = await Connection.open(pool.uri(pool.users.worker), name="test: publisher of an event")
+    channel = await connection.channel()
+    headers = Properties(headers={"x-event": "alive"})
     try:
-        channel = await connection.channel()
-        channel.send(pool.names.activity_exchange, "42", b"", Properties(headers={"x-event": "alive"}))
-        async with asyncio.timeout(PATIENCE):
-            return str(await connection.wait_closed())
+        yield connection, lambda: channel.send(pool.names.activity_exchange, "42", b"", headers)
     finally:
         await connection.close()
 
 
-async def test_a_worker_serves_over_one_connection_and_sends_its_events_once_it_can(pool: Pool, stream: Stream) -> None:
-    assert "506" in await why_a_publisher_ends(pool)
+@pytest.mark.both_versions
+async def test_a_stream_that_cannot_be_reached_ends_the_connection_of_its_publisher(pool: Pool) -> None:
+    with lost_events.stream_away(pool):
+        async with publisher(pool) as (connection, publish):
+            publish()
+            async with asyncio.timeout(PATIENCE):
+                assert "506" in str(await connection.wait_closed())
+
+
+@pytest.mark.parametrize("refusal", EACH_REFUSAL)
+async def test_a_worker_keeps_its_requests_and_sends_its_events_once_it_can(pool: Pool, refusal: str) -> None:
     redelivered: list[bytes] = []
 
     def handle(request: Request) -> bytes:
@@ -85,38 +67,90 @@ async def test_a_worker_serves_over_one_connection_and_sends_its_events_once_it_
             redelivered.append(request.body)
         return request.body
 
-    async with AsyncClient(pool.client_uri, pool.settings.name, timeout=60) as client, working(pool, handle):
-        # When a worker has something to tell at every request
-        for number in range(30):
-            assert (await client.call("42", b"%d" % number)).body == b"%d" % number
-        # Then no request is taken from it
-        assert redelivered == []
-        # And what it does later is told again
-        await asyncio.to_thread(stream.find)
+    fault, _ = REFUSALS[refusal]
+    async with AsyncClient(pool.client_uri, pool.settings.name, timeout=60) as client:
+        with fault(pool):
+            worker = working(pool, handle)
+            await worker.__aenter__()
+            # When a worker has something to report at every request
+            for number in range(30):
+                assert (await client.call("42", b"%d" % number)).body == b"%d" % number
+        # Then no request is taken from it, and what it does later is reported again
         later = await client.call("42", b"later")
-        async with consuming(pool, pool.names.activity_queue) as listener:
-            while (await listener.take()).properties.headers.get("x-request-id") != later.correlation_id:
-                pass
+        told = await told_until(pool, later.correlation_id)
+        await worker.__aexit__(None, None, None)
+    assert redelivered == []
+    # And it says that there was an interruption
+    assert events.INTERRUPTED in {one["x-event"] for one in told}
 
 
-def test_the_daemon_keeps_its_session(
+async def told_until(pool: Pool, request_id: str) -> list[Any]:
+    """Return the events up to the first of a request."""
+    told: list[Any] = []
+    async with consuming(pool, pool.names.activity_queue) as listener:
+        while request_id not in {one.get("x-request-id") for one in told}:
+            told += await listener.take_events()
+    return told
+
+
+@pytest.mark.parametrize("refusal", EACH_REFUSAL)
+def test_the_daemon_keeps_its_session_when_its_events_are_refused(
     pool: Pool,
-    stream: Stream,
+    refusal: str,
     make_daemon: Callable[..., DaemonProcess],
     make_client: Callable[[Pool], ForeignClient],
 ) -> None:
-    # Given a daemon that tells of every step of a key's start
-    daemon = make_daemon(pool, worker=LIBRARY)
+    fault, word = REFUSALS[refusal]
+    with fault(pool):
+        # Given a daemon that reports every step of a key's start
+        daemon = make_daemon(pool, worker=LIBRARY)
+        client = make_client(pool)
+        cold = itertools.count()
+
+        def is_told() -> bool:
+            # When a key is started
+            [answer] = client.wait(client.send(f"cold-{next(cold)}"))
+            # Then it is answered
+            assert answer.status == "ok"
+            return any(word in str(line) and "events can be sent" in line["message"] for line in daemon.lines())
+
+        # And once that happens again and again, the daemon says that its events cannot be sent, and goes on
+        until(is_told, what="a log line about events")
+        assert "osrdyne_sessions_ended_total 0.0" in daemon.get("/metrics")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lost_events.queue_deleted,
+        pytest.param(lost_events.exchange_deleted, marks=pytest.mark.full),
+        pytest.param(lost_events.rights_revoked, marks=pytest.mark.full),
+    ],
+)
+def test_a_key_in_use_stays_bound_although_none_of_its_events_arrive(
+    make_pool: Callable[..., Pool],
+    fault: Callable[[Pool], Any],
+    make_daemon: Callable[..., DaemonProcess],
+    make_client: Callable[[Pool], ForeignClient],
+) -> None:
+    pool = make_pool(unbind_delay=UNBIND_DELAY, stop_delay=600.0)
     client = make_client(pool)
-    cold = itertools.count()
+    with fault(pool):
+        # Given two cold keys, of which one has requests all the time
+        daemon = make_daemon(pool, worker=LIBRARY)
+        client.wait(client.send("42"), client.send("idle"))
+        idle = pool.names.request_queue("idle")
 
-    def is_told() -> bool:
-        # When a key is started
-        [answer] = client.wait(client.send(f"cold-{next(cold)}"))
-        # Then it is answered
-        assert answer.status == "ok"
-        return any("506" in str(line) and "events" in line["message"] for line in daemon.lines())
+        def idle_is_unbound() -> bool:
+            [answer] = client.wait(client.send("42"))
+            assert answer.status == "ok"
+            bindings = pool.broker.management.get("bindings", pool.vhost)
+            return (pool.names.request_exchange, idle) not in {(one["source"], one["destination"]) for one in bindings}
 
-    # And once that happens again and again, the daemon says that its events are lost, and has begun nothing anew
-    until(is_told, what="a word of lost events")
-    assert "osrdyne_sessions_ended_total 0.0" in daemon.get("/metrics")
+        # When the other one has been unbound, and the same time has passed once more
+        until(idle_is_unbound, every=0.2)
+        ends = time.monotonic() + UNBIND_DELAY
+        until(lambda: idle_is_unbound() and time.monotonic() > ends, every=0.2)
+        # Then only the first request of each key was an orphan
+        assert 'osrdyne_orphans_total{outcome="forwarded"} 2.0' in daemon.get("/metrics")
+        assert "osrdyne_sessions_ended_total 0.0" in daemon.get("/metrics")

@@ -16,6 +16,7 @@ import pytest
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay
 from osrdyne.target.window_rules import Schedule
 from osrdyne_protocol import headers
+from osrdyne_protocol.event_batches import unpack
 from osrdyne_protocol.settings import Delays
 from testbed.foreign_client import ForeignClient
 from testbed.pool import STATISTICS_INTERVAL, DaemonProcess, Pool
@@ -65,11 +66,11 @@ class Witness:
 
     def _take_in(self) -> None:
         while True:
-            found, properties, _ = self._channel.basic_get(self._queue, auto_ack=True)
+            found, properties, body = self._channel.basic_get(self._queue, auto_ack=True)
             if found is None:
                 return
-            given = properties.headers
-            self.told.append((found.routing_key, given[headers.X_EVENT], given[headers.X_EVENT_TIME]))
+            for given in unpack(properties.headers, body):
+                self.told.append((found.routing_key, given[headers.X_EVENT], given[headers.X_EVENT_TIME]))
 
     def starts(self, key: str) -> list[int]:
         """How long each start of a group took, in milliseconds."""

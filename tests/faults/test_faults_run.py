@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 LAST_LINE = re.compile(
     r"faults: injected=(?P<injected>\d+) requests=(?P<requests>\d+) answered=(?P<answered>\d+) "
     r"poisoned=(?P<poisoned>\d+) lost_by_broker=(?P<lost_by_broker>\d+) lost=(?P<lost>\d+) "
-    r"duplicates=(?P<duplicates>\d+)"
+    r"duplicates=(?P<duplicates>\d+) redelivered=(?P<redelivered>\d+)"
 )
 #: Seconds of load and faults; each kind takes its turn also when they are over.
 DURATION = 60
@@ -57,6 +57,16 @@ def test_no_confirmed_request_is_lost_whatever_happens_on_either_broker() -> Non
     assert found["requests"] == found["answered"] + found["poisoned"] + found["lost_by_broker"]
     # A worker that is killed between its reply and its acknowledgement makes one each time.
     assert found["duplicates"] >= len(SUITES)
+
+
+def test_nothing_that_happens_to_events_has_a_request_delivered_again() -> None:
+    kinds = ("events-stream-away", "events-permission-revoked", "activity-exchange-deleted")
+    done = run("--duration", "12", "--only", ",".join(kinds), "--json")
+    found = counts(done.stderr)
+    assert done.returncode == 0, done.stderr
+    for kind in kinds:
+        assert [one["injected"] > 0 for one in row(json.loads(done.stdout), kind)] == [True] * len(SUITES), kind
+    assert (found["lost"], found["redelivered"]) == (0, 0)
 
 
 def test_a_request_that_somebody_steals_is_counted_as_lost() -> None:

@@ -74,6 +74,13 @@ def test_every_reply_after_the_first_is_a_duplicate_of_the_latest_fault_before_i
     assert (found["cut"].duplicates, found[STEADY].duplicates) == (2, 2)
 
 
+def test_a_redelivery_is_that_of_the_latest_fault_before_it() -> None:
+    account = ledger(*sent(1.0))
+    account.redelivered = [2.0, 11.0, 20.0]
+    found = rows(account, Window("cut", 10.0, 12.0))
+    assert (found["cut"].redelivered, found[STEADY].redelivered) == (2, 1)
+
+
 @pytest.mark.parametrize(("moment", "kind"), [(9.5, "cut"), (8.5, STEADY), (11.0, "cut"), (12.5, STEADY)])
 def test_a_request_belongs_to_the_first_fault_that_it_may_have_met_within_its_time_to_live(
     moment: float, kind: str

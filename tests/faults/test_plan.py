@@ -47,10 +47,10 @@ def test_a_request_is_known_by_its_body_whatever_it_orders() -> None:
 
 
 def test_two_runs_become_one_account() -> None:
-    rows = [Row("cut", 1, 10, 9, 1, 0, 0, 0, 2, 0.5)]
-    results = [Result("4.0", 7, rows), Result("4.3", 7, [Row("cut", 1, 6, 3, 0, 1, 1, 1, 0, 3.0)])]
+    rows = [Row("cut", 1, 10, 9, 1, 0, 0, 0, 2, 0, 0.5)]
+    results = [Result("4.0", 7, rows), Result("4.3", 7, [Row("cut", 1, 6, 3, 0, 1, 1, 1, 0, 1, 3.0)])]
     assert [from_json(to_json(one)) for one in results] == results
     assert [row.outage for row in merged(results)] == [3.0]
     assert last_line(results) == (
-        "faults: injected=2 requests=16 answered=12 poisoned=1 lost_by_broker=1 lost=1 duplicates=2"
+        "faults: injected=2 requests=16 answered=12 poisoned=1 lost_by_broker=1 lost=1 duplicates=2 redelivered=1"
     )

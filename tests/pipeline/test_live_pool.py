@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import stream
 from osrdyne_protocol import events, headers
+from osrdyne_protocol.event_batches import unpack
 from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
@@ -86,7 +87,7 @@ def ends(pool: Pool) -> int:
     found = set()
     for batch in stream.read(uri, name, held.first, held.end):
         for message in batch:
-            given = message.headers
-            if headers.text(given.get(headers.X_EVENT)) in (events.FINISHED, events.DEAD_LETTERED):
-                found.add(headers.text(given.get(headers.X_REQUEST_ID)))
+            for given in unpack(message.headers, message.body):
+                if headers.text(given.get(headers.X_EVENT)) in (events.FINISHED, events.DEAD_LETTERED):
+                    found.add(headers.text(given.get(headers.X_REQUEST_ID)))
     return len(found)

@@ -121,7 +121,7 @@ def test_every_password_is_changed_under_load_and_no_request_is_lost(
                 if order == "file first":
                     for path, text in new:
                         write(path, text)
-                expected = {users.daemon: 2, users.worker: 2 * len(KEYS), users.client: 1}
+                expected = {users.daemon: 3, users.worker: 2 * len(KEYS), users.client: 1}
                 change_password(pool, user, password, expected[user])
                 if order == "broker first":
                     until(partial(refused, pool, user), what=f"refusal of {user}")

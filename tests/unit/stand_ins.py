@@ -66,6 +66,8 @@ class BrokerQueue:
     unacknowledged: int = 0
     consumers: int = 0
     bound: bool = False
+    #: Deliveries so far.
+    delivered: int = 0
     #: The broker has lost it.
     lost: bool = False
 
@@ -198,7 +200,9 @@ class StandInManagement:
             RequestQueue(
                 names.request_queue(key),
                 key,
-                None if one.lost else QueueTotals(one.ready, one.unacknowledged, one.consumers, 0),
+                None
+                if one.lost
+                else QueueTotals(one.ready, one.unacknowledged, one.consumers, 0, delivered=one.delivered),
             )
             for key, one in self.broker.queues.items()
         ]

@@ -112,7 +112,7 @@ class ManagementApi:
             "name": f"^{names.request_queue_prefix}",
             "use_regex": "true",
             "page_size": str(_PAGE_SIZE),
-            "columns": "name,type,arguments,messages_ready,messages_unacknowledged,consumers",
+            "columns": "name,type,arguments,messages_ready,messages_unacknowledged,consumers,message_stats.deliver_get",
         }
         page, pages = 1, 1
         while page <= pages:
@@ -321,4 +321,13 @@ def _totals(raw: Mapping[str, Any], bindings: int) -> QueueTotals | None:
     ours = management_answers.own_key(raw) is not None
     # Dead letters on their way are counted only in the sum (docs/rabbitmq-facts.md#counts-that-come-late).
     dead_lettering = max(0, int(raw.get("messages") or 0) - ready - unacknowledged)
-    return QueueTotals(ready, unacknowledged, int(raw.get("consumers") or 0), bindings, ours, dead_lettering)
+    delivered = management_json.table(raw, "message_stats").get("deliver_get")
+    return QueueTotals(
+        ready,
+        unacknowledged,
+        int(raw.get("consumers") or 0),
+        bindings,
+        ours,
+        dead_lettering,
+        delivered if isinstance(delivered, int) else 0,
+    )

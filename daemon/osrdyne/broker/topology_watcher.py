@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.errors import ManagementError
 from osrdyne.status.metrics import Metrics
+from osrdyne_protocol.broker import lost
 from osrdyne_protocol.broker.drift import drift
 from osrdyne_protocol.broker.lint import Finding
 from osrdyne_protocol.broker.topology import Topology
@@ -26,7 +28,7 @@ async def watch_topology(
     reported: set[Finding] = set()
     while True:
         try:
-            findings = set(drift(expected, await management.topology()))
+            findings = _findings(expected, await management.topology(), management.vhost)
         except ManagementError as error:
             log.warning("cannot compare the topology", extra={"reason": str(error)})
         else:
@@ -39,3 +41,9 @@ async def watch_topology(
             metrics.drift.set(len(findings))
         await queues.look()
         await asyncio.sleep(queues.pause(interval))
+
+
+def _findings(expected: Topology, live: Topology, vhost: str) -> set[Finding]:
+    """Return what differs. A stream that is lost is not mended by applying the topology, so its text is another."""
+    problems = {f"queue {name}": lost.stream_problem(vhost, name) for name in lost.lost_streams(expected, live)}
+    return {replace(one, problem=problems.get(one.object, one.problem)) for one in drift(expected, live)}

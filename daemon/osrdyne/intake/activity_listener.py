@@ -19,9 +19,10 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message
 from osrdyne_protocol import events, headers, keys
 from osrdyne_protocol.errors import InvalidKey
+from osrdyne_protocol.event_batches import UnreadableBatch, unpack
 
 #: Events on this exchange that do not count as activity.
-_OTHERS = events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING}
+_OTHERS = events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING, events.INTERRUPTED}
 
 
 class ActivityListener:
@@ -41,31 +42,34 @@ class ActivityListener:
                         self._state.activity.pop(key, None)
 
     def on_message(self, message: Message) -> None:
-        """Handle one event. Never raises: an unreadable event is counted and dropped."""
-        event = headers.text((message.properties.headers or {}).get(headers.X_EVENT))
+        """Handle the events of one message. Never raises: what is unreadable is counted and dropped."""
+        try:
+            given = unpack(message.properties.headers, message.body)
+            key = keys.decode(message.routing_key)
+        except (UnreadableBatch, InvalidKey):
+            self._metrics.activity.labels("unreadable").inc()
+            return
+        for one in given:
+            self._on_event(key, one)
+
+    def _on_event(self, key: str, given: Mapping[str, object]) -> None:
+        event = headers.text(given.get(headers.X_EVENT))
         if event not in events.ACTIVITY:
             self._metrics.activity.labels("own" if event in _OTHERS else "unreadable").inc()
-            return
-        try:
-            key = keys.decode(message.routing_key)
-        except InvalidKey:
-            self._metrics.activity.labels("unreadable").inc()
             return
         if self._state.queues.get(key) is None:
             self._metrics.activity.labels("unknown_key").inc()
             return
         self._metrics.activity.labels(event).inc()
         self._note(key, event)
-        self._note_request(key, event, message.properties.headers or {})
+        self._note_request(key, event, given)
 
     def _note(self, key: str, event: str) -> None:
         state, now = self._state, self._state.clock()
         first_sign = key not in state.activity
         activity = state.activity.setdefault(key, KeyActivity(last_event=now))
         activity.last_event = now
-        if event == events.STARTED:
-            activity.last_started = now
-        elif event == events.REQUEST_RECEIVED:
+        if event == events.REQUEST_RECEIVED:
             activity.last_taken = now
         if self._renew(key, event, now) or first_sign or event == events.STARTED:
             state.activity_changes.add(key)

@@ -1,11 +1,13 @@
-"""Which activity events renew their key, and for how much longer. Pure; time is an argument.
+"""Which activity events renew their key, and for how much longer; and what stands in for events. Pure.
 
-The activity listener and the replay both use these rules. Only events of `events.ACTIVITY` are accepted.
+The activity listener and the replay both use the first rule. It accepts only events of `events.ACTIVITY`. The queue
+watcher uses the second one.
 """
 
 from __future__ import annotations
 
 from osrdyne.intake.bursts import Bursts
+from osrdyne.reconcile.queue_rules import QueueTotals
 from osrdyne.target.tracker import TargetTracker
 from osrdyne_protocol import events
 
@@ -20,3 +22,20 @@ def extra_lifetime(tracker: TargetTracker, debounce: Bursts, key: str, event: st
     elif not tracker.start_counts(key):
         return None
     return debounce.observe(key, now)
+
+
+def latest_use(before: QueueTotals | None, totals: QueueTotals, *, before_at: float, at: float) -> float | None:
+    """Return a time to which workers of a key certainly had requests, by the counts of its queue; None without any.
+
+    `before` are the counts of the previous listing. `before_at` and `at` are the earliest times that the counts of
+    both listings may be about, in monotonic seconds. The latest use was then or later, so a key may be renewed as of
+    that time although no event says so: its events may be lost. Where they arrive, they have renewed it for longer.
+    """
+    if totals.unacknowledged > 0:
+        return at
+    return before_at if was_delivered(before, totals) else None
+
+
+def was_delivered(before: QueueTotals | None, totals: QueueTotals) -> bool:
+    """Return whether a queue has delivered messages between two listings."""
+    return before is not None and totals.delivered > before.delivered

@@ -36,6 +36,8 @@ class DeliveryHistory:
         if len(request_id) > LONGEST_ID or len(handout.worker_id) > LONGEST_ID:
             return
         known = self._requests.pop((key, request_id), ())
+        if handout in known:  # an event that was sent twice
+            known = tuple(one for one in known if one != handout)
         if len(known) >= MOST_HANDOUTS:
             half = MOST_HANDOUTS // 2
             known = known[:half] + known[half + 1 :]

@@ -1,5 +1,7 @@
 """The queue watcher: polls the management API for the counts that status, metrics and stuck groups need.
 
+The counts also stand in for events that do not arrive: an active key whose workers have requests is renewed.
+
 Writes `state.totals`, `state.former_totals`, `state.counted_at`, `state.ready_since`, `state.depths`, `state.alarm` and
 `state.lost`. Its counts are seconds late, so nothing is deleted because of them alone.
 
@@ -15,7 +17,9 @@ from collections.abc import Callable
 
 from osrdyne.broker.management_api import ManagementApi, RequestQueue, never_led
 from osrdyne.errors import ManagementError
+from osrdyne.intake.activity_rules import latest_use, was_delivered
 from osrdyne.state import PoolState
+from osrdyne.target.tracker import Status
 from osrdyne_protocol.broker.lost import Evidence
 
 log = logging.getLogger(__name__)
@@ -27,7 +31,8 @@ _MOST_ASKED = 200
 class QueueWatcher:
     """Runs until cancelled; an unreachable management API is logged once and polled again.
 
-    `blocked` says why the broker has blocked the daemon's own connection, None while it has not. `interval` in seconds.
+    `blocked` says why the broker has blocked the daemon's own connection, None while it has not. `interval` and
+    `lateness`, of the broker's counts, in seconds.
     """
 
     def __init__(
@@ -37,11 +42,13 @@ class QueueWatcher:
         blocked: Callable[[], str | None],
         *,
         interval: float,
+        lateness: float,
     ) -> None:
         self._state = state
         self._management = management
         self._blocked = blocked
         self._interval = interval
+        self._lateness = lateness
         self._failing = False
 
     async def run(self) -> None:
@@ -79,8 +86,9 @@ class QueueWatcher:
             return
         self._failing = False
         self._note_alarm(self._blocked() or alarm)
-        self._state.depths, self._state.counted_at = depths, asked
-        self._note(queues)
+        before, self._state.counted_at = self._state.counted_at, asked
+        self._state.depths = depths
+        self._note(queues, asked if before is None else before, asked)
         if self._state.alarm is not None:
             # A group whose replies the broker holds back is not stuck.
             self._state.ready_since.clear()
@@ -114,8 +122,8 @@ class QueueWatcher:
         elif alarm is None and before is not None:
             log.warning("broker alarm is over", extra={"reason": before})
 
-    def _note(self, queues: list[RequestQueue]) -> None:
-        state, now = self._state, self._state.clock()
+    def _note(self, queues: list[RequestQueue], before_at: float, at: float) -> None:
+        state, now, before = self._state, self._state.clock(), self._state.totals
         totals = {
             one.key: one.totals
             for one in queues
@@ -126,6 +134,16 @@ class QueueWatcher:
         for key in [key for key in state.ready_since if key not in totals or totals[key].ready == 0]:
             del state.ready_since[key]
         for key, one in totals.items():
+            if was_delivered(before.get(key), one):
+                state.ready_since.pop(key, None)
             if one.ready > 0:
                 state.ready_since.setdefault(key, now)
                 state.totals_changes.add(key)
+            used_at = latest_use(before.get(key), one, before_at=before_at - self._lateness, at=at - self._lateness)
+            self._renew(key, used_at)
+
+    def _renew(self, key: str, used_at: float | None) -> None:
+        """Renew an active key as of a past use of it. A key on its way out stays there: counts are late."""
+        wanted = self._state.tracker.wanted.get(key)
+        if used_at is not None and wanted is not None and wanted.status is Status.ACTIVE:
+            self._state.require(key, extra_lifetime=used_at - self._state.clock())

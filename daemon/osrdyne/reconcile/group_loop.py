@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.drivers.base import Change, Driver, Group, GroupState
@@ -93,7 +94,7 @@ class GroupLoop:
         if plan.action is GroupAction.START:
             self._waiting[key] = None
         elif plan.action is GroupAction.STOP:
-            self._loop.begin(key, self._guarded(key, self._stop(key, plan.reason)), "group-action")
+            self._loop.begin(key, partial(self._guarded, key, partial(self._stop, key, plan.reason)), "group-action")
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif group is None and key not in state.tracker.wanted:
@@ -140,12 +141,12 @@ class GroupLoop:
             del self._waiting[key]
             self._starting[key] = now
             self._loop.look_at(key, now + self._limits.start_hold)
-            self._loop.begin(key, self._guarded(key, self._start(key)), "group-action")
+            self._loop.begin(key, partial(self._guarded, key, partial(self._start, key)), "group-action")
 
-    async def _guarded(self, key: str, action: Coroutine[None, None, None]) -> None:
+    async def _guarded(self, key: str, action: Callable[[], Awaitable[None]]) -> None:
         try:
             async with asyncio.timeout(_DRIVER_TIMEOUT_SECONDS):
-                await action
+                await action()
         except (DriverError, TimeoutError) as error:
             self._failed(key, str(error) or f"the driver did not answer within {_DRIVER_TIMEOUT_SECONDS:.0f} s")
         except Exception as error:

@@ -6,7 +6,7 @@ A key has at most one action under way; all keys act at once. The caller's `look
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from osrdyne.runtime.changes import ChangeReader, Changes, Timers, wait_for
@@ -37,7 +37,7 @@ class KeyedLoop:
         """Return whether an action on a key is under way."""
         return key in self._busy
 
-    def begin(self, key: str, action: Coroutine[Any, Any, None], name: str) -> None:
+    def begin(self, key: str, action: Callable[[], Awaitable[None]], name: str) -> None:
         """Run an action on a key that has none. The key is looked at again when it ends. The action must not raise."""
         self._busy.add(key)
         self._tasks.create_task(self._act(key, action), name=name)
@@ -71,9 +71,9 @@ class KeyedLoop:
         finally:
             self._changed.close()
 
-    async def _act(self, key: str, action: Coroutine[Any, Any, None]) -> None:
+    async def _act(self, key: str, action: Callable[[], Awaitable[None]]) -> None:
         try:
-            await action
+            await action()
         finally:
             self._busy.discard(key)
             self._changed.add(key)

@@ -86,7 +86,7 @@ class QueueLoop:
             lost=key in self._state.lost.lost,
         )
         if plan.step is not None:
-            self._loop.begin(key, self._act(key, queue, plan.step), f"queue-{plan.step.name.lower()}")
+            self._loop.begin(key, partial(self._act, key, queue, plan.step), f"queue-{plan.step.name.lower()}")
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif queue.phase in (Phase.GONE, Phase.FOREIGN) and key not in self._state.tracker.wanted:

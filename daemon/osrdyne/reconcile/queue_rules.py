@@ -67,6 +67,8 @@ class QueueTotals:
     ours: bool = True
     #: Messages on their way to the dead-letter exchange: no longer ready, and lost if the queue is deleted.
     dead_lettering: int = 0
+    #: Deliveries since the broker began to count, where it counts them.
+    delivered: int = 0
 
 
 class QueueStep(Enum):

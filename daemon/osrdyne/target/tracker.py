@@ -57,9 +57,9 @@ class TargetTracker:
     def require(self, key: str, now: float, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
         """Make a key Active and return the generation from which that holds.
 
-        `extra_lifetime` (seconds) is added to the unbind delay, for a caller that will report the next
-        activity that much later. `found_unbound` says that a message proved the key to be unbound, whatever
-        was believed: its queue must then be asserted again, under a new generation.
+        `extra_lifetime` (seconds) is added to the unbind delay, for a caller that will report the next activity that
+        much later; it is negative for activity that was so long ago. `found_unbound` says that a message proved the key
+        to be unbound, whatever was believed: its queue must then be asserted again, under a new generation.
         """
         self.note_demand(key)
         return self._activate(key, now + extra_lifetime + self._delays(key).unbind_delay, found_unbound=found_unbound)

@@ -4,8 +4,9 @@ A broker closes the whole connection of an event's publisher (506) while the poo
 for seconds after a kill (docs/rabbitmq-facts.md#messages-that-vanish). If deliveries used the same connection, each of
 them would be redelivered, and counted as failed.
 
-Connects when there is something to send, and again, with back-off, when the connection or its channel has ended.
-Events leave in order. They are unconfirmed, so some may be lost; known losses are counted and logged.
+Connects when there is something to send, and again, with back-off, when the connection or its channel has ended. The
+first event of a new connection is then `interrupted`; the others follow once the broker has confirmed that one. Events
+leave in order. What the broker had not confirmed is sent again, so a reader may see an event twice, with the same id.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from osrdyne_amqp import Channel, Connection, Properties
-from osrdyne_amqp.errors import BrokerError, Unencodable
+from osrdyne_amqp.errors import BrokerError, Nacked, Unencodable
+from osrdyne_protocol import event_batches, events
+from osrdyne_protocol.event_batches import Event, EventMessage
 
 logger = logging.getLogger(__name__)
 
@@ -27,24 +32,45 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 #: A connection that lasted this many seconds resets the count of failures.
 STABLE = 15.0
-#: Most events that wait for a connection, about a megabyte; beyond this the oldest are dropped.
-MOST_WAITING = 1000
-#: Longest time in seconds for which `settled` and `close` wait for an attempt to connect.
+#: Most events that wait for a connection, two megabytes in batches. Beyond this the oldest are dropped.
+MOST_WAITING = 10_000
+#: Most events that are kept until the broker confirms them, so that they can be sent again.
+MOST_UNCONFIRMED = 10_000
+#: Longest time in seconds for which `settled` and `close` wait for an attempt to connect, and a new connection for the
+#: confirm of its first event.
 PATIENCE = 2.0
 #: Seconds between two checks of a connection that the broker has blocked (memory or disk alarm).
 BLOCKED_PAUSE = 1.0
 
 
-class EventLine:
-    """Sends events to one exchange. Use it from one event loop; `close` ends it."""
+class _Sent(NamedTuple):
+    """A message with events of one key."""
 
-    def __init__(self, exchange: str, connect: Callable[[], Awaitable[Connection]]) -> None:
-        """`connect` opens a connection for the events alone, and raises `BrokerError`."""
+    key: str | bytes
+    message: EventMessage
+
+
+class EventLine:
+    """Sends events of one worker or daemon to one exchange. Use it from one event loop; `close` ends it."""
+
+    def __init__(
+        self, exchange: str, connect: Callable[[], Awaitable[Connection]], *, sender: str, key: str = ""
+    ) -> None:
+        """`connect` opens a connection for the events alone, and raises `BrokerError`.
+
+        `sender` and `key` are those of the line's own event `interrupted`. A daemon has no key.
+        """
         self._exchange = exchange
         self._connect = connect
+        self._sender = sender
+        self._key = key
         self._connection: Connection | None = None
         self._channel: Channel | None = None
-        self._waiting: deque[tuple[str | bytes, Mapping[str, str | int]]] = deque()
+        self._waiting: deque[_Sent] = deque()
+        #: Sent and not confirmed, oldest first; by confirm.
+        self._unconfirmed: dict[asyncio.Future[None], _Sent] = {}
+        #: Events in `_waiting`, and in `_unconfirmed`.
+        self._waiting_events = self._unconfirmed_events = 0
         self._task: asyncio.Task[None] | None = None
         #: Events wait to be sent, or `open` was called.
         self._wanted = asyncio.Event()
@@ -55,19 +81,21 @@ class EventLine:
         #: Runs while events wait for a broker that has blocked the connection.
         self._blocked: asyncio.TimerHandle | None = None
         self._closed = False
+        #: The previous connection or its channel has ended, perhaps because of an event.
+        self._interrupted = False
         #: Events that are known to be lost.
         self.lost = 0
-        self._told_lost = 0
+        self._reported_lost = 0
 
-    def send(self, key: str | bytes, headers: Mapping[str, str | int]) -> None:
-        """Send an event, now or when there is a connection. Never raises."""
+    def send(self, key: str | bytes, told: Sequence[Event]) -> None:
+        """Send events of one key, at least one, now or when there is a connection. Never raises."""
         if self._closed:
-            self.lost += 1
+            self.lost += len(told)
             return
-        self._waiting.append((key, headers))
-        if len(self._waiting) > MOST_WAITING:
-            self._waiting.popleft()
-            self.lost += 1
+        for message in event_batches.pack(told):
+            self._waiting.append(_Sent(key, message))
+            self._waiting_events += message.events
+        self._drop_oldest()
         self._flush()
         if self._waiting:
             self._want()
@@ -93,12 +121,12 @@ class EventLine:
         self._closed = True
         if self._blocked is not None:
             self._blocked.cancel()
+        self.lost += self._waiting_events
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self.lost += len(self._waiting)
         self._waiting.clear()
-        self._tell_lost()
+        self._log_lost()
 
     @property
     def _is_open(self) -> bool:
@@ -119,15 +147,60 @@ class EventLine:
         if self._waiting:
             self._want()
 
+    def _drop_oldest(self) -> None:
+        while self._waiting_events > MOST_WAITING:
+            dropped = self._waiting.popleft().message.events
+            self._waiting_events -= dropped
+            self.lost += dropped
+
     def _flush(self) -> None:
         while self._waiting and self._channel is not None and self._channel.is_open:
             if self._connection is not None and self._connection.blocked:
                 return
-            key, headers = self._waiting.popleft()
+            if self.lost > self._reported_lost:
+                # Whether this one arrives is not worth a further report.
+                self._publish(self._channel, self._interruption()).add_done_callback(_retrieve)
+                self._log_lost()
+            sent = self._waiting.popleft()
+            self._waiting_events -= sent.message.events
             try:
-                self._channel.send(self._exchange, key, b"", Properties(headers=dict(headers)))
+                confirmed = self._publish(self._channel, sent)
             except (BrokerError, Unencodable):  # a foreign message's key or id, perhaps
-                self.lost += 1
+                self.lost += sent.message.events
+                continue
+            self._unconfirmed[confirmed] = sent
+            self._unconfirmed_events += sent.message.events
+            confirmed.add_done_callback(self._confirmed)
+            while self._unconfirmed_events > MOST_UNCONFIRMED:  # a queue or the stream does not answer
+                self._forget(next(iter(self._unconfirmed)))
+
+    def _publish(self, channel: Channel, sent: _Sent) -> asyncio.Future[None]:
+        key, (headers, body, _) = sent
+        properties = Properties(headers=dict(headers), content_type="application/json" if body else None)
+        return channel.publish(self._exchange, key, body, properties)
+
+    def _interruption(self) -> _Sent:
+        """Return the event `interrupted`, which no reader counts as activity."""
+        lost = self.lost - self._reported_lost
+        told = events.headers(
+            events.INTERRUPTED, now_ms=int(time.time() * 1000), worker_id=self._sender, lost_events=lost
+        )
+        return _Sent(self._key, EventMessage(told, b"", 1))
+
+    def _forget(self, confirmed: asyncio.Future[None]) -> _Sent | None:
+        sent = self._unconfirmed.pop(confirmed, None)
+        if sent is not None:
+            self._unconfirmed_events -= sent.message.events
+        return sent
+
+    def _confirmed(self, confirmed: asyncio.Future[None]) -> None:
+        """Forget a message that the broker settled. What the end of the channel settled is sent again."""
+        error = None if confirmed.cancelled() else confirmed.exception()
+        if error is not None and not isinstance(error, Nacked):
+            return
+        sent = self._forget(confirmed)
+        if error is not None and sent is not None:
+            self.lost += sent.message.events
 
     async def _run(self) -> None:
         loop, pause, failures = asyncio.get_running_loop(), FIRST_PAUSE, 0
@@ -140,13 +213,13 @@ class EventLine:
             except Exception as error:  # noqa: BLE001 - a failing event must not end the program
                 reason = error
             self._settled.set()
-            if self._waiting:  # the connection ended before all of them were sent
+            if self._waiting:  # the connection ended before the broker confirmed all of them
                 self._wanted.set()
             if loop.time() - began > STABLE:
                 pause, failures = FIRST_PAUSE, 0
             failures += 1
-            # Do not warn of the first loss: the code that uses another connection logs the outage.
-            level = logging.WARNING if failures > 1 else logging.DEBUG
+            # Do not warn of the first loss: the code that uses another connection logs the outage. Then once a minute.
+            level = logging.WARNING if failures == 2 or failures % 12 == 0 else logging.DEBUG
             logger.log(level, "no activity events can be sent, trying again later", extra={"reason": str(reason)})
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause * random.uniform(0.5, 1.0)):
@@ -158,17 +231,39 @@ class EventLine:
         self._hurry.clear()
         self._connection = await self._connect()
         try:
-            self._channel = await self._connection.channel()
+            channel = await self._connection.channel(confirm=True)
+            if self._interrupted:
+                # A broker that refuses events ends the channel because of this one, and gets no others in vain.
+                with contextlib.suppress(TimeoutError, Nacked):
+                    async with asyncio.timeout(PATIENCE):
+                        await self._publish(channel, self._interruption())
+                self._log_lost()
+            self._channel = channel
             self._wanted.clear()
             self._flush()
             self._settled.set()
-            self._tell_lost()
-            return await self._channel.wait_closed()
+            return await channel.wait_closed()
         finally:
+            self._interrupted = True
             connection, self._connection, self._channel = self._connection, None, None
             await connection.close()
+            self._take_back()
 
-    def _tell_lost(self) -> None:
-        if self.lost > self._told_lost:
-            logger.warning("activity events were lost", extra={"events": self.lost - self._told_lost})
-            self._told_lost = self.lost
+    def _take_back(self) -> None:
+        """Let what the broker has not confirmed wait again, before newer events."""
+        self._waiting.extendleft(reversed(self._unconfirmed.values()))
+        self._waiting_events += self._unconfirmed_events
+        self._unconfirmed.clear()
+        self._unconfirmed_events = 0
+        self._drop_oldest()
+
+    def _log_lost(self) -> None:
+        if self.lost > self._reported_lost:
+            logger.warning("activity events were lost", extra={"events": self.lost - self._reported_lost})
+            self._reported_lost = self.lost
+
+
+def _retrieve(confirmed: asyncio.Future[None]) -> None:
+    """Take note of a failed confirm, so that asyncio does not log it as an error that was never seen."""
+    if not confirmed.cancelled():
+        confirmed.exception()

@@ -1,7 +1,8 @@
 """The contract that every part of osrdyne imports, and that a peer in another language can read.
 
 On the wire: `names` of broker objects, `keys`, `headers`, `statuses`, `expiry` (where a request expired), activity
-`events`, and the `worker_environment`. A pool's `settings`, with `durations` and `windows`. `settings_text` writes a
-settings file. `broker` is the topology, with its linter and its form in the management API. `errors` has what these
-raise. Only pure code over the standard library belongs here: no I/O, no clock, no third-party import.
+`events` and their `event_batches`, and the `worker_environment`. A pool's `settings`, with `durations` and `windows`.
+`settings_text` writes a settings file. `broker` is the topology, with its linter and its form in the management API.
+`errors` has what these raise. Only pure code over the standard library belongs here: no I/O, no clock, no third-party
+import.
 """

@@ -16,6 +16,9 @@ FINISHED = "finished"
 ALIVE = "alive"
 STOPPING = "stopping"
 
+#: The first event of a daemon or worker after a time in which its events could not be sent.
+INTERRUPTED = "interrupted"
+
 #: Events that prove that a group works: only these renew a key's lifetime.
 ACTIVITY = frozenset({STARTED, REQUEST_RECEIVED, FINISHED, ALIVE})
 
@@ -62,6 +65,7 @@ def headers(
     request_id: str | None = None,
     outcome: str | None = None,
     duration_ms: int | None = None,
+    lost_events: int | None = None,
 ) -> dict[str, str | int]:
     """Return the headers of one event, with a new event id. `now_ms` is milliseconds since the Unix epoch."""
     values: dict[str, str | int | None] = {
@@ -72,5 +76,6 @@ def headers(
         names.X_REQUEST_ID: request_id,
         names.X_OUTCOME: outcome,
         names.X_DURATION: duration_ms,
+        names.X_LOST_EVENTS: lost_events,
     }
     return {name: value for name, value in values.items() if value is not None}

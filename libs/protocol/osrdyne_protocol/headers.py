@@ -33,6 +33,11 @@ X_OUTCOME = "x-outcome"
 #: Activity `finished`: duration of the handler in integer milliseconds.
 X_DURATION = "x-duration-ms"
 
+#: Activity `interrupted`: how many earlier events of this sender are lost.
+X_LOST_EVENTS = "x-lost-events"
+#: Activity `batch`: the form of the message's body; see `event_batches`.
+X_BATCH_VERSION = "x-batch-version"
+
 #: Argument of a request queue: the true key, where a restart finds it.
 X_OSRDYNE_KEY = "x-osrdyne-key"
 #: Mandatory publish of the daemon: matches a return to its publish. Peers ignore it.
@@ -97,6 +102,9 @@ BROKER_ADDED = frozenset(
     }
 )
 
+#: Integers of a header are below this: AMQP's longest type has 64 bits and a sign.
+_INTEGERS = 1 << 63
+
 
 def text(value: object) -> str | None:
     """Return a header's value as text, from a string or a byte array; None for any other type, or invalid UTF-8."""
@@ -120,6 +128,7 @@ def status_for(request: Mapping[str, object] | None, status: str) -> str | bytes
 
 
 def integer(headers: Mapping[str, object], name: str) -> int | None:
-    """Return an integer header, or None when it is absent or of another type (a boolean is no integer)."""
+    """Return an integer header; None when it is absent, has more than 64 bits or another type, also a boolean."""
     value = headers.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    fits = isinstance(value, int) and not isinstance(value, bool) and -_INTEGERS <= value < _INTEGERS
+    return value if fits else None  # type: ignore[return-value]

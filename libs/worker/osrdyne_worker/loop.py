@@ -86,7 +86,12 @@ class Worker:
         self._pool = PoolNames(environment.pool)
         self._loop = asyncio.get_running_loop()
         self._in_hand: set[InFlight] = set()
-        self._line = EventLine(environment.activity_exchange, partial(connect, environment, "events"))
+        self._line = EventLine(
+            environment.activity_exchange,
+            partial(connect, environment, "events"),
+            sender=environment.id,
+            key=environment.key,
+        )
         self._activity = ActivityEvents(self._line, environment.key, environment.id, options.alive_interval)
         self._alarm = consumer_timeout.HangAlarm(environment.consumer_timeout_ms)
         self._stopping = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from osrdyne_pipeline.source.stream import StreamMessage
 from osrdyne_protocol import headers as names
+from osrdyne_protocol.event_batches import BATCH, UnreadableBatch, unpack
 
 #: `schemas.RAW` in Arrow's words.
 RAW = pa.schema(
@@ -30,6 +31,8 @@ RAW = pa.schema(
 
 #: Of what is no event, so many bytes are kept.
 RAW_BYTES = 1024
+#: Rows of one batch of RAW, about: a message can hold hundreds of events.
+ROWS = 16_384
 
 #: Column -> the header that it is.
 TEXTS = {
@@ -39,12 +42,41 @@ TEXTS = {
     "request_id": names.X_REQUEST_ID,
     "outcome": names.X_OUTCOME,
 }
+_BATCH = (BATCH, BATCH.encode())
 _TEXT_OR_NONE = {str, type(None)}
 _INT64 = 2**63
 
 
-def record_batch(source: str, messages: Sequence[StreamMessage]) -> pa.RecordBatch:
-    """Return the messages as rows of RAW. What is not of the protocol's type is left out, and the judge misses it."""
+def record_batches(source: str, messages: Iterable[StreamMessage]) -> Iterator[pa.RecordBatch]:
+    """Give the events of messages as rows of RAW, of which a batch of events has several with one offset.
+
+    What is not of the protocol's type is left out, and the judge misses it.
+    """
+    rows: list[StreamMessage] = []
+    for message in messages:
+        if message.headers.get(names.X_EVENT) not in _BATCH:
+            rows.append(message)
+        else:
+            try:
+                rows += _events(source, message)
+            except UnreadableBatch as error:
+                yield problem_batch(source, message.offset, f"unreadable: {error}", message.body)
+        if len(rows) >= ROWS:
+            yield _record_batch(source, rows)
+            rows = []
+    if rows:
+        yield _record_batch(source, rows)
+
+
+def _events(source: str, message: StreamMessage) -> Iterator[StreamMessage]:
+    """The events of a batch, each as the message that it would have been by itself."""
+    for number, headers in enumerate(unpack(message.headers, message.body)):
+        if not headers.get(names.X_EVENT_ID):
+            headers = {**headers, names.X_EVENT_ID: f"{source}:{message.offset}.{number}"}
+        yield message._replace(headers=dict(headers), body=b"")
+
+
+def _record_batch(source: str, messages: Sequence[StreamMessage]) -> pa.RecordBatch:
     offsets, keys, headers, timestamps, bodies = zip(*messages, strict=True)
     columns: dict[str, Iterable[Any]] = {name: _texts(headers, header) for name, header in TEXTS.items()}
     columns["offset"] = offsets

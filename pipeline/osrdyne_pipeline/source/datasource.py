@@ -141,7 +141,7 @@ def read_range(options: SourceOptions, part: InputPartition) -> Iterator[pa.Reco
         if not read and messages[0].offset > part.start:
             yield from _lost_since(options, uri, part.start, messages[0].offset)
         read += len(messages)
-        yield columns.record_batch(options.source, messages)
+        yield from columns.record_batches(options.source, messages)
     if not read:
         yield from _lost_since(options, uri, part.start, part.end)
 

@@ -28,8 +28,9 @@ if logging.getLogger("pika").level == logging.NOTSET:
 OFFSET = "x-stream-offset"
 #: Messages on the way at once. A stream must be acknowledged to go on; more than this gained nothing.
 PREFETCH = 2000
-#: Messages handed on at once.
+#: Messages handed on at once, and after how many bytes of their bodies fewer are.
 BATCH = 8192
+BATCH_BYTES = 16_000_000
 #: Seconds without an answer after which a broker is given up.
 PATIENCE = 60.0
 #: Seconds that the first delivery may take, and between two questions meanwhile.
@@ -119,6 +120,8 @@ class _Reading:
         self._prefetch = prefetch
         self._messages: list[StreamMessage] = []
         self._size = 1
+        #: Bytes of the bodies of `_messages`.
+        self._bytes = 0
         #: Deliveries, and how many there were when last looked at.
         self._seen = 0
         self._seen_at_question = -1
@@ -145,7 +148,7 @@ class _Reading:
                 if self._failure is not None:
                     raise self._failure
                 if self._messages:
-                    ready, self._messages = self._messages, []
+                    ready, self._messages, self._bytes = self._messages, [], 0
                     yield ready
         finally:
             self._close()
@@ -205,9 +208,10 @@ class _Reading:
             self._finish()
             return
         self._messages.append(StreamMessage(offset, method.routing_key, headers, properties.timestamp, body))
+        self._bytes += len(body)
         if self._end is not None and offset + 1 == self._end:
             self._finish()
-        elif len(self._messages) >= self._size:
+        elif len(self._messages) >= self._size or self._bytes >= BATCH_BYTES:
             self._connection.ioloop.stop()
 
     def _finish(self) -> None:

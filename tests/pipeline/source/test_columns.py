@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -14,7 +15,7 @@ from osrdyne_pipeline.source.stream import StreamMessage
 def row(key: str | bytes = "k", body: bytes = b"body", timestamp: int | None = None, **headers: Any) -> dict[str, Any]:
     """The row of one message, whose headers are named without `x-` and with `_`."""
     named = {"x-" + name.replace("_", "-"): value for name, value in headers.items()}
-    batch = columns.record_batch("core-events", [StreamMessage(7, key, named, timestamp, body)])
+    [batch] = columns.record_batches("core-events", [StreamMessage(7, key, named, timestamp, body)])
     assert batch.schema == columns.RAW
     found: dict[str, Any] = batch.to_pylist()[0]
     return found
@@ -74,3 +75,44 @@ def test_a_key_that_is_not_utf8_is_a_problem_and_kept() -> None:
     found = row(key=b"\xff\xfe", event="started")
     assert (found["key"], found["raw"]) == (None, b"\xff\xfe")
     assert found["problem"].startswith("invalid_key: ")
+
+
+def batch_of(*told: dict[str, Any], offset: int = 7, version: int = 1) -> StreamMessage:
+    """A batch of events of one worker."""
+    headers = {"x-event": "batch", "x-batch-version": version, "x-worker-id": "w"}
+    return StreamMessage(offset, "k", headers, 3, json.dumps(told).encode())
+
+
+def rows(*messages: StreamMessage) -> list[dict[str, Any]]:
+    return [one for batch in columns.record_batches("core-events", messages) for one in batch.to_pylist()]
+
+
+def test_each_event_of_a_batch_is_a_row() -> None:
+    told = [
+        {"x-event": "request-received", "x-event-id": "a", "x-event-time": 5, "x-request-id": "r"},
+        {"x-event": "finished", "x-event-id": "b", "x-event-time": 9, "x-request-id": "r", "x-duration-ms": 4},
+    ]
+    single = [
+        row(event="request-received", event_id="a", event_time=5, request_id="r", worker_id="w"),
+        row(event="finished", event_id="b", event_time=9, request_id="r", duration_ms=4, worker_id="w"),
+    ]
+    assert rows(batch_of(*told)) == single
+
+
+def test_events_of_a_batch_without_an_id_of_their_own_are_told_apart() -> None:
+    found = rows(batch_of({"x-event": "alive"}, {"x-event": "alive"}))
+    assert [one["event_id"] for one in found] == ["core-events:7.0", "core-events:7.1"]
+    assert [one["time_ms"] for one in found] == [3000, 3000]
+
+
+def test_a_batch_that_cannot_be_read_is_one_row_with_the_reason() -> None:
+    [found] = rows(batch_of({"x-event": "alive"}, version=2))
+    assert found["problem"] == "unreadable: a batch of events has version 2; this program reads version 1"
+    assert (found["event"], found["offset"], found["raw"]) == (None, 7, b'[{"x-event": "alive"}]')
+
+
+def test_messages_of_many_events_become_several_batches_of_rows() -> None:
+    messages = [batch_of(*[{"x-event": "alive"}] * 400, offset=number) for number in range(100)]
+    batches = list(columns.record_batches("core-events", messages))
+    assert sum(one.num_rows for one in batches) == 40_000
+    assert max(one.num_rows for one in batches) < 2 * columns.ROWS

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from osrdyne_amqp import Properties
-from osrdyne_amqp.errors import BrokerUnreachable, ConnectionLost, Unencodable
-from osrdyne_amqp.event_line import LONGEST_PAUSE, MOST_WAITING, PATIENCE, EventLine
+from osrdyne_amqp.errors import BrokerUnreachable, ConnectionLost, Nacked, Unencodable
+from osrdyne_amqp.event_line import LONGEST_PAUSE, MOST_UNCONFIRMED, MOST_WAITING, PATIENCE, EventLine
+from osrdyne_protocol.event_batches import unpack
 
 pytestmark = pytest.mark.looptime
 
@@ -21,6 +23,7 @@ class StandInConnection:
     def __init__(self, broker: StandInBroker) -> None:
         self._broker = broker
         self._ended: asyncio.Future[ConnectionLost] = asyncio.get_running_loop().create_future()
+        self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def is_open(self) -> bool:
@@ -30,16 +33,33 @@ class StandInConnection:
     def blocked(self) -> bool:
         return self._broker.blocked
 
-    async def channel(self) -> StandInConnection:
+    async def channel(self, *, confirm: bool) -> StandInConnection:
+        assert confirm
         return self
 
-    def send(self, exchange: str, key: str, body: bytes, properties: Properties) -> None:
-        assert (exchange, body) == ("activity", b"")
+    def publish(self, exchange: str, key: str, body: bytes, properties: Properties) -> asyncio.Future[None]:
+        assert exchange == "activity"
         if key == "too long":
             raise Unencodable(key)
-        self._broker.got.append(int((properties.headers or {})["n"]))
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._broker.refuses:
+            self._waiting.append(confirmed)
+            self._broker.refused.append(properties.headers or {})
             self.end()
+            return confirmed
+        self._broker.messages += 1
+        for told in unpack(properties.headers, body):
+            if told.get("x-event") == "interrupted":
+                self._broker.interruptions.append((key, told["x-worker-id"], told["x-lost-events"]))
+            else:
+                self._broker.got.append(int(told["n"]))
+        if self._broker.confirms is True:
+            confirmed.set_result(None)
+        elif self._broker.confirms is False:
+            confirmed.set_exception(Nacked())
+        else:
+            self._waiting.append(confirmed)
+        return confirmed
 
     async def wait_closed(self) -> ConnectionLost:
         return await asyncio.shield(self._ended)
@@ -47,6 +67,9 @@ class StandInConnection:
     def end(self) -> None:
         if not self._ended.done():
             self._ended.set_result(ConnectionLost("506"))
+            for one in self._waiting:
+                if not one.done():
+                    one.set_exception(ConnectionLost("506"))
 
     async def close(self) -> None:
         self.end()
@@ -57,6 +80,13 @@ class StandInBroker:
 
     def __init__(self) -> None:
         self.got: list[int] = []
+        #: Messages that were taken; key, sender and number of lost events of each `interrupted`.
+        self.messages = 0
+        self.interruptions: list[tuple[str, str, int]] = []
+        #: Headers of what was refused.
+        self.refused: list[dict[str, Any]] = []
+        #: Publishes are confirmed, refused one by one, or left without an answer.
+        self.confirms: bool | None = True
         self.opened: list[StandInConnection] = []
         self.attempts = 0
         #: Nobody can connect; publishers are to wait; the connection of whoever publishes is closed.
@@ -79,7 +109,7 @@ async def broker() -> StandInBroker:
 
 @pytest.fixture
 async def line(broker: StandInBroker) -> AsyncIterator[EventLine]:
-    line = EventLine("activity", broker.open)
+    line = EventLine("activity", broker.open, sender="w1", key="42")
     yield line
     await line.close()
     assert not any(one.is_open for one in broker.opened)
@@ -87,7 +117,7 @@ async def line(broker: StandInBroker) -> AsyncIterator[EventLine]:
 
 def send(line: EventLine, *numbers: int) -> None:
     for number in numbers:
-        line.send("42", {"n": number})
+        line.send("42", [{"n": number}])
 
 
 async def test_it_connects_once_there_is_something_to_send_and_keeps_the_order(
@@ -122,11 +152,13 @@ async def test_events_that_end_their_connection_are_tried_with_growing_pauses(
         send(line, number)
         await asyncio.sleep(0.1)
     assert 60 / (LONGEST_PAUSE + 0.2) < broker.attempts < 2 * 60 / LONGEST_PAUSE + 8
-    # And once they can be sent, what waits and what comes is
+    # And each new connection risks only the report of the interruption
+    assert {told.get("x-event") for told in broker.refused[1:]} == {"interrupted"}
+    # And once events can be sent, all that were kept are sent, in order
     broker.refuses = False
     await asyncio.sleep(LONGEST_PAUSE + 1)
     send(line, 600)
-    assert broker.got[-50:] == list(range(551, 601))
+    assert (broker.got, broker.interruptions, line.lost) == (list(range(601)), [("42", "w1", 0)], 0)
 
 
 async def test_what_a_connection_left_waiting_when_it_ended_needs_no_further_event_to_be_sent(
@@ -135,7 +167,7 @@ async def test_what_a_connection_left_waiting_when_it_ended_needs_no_further_eve
     broker.refuses = True
     send(line, 1, 2)
     await line.settled()
-    assert broker.got == [1]
+    assert broker.got == []
     broker.refuses = False
     await asyncio.sleep(LONGEST_PAUSE + 1)
     assert broker.got == [1, 2]
@@ -168,9 +200,13 @@ async def test_what_waits_is_bounded_and_what_is_lost_is_counted(
     broker.away = False
     await asyncio.sleep(60)
     assert broker.got == list(range(7, MOST_WAITING + 7))
-    line.send("too long", {"n": 1})
-    assert line.lost == 8
+    # One event and one log line say how many were lost
+    assert broker.interruptions == [("42", "w1", 7)]
     assert [record.__dict__["events"] for record in caplog.records if "were lost" in record.message] == [7]
+    line.send("too long", [{"n": 1}])
+    assert line.lost == 8
+    send(line, 0)
+    assert broker.interruptions[1:] == [("42", "w1", 1)]
 
 
 async def test_a_broker_that_takes_nothing_for_now_gets_it_later(broker: StandInBroker, line: EventLine) -> None:
@@ -185,9 +221,81 @@ async def test_a_broker_that_takes_nothing_for_now_gets_it_later(broker: StandIn
 
 
 async def test_what_was_told_last_leaves_before_the_end(broker: StandInBroker) -> None:
-    line = EventLine("activity", broker.open)
+    line = EventLine("activity", broker.open, sender="w1", key="42")
     send(line, 1)
     await line.close()
     send(line, 2)
     assert (broker.got, line.lost) == ([1], 1)
     assert not broker.opened[-1].is_open
+
+
+async def test_events_that_are_sent_together_leave_as_one_message(broker: StandInBroker, line: EventLine) -> None:
+    line.send("42", [{"n": number} for number in range(300)])
+    await line.settled()
+    assert (broker.got, broker.messages) == (list(range(300)), 1)
+
+
+async def test_what_the_broker_has_not_confirmed_is_sent_again_before_newer_events(
+    broker: StandInBroker, line: EventLine
+) -> None:
+    broker.confirms = None
+    send(line, 1, 2)
+    await line.settled()
+    broker.opened[-1].end()
+    send(line, 3)
+    broker.confirms = True
+    await asyncio.sleep(LONGEST_PAUSE + PATIENCE)
+    assert (broker.got, line.lost) == ([1, 2, 1, 2, 3], 0)
+
+
+async def test_what_the_broker_has_confirmed_is_not_sent_again(broker: StandInBroker, line: EventLine) -> None:
+    send(line, 1)
+    await line.settled()
+    await asyncio.sleep(1)
+    broker.opened[-1].end()
+    send(line, 2)
+    await asyncio.sleep(LONGEST_PAUSE + PATIENCE)
+    assert broker.got == [1, 2]
+
+
+async def test_an_event_that_a_queue_refuses_is_lost_and_counted(broker: StandInBroker, line: EventLine) -> None:
+    broker.confirms = False
+    send(line, 1)
+    await line.settled()
+    await asyncio.sleep(1)
+    assert line.lost == 1
+
+
+async def test_events_flow_where_a_queue_never_confirms_and_those_that_are_kept_are_bounded(
+    broker: StandInBroker, line: EventLine
+) -> None:
+    broker.confirms = None
+    send(line, *range(5))
+    await line.settled()
+    send(line, *range(5, MOST_UNCONFIRMED + 5))
+    assert (broker.got, len(line._unconfirmed)) == (list(range(MOST_UNCONFIRMED + 5)), MOST_UNCONFIRMED)
+    # And they are not counted as lost: the broker has them
+    await line.close()
+    assert line.lost == 0
+
+
+async def test_a_long_outage_is_logged_about_once_a_minute(
+    broker: StandInBroker, line: EventLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.away = True
+    send(line, 1)
+    await asyncio.sleep(600)
+    logged = [record for record in caplog.records if "no activity events can be sent" in record.message]
+    assert 5 < len([one for one in logged if one.levelname == "WARNING"]) < 20
+
+
+async def test_a_queue_that_refuses_everything_leaves_no_error_behind_and_is_reported_each_time(
+    broker: StandInBroker, line: EventLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.confirms = False
+    for number in range(3):
+        send(line, number)
+        await asyncio.sleep(1)
+    gc.collect()
+    assert [told[2] for told in broker.interruptions] == [1, 1]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

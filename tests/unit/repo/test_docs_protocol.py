@@ -44,7 +44,8 @@ def test_events_and_who_sends_them() -> None:
 
     workers = {*events.ACTIVITY, events.STOPPING}
     theirs = dict.fromkeys(events.BY_A_PERSON, "operator")
-    assert shown == dict.fromkeys(workers, "worker") | dict.fromkeys(events.LIFECYCLE, "daemon") | theirs
+    both = {events.INTERRUPTED: "worker, daemon"}
+    assert shown == dict.fromkeys(workers, "worker") | dict.fromkeys(events.LIFECYCLE, "daemon") | theirs | both
 
 
 def test_the_stages_at_which_a_request_expires() -> None:

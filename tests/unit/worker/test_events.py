@@ -30,10 +30,14 @@ class Recorder:
 
     def __init__(self) -> None:
         self.told: list[Told] = []
+        #: How many events left at once, of each time.
+        self.sizes: list[int] = []
 
-    def send(self, key: str, headers: dict[str, str | int]) -> None:
+    def send(self, key: str, told: list[dict[str, str | int]]) -> None:
         assert key == "42"
-        self.told.append(Told(str(headers["x-event"]), asyncio.get_running_loop().time(), headers))
+        self.sizes.append(len(told))
+        now = asyncio.get_running_loop().time()
+        self.told += [Told(str(headers["x-event"]), now, headers) for headers in told]
 
     @property
     def names(self) -> list[str]:
@@ -78,8 +82,9 @@ async def test_requests_that_follow_one_another_are_told_together_and_in_order(t
         teller.tell(events.REQUEST_RECEIVED, events.FINISHED, request_id=str(number))
         await asyncio.sleep(GATHER_TIME / 10)
     await asyncio.sleep(GATHER_TIME)
-    # Twenty requests in two gathering times and a bit: one write at their begin, and one after each
+    # Twenty requests in two gathering times and a bit: one event at their begin, and the others in a batch after each
     assert len(teller.line.moments) == 3
+    assert (len(teller.line.sizes), teller.line.sizes[0], sum(teller.line.sizes)) == (3, 1, 40)
     told = [(one.event, one.headers["x-request-id"]) for one in teller.line.told]
     assert told == [(name, str(number)) for number in numbers for name in (events.REQUEST_RECEIVED, events.FINISHED)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from osrdyne_protocol.keys import SHORT_STRING_BYTES, digest
@@ -167,6 +167,19 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
         ),
         permissions=_permissions(names, who),
         pool=pool.name,
+    )
+
+
+def without_events(declared: Topology) -> Topology:
+    """Return a pool's topology without the objects of its events: those that a daemon needs to forward and answer."""
+    names = PoolNames(declared.pool)
+    of_events = (names.activity_exchange, names.activity_queue, names.events_stream)
+    return replace(
+        declared,
+        exchanges=tuple(one for one in declared.exchanges if one.name not in of_events),
+        queues=tuple(one for one in declared.queues if one.name not in of_events),
+        bindings=tuple(one for one in declared.bindings if one.exchange not in of_events),
+        policies=tuple(one for one in declared.policies if one.name not in of_events),
     )
 
 

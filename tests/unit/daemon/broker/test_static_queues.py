@@ -63,7 +63,7 @@ async def test_a_session_with_working_queues_begins_after_one_look() -> None:
     assert state.lost_static == {}
 
 
-@pytest.mark.parametrize("queue", ["core-orphan", "core-dl", "core-activity"])
+@pytest.mark.parametrize("queue", ["core-orphan", "core-dl"])
 async def test_a_session_waits_for_a_lost_queue_that_it_consumes_until_it_is_mended(
     queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -92,8 +92,9 @@ async def test_a_session_waits_for_a_lost_queue_that_it_consumes_until_it_is_men
     ]
 
 
-async def test_a_lost_poison_queue_is_said_and_keeps_no_session_from_its_work() -> None:
-    state, broker = state_of(), Members(lost={"core-poison"})
+@pytest.mark.parametrize("queue", ["core-poison", "core-activity"])
+async def test_a_lost_queue_that_a_session_can_do_without_is_reported_and_keeps_it_from_nothing(queue: str) -> None:
+    state, broker = state_of(), Members(lost={queue})
     queues = static_queues(state, broker)
 
     await queues.usable()
@@ -101,7 +102,7 @@ async def test_a_lost_poison_queue_is_said_and_keeps_no_session_from_its_work() 
     assert queues.pause(60.0) == LOOK_AGAIN
     await asyncio.sleep(LOOK_AGAIN)
     await queues.look()
-    assert state.lost_static.keys() == {"core-poison"}
+    assert state.lost_static.keys() == {queue}
     broker.lost = set()
     await queues.look()
     assert state.lost_static == {}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from osrdyne.intake.activity_listener import ActivityListener
+from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.runtime.changes import ChangeReader
 from osrdyne.state import PoolState
@@ -15,6 +17,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne.target.tracker import Status
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import events
+from osrdyne_protocol.event_batches import pack
 from osrdyne_protocol.settings import PoolSettings
 from tests.unit.stand_ins import running
 
@@ -31,6 +34,9 @@ class Listener:
         self.now += after
         given: dict[str, Any] | None = None if event is None else {"x-event": event}
         self.listener.on_message(Message(b"", "core-activity-xchg", key, Properties(headers=given), 1, False))
+
+    def message(self, headers: dict[str, Any], body: bytes, key: str | bytes = "42") -> None:
+        self.listener.on_message(Message(body, "core-activity-xchg", key, Properties(headers=headers), 1, False))
 
     def woken(self) -> bool:
         keys = bool(self.wakes._keys)
@@ -151,3 +157,45 @@ async def test_a_key_is_forgotten_with_its_queue_and_no_other(listener: Listener
         await asyncio.sleep(1.0)
         assert list(listener.state.activity) == ["7"]
     assert listener.state.forgotten.readers == []
+
+
+def test_each_event_of_a_batch_counts(listener: Listener) -> None:
+    told: list[dict[str, str | int]] = [
+        events.headers(events.REQUEST_RECEIVED, now_ms=1, worker_id="w1", request_id="r1"),
+        events.headers(events.REQUEST_RECEIVED, now_ms=2, worker_id="w1", request_id="r2"),
+        events.headers(events.FINISHED, now_ms=3, worker_id="w1", request_id="r1", outcome="ok"),
+        {"x-event": "made-up"},
+    ]
+    [message] = pack(told)
+    listener.message(dict(message.headers), message.body)
+    assert [listener.counted(one) for one in (events.REQUEST_RECEIVED, events.FINISHED, "unreadable")] == [2, 1, 1]
+    assert "42" in listener.state.tracker.wanted
+    assert listener.state.delivery_history.of("42", "r1") == ()
+    assert listener.state.delivery_history.of("42", "r2") == (PastDelivery("w1", 2),)
+
+
+@pytest.mark.parametrize("body", [b"", b"[{", b"[1]", b'[{"x-event": "alive"}]' + b" " * 64_000])
+def test_a_batch_that_cannot_be_read_is_counted_and_wakes_nothing(listener: Listener, body: bytes) -> None:
+    listener.message({"x-event": "batch", "x-batch-version": 1}, body)
+    assert listener.counted("unreadable") == 1
+    assert not listener.state.tracker.wanted
+
+
+def test_events_of_any_json_type_do_no_harm(listener: Listener) -> None:
+    odd: list[Any] = [None, True, 1.5, -1, 10**30, "", "\0", [], {}, ["alive"]]
+    names = ("x-event", "x-event-time", "x-request-id", "x-worker-id", "x-outcome")
+    told = [
+        {"x-event": "request-received", "x-request-id": "r", "x-worker-id": "w", name: value}
+        for name in names
+        for value in odd
+    ]
+    listener.message({"x-event": "batch", "x-batch-version": 1}, json.dumps(told).encode())
+    assert listener.counted("unreadable") == len(odd)
+    assert listener.counted("request-received") == (len(names) - 1) * len(odd)
+    for delivery in listener.state.delivery_history.of("42", "r"):
+        assert abs(delivery.time_ms) < 2**63
+
+
+def test_the_report_of_an_interruption_is_no_activity(listener: Listener) -> None:
+    listener.event(events.INTERRUPTED)
+    assert (listener.counted("own"), listener.state.tracker.wanted) == (1, {})

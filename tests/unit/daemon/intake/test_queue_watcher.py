@@ -12,6 +12,7 @@ from osrdyne.errors import ManagementError
 from osrdyne.intake.queue_watcher import QueueWatcher
 from osrdyne.reconcile.queue_rules import Phase, QueueTotals
 from osrdyne.session import DaemonSession
+from osrdyne.target.tracker import Status
 from osrdyne_protocol.broker.lost import Evidence
 from tests.unit.stand_ins import BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of
 
@@ -23,7 +24,7 @@ def alarm_of(state: Any) -> object:
 
 
 def watcher(state: Any, management: Any, blocked: str | None = None) -> QueueWatcher:
-    return QueueWatcher(state, management, lambda: blocked, interval=5.0)
+    return QueueWatcher(state, management, lambda: blocked, interval=5.0, lateness=7.5)
 
 
 async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some() -> None:
@@ -135,7 +136,7 @@ async def test_a_queue_of_others_does_not_speak_for_a_key_of_ours() -> None:
 
 async def adopt(state: Any, management: Any) -> None:
     nothing: Any = None
-    await DaemonSession(nothing, state, nothing, nothing, management, "daemon", nothing)._adopt()
+    await DaemonSession(nothing, state, nothing, nothing, management, "daemon", nothing, nothing)._adopt()
 
 
 async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_outage() -> None:
@@ -266,3 +267,70 @@ async def test_an_api_that_hangs_over_lost_queues_does_not_keep_the_rest_from_be
     async with running(watcher(state, Management(broker)).run()):
         await asyncio.sleep(12.0)
         assert state.totals.keys() == {"42"}
+
+
+def active(state: Any, key: str) -> float:
+    """Return until when a key is active."""
+    wanted = state.tracker.wanted[key]
+    assert wanted.status is Status.ACTIVE
+    return float(wanted.until)
+
+
+async def test_a_key_whose_queue_delivers_is_renewed_where_no_event_says_so() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(), "7": BrokerQueue()}), state_of()
+    management: Any = StandInManagement(broker)
+    state.require("42")
+    state.require("7")
+    before = active(state, "42")
+    async with running(watcher(state, management).run()):
+        for _ in range(12):
+            await asyncio.sleep(5.0)
+            broker.queues["42"].delivered += 1
+        assert before + 30.0 < active(state, "42") < before + 60.0
+        assert active(state, "7") == before
+
+
+async def test_a_key_with_a_request_in_hand_is_renewed_where_no_event_says_so() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(unacknowledged=1)}), state_of()
+    management: Any = StandInManagement(broker)
+    state.require("42")
+    before = active(state, "42")
+    async with running(watcher(state, management).run()):
+        await asyncio.sleep(61.0)
+        assert before + 45.0 < active(state, "42") < before + 61.0
+
+
+async def test_where_events_arrive_counts_renew_no_key_for_longer() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue()}), state_of()
+    management: Any = StandInManagement(broker)
+    state.require("42")
+    before = active(state, "42")
+    async with running(watcher(state, management).run()):
+        for _ in range(6):
+            await asyncio.sleep(5.0)
+            broker.queues["42"].delivered += 1
+            state.require("42")
+            before = active(state, "42")
+        await asyncio.sleep(30.0)
+        assert active(state, "42") == before
+
+
+async def test_counts_do_not_wake_a_key_that_is_on_its_way_out() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(unacknowledged=1), "7": BrokerQueue()}), state_of()
+    management: Any = StandInManagement(broker)
+    state.require("42")
+    state.tracker.advance(state.clock() + 1e6)
+    assert "42" not in state.tracker.wanted
+    async with running(watcher(state, management).run()):
+        await asyncio.sleep(30.0)
+        assert "42" not in state.tracker.wanted
+
+
+async def test_a_queue_that_delivers_is_not_stuck_although_some_of_its_messages_wait() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(ready=3), "7": BrokerQueue(ready=3)}), state_of()
+    management: Any = StandInManagement(broker)
+    async with running(watcher(state, management).run()):
+        for _ in range(6):
+            await asyncio.sleep(5.0)
+            broker.queues["42"].delivered += 1
+        assert state.ready_since == {"42": pytest.approx(30.0, abs=5.1), "7": pytest.approx(0.0, abs=0.1)}

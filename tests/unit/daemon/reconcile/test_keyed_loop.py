@@ -27,7 +27,7 @@ class Looks:
     def look(self, key: str) -> None:
         self.seen.append((round(self.clock(), 1), key))
         if (seconds := self.seconds.pop(key, None)) is not None:
-            self.loop.begin(key, asyncio.sleep(seconds), "test")
+            self.loop.begin(key, lambda: asyncio.sleep(seconds), "test")
 
     def count(self) -> None:
         self.rounds += 1

@@ -1,0 +1,104 @@
+"""What the daemon logs about a topology that is not complete."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from osrdyne.broker.topology_watcher import watch_topology
+from osrdyne.session import DaemonSession, SessionEnded
+from osrdyne.settings.daemon import BrokerSettings, DaemonSettings
+from osrdyne.status.metrics import Metrics
+from osrdyne_protocol.broker.topology import Topology, topology
+from osrdyne_protocol.settings import PoolSettings
+from tests.unit.stand_ins import NAMES, running, state_of
+
+POOL = PoolSettings("core")
+DECLARED = replace(topology(POOL), users=(), permissions=())
+OF_EVENTS = (NAMES.activity_exchange, NAMES.activity_queue, NAMES.events_stream)
+
+pytestmark = pytest.mark.looptime
+
+
+class Management:
+    """Lists a topology."""
+
+    vhost = "osrdyne"
+
+    def __init__(self, live: Topology) -> None:
+        self.live = live
+
+    async def topology(self) -> Topology:
+        return self.live
+
+
+class NothingLost:
+    async def look(self) -> None:
+        pass
+
+    def pause(self, interval: float) -> float:
+        return interval
+
+
+def without(*names: str, bindings: bool = True) -> Topology:
+    """The declared topology without these exchanges and queues, and without their bindings."""
+    return replace(
+        DECLARED,
+        exchanges=tuple(one for one in DECLARED.exchanges if one.name not in names),
+        queues=tuple(one for one in DECLARED.queues if one.name not in names),
+        bindings=tuple(one for one in DECLARED.bindings if not bindings or not {one.exchange, one.queue} & {*names}),
+    )
+
+
+async def logged(live: Topology, caplog: pytest.LogCaptureFixture) -> dict[str, str]:
+    """Return the reason that is logged for each object."""
+    management: Any = Management(live)
+    queues: Any = NothingLost()
+    async with running(watch_topology(DECLARED, management, queues, Metrics(), interval=60.0)):
+        await asyncio.sleep(1)
+    return {record.__dict__["object"]: record.__dict__["reason"] for record in caplog.records}
+
+
+async def check(live: Topology) -> None:
+    """Check a topology as a session does when it begins."""
+    nothing: Any = None
+    management: Any = Management(live)
+    given: dict[str, Any] = {"amqp_uri": "amqp://b", "management_uri": "http://b"}
+    driver: Any = {"kind": "noop"}
+    settings = DaemonSettings(pool=POOL, broker=BrokerSettings(**given), driver=driver)
+    session = DaemonSession(settings, state_of(), nothing, nothing, management, "d", nothing, nothing)
+    await session._check_topology()
+
+
+async def test_a_stream_that_is_missing_while_it_is_bound_is_late_or_lost_and_the_log_says_how_to_get_it_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reasons = await logged(without(NAMES.events_stream, bindings=False), caplog)
+    assert reasons.keys() == {"queue core-events"}
+    assert "the broker has its bindings and does not list it: it has just started" in reasons["queue core-events"]
+    assert "`rabbitmqctl eval " in reasons["queue core-events"]
+
+
+async def test_a_stream_that_was_deleted_is_to_be_applied_again(caplog: pytest.LogCaptureFixture) -> None:
+    reasons = await logged(without(NAMES.events_stream), caplog)
+    assert reasons["queue core-events"] == "is not on the broker; apply the topology"
+
+
+async def test_a_session_begins_without_the_objects_of_events() -> None:
+    await check(without(*OF_EVENTS))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in (*[one.name for one in DECLARED.exchanges], *[one.name for one in DECLARED.queues])
+        if name not in OF_EVENTS
+    ],
+)
+async def test_a_session_does_not_begin_without_an_object_that_requests_need(name: str) -> None:
+    with pytest.raises(SessionEnded, match=f"{name}.* missing; apply it .pulumi up, or"):
+        await check(without(name))
