@@ -21,6 +21,7 @@ from osrdyne_protocol.broker.topology import Users, topology
 from osrdyne_protocol.settings import PoolSettings
 from testbed.lost_queue import is_lost, lose, lose_stream, mend
 from testbed.management import Management
+from testbed.waiting import until
 from tests.conftest import Vhost
 
 PROJECT = Path(__file__).parents[2]
@@ -284,9 +285,9 @@ def test_queues_that_the_broker_lost_are_refused_with_what_to_do_and_made_again_
     assert letters not in refused["msg"]
     assert "-e osrdyne_mend_lost_queues=true" in refused["msg"]
     assert refused["changes"] == []
-    # And what it says mends the first one
+    # And what it says mends the first one: it begins an election, which takes a moment
     mend(broker, refused["msg"])
-    assert not is_lost(api, vhost, orphan)
+    until(lambda: not is_lost(api, vhost, orphan), what="an elected leader")
     # Where it is allowed, a rehearsal foretells what a run does with the other one
     losing.mend_lost = True
     rehearsed = losing.run(check=True)
