@@ -67,14 +67,18 @@ class Daemon:
     async def act(self) -> None:
         """Act until cancelled; broker failures do not end it."""
         failures = 0
-        while True:
-            began = self._state.clock()
-            try:
-                await self._act()
-            except Exception as error:  # noqa: BLE001 - after any error, the daemon logs it and begins again
-                failures = 1 if self._state.clock() - began >= _STABLE_SESSION_SECONDS else failures + 1
-                self._ended(error)
-            await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0))
+        events = EventLine(self._state.names.activity_exchange, partial(self._connect, "events"), sender=self._id)
+        try:
+            while True:
+                began = self._state.clock()
+                try:
+                    await self._act(events)
+                except Exception as error:  # noqa: BLE001 - after any error, the daemon logs it and begins again
+                    failures = 1 if self._state.clock() - began >= _STABLE_SESSION_SECONDS else failures + 1
+                    self._ended(error)
+                await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0))
+        finally:
+            await events.close()
 
     async def close(self) -> None:
         """Close the driver; workers keep running."""
@@ -84,11 +88,10 @@ class Daemon:
         """Say why the daemon cannot work; None when it leads or stands by, and no static queue is lost."""
         return status_view.not_ready(self._state, self._phase, self._detail)
 
-    async def _act(self) -> None:
+    async def _act(self, events: EventLine) -> None:
         state = self._state
         self._phase = "connecting"
         connection = await self._connect()
-        events = EventLine(state.names.activity_exchange, partial(self._connect, "events"), sender=self._id)
         try:
             self._become("standby", None)
             lock_lost = await leader.acquire(connection, state.names)
@@ -107,7 +110,6 @@ class Daemon:
         finally:
             self._metrics.leader.set(0)
             await connection.close()
-            await events.close()
 
     async def _connect(self, what: str = "") -> Connection:
         broker, name = self.settings.broker, f"osrdyne {self.settings.pool.name} {self._id}"

@@ -22,6 +22,7 @@ from osrdyne_pipeline.judging import rejected
 from osrdyne_pipeline.lake import Lake, write_rows
 from osrdyne_pipeline.source.stream import StreamMessage
 from osrdyne_protocol import headers as names
+from osrdyne_protocol.event_batches import BATCH
 
 #: A batch's note of itself.
 NOTE = "_batch.json"
@@ -45,7 +46,7 @@ class Mark:
     def of(cls, message: StreamMessage) -> Mark:
         """Return the mark of a message: its key, event id and time, and the events of a batch."""
         told = [message.routing_key, message.headers.get(names.X_EVENT_ID), message.headers.get(names.X_EVENT_TIME)]
-        if message.body:
+        if names.text(message.headers.get(names.X_EVENT)) == BATCH:
             told.append(hashlib.sha256(message.body).hexdigest())
         return cls(message.offset, hashlib.sha256(repr([str(one) for one in told]).encode()).hexdigest()[:32])
 

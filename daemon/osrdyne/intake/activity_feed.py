@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 
 from osrdyne.runtime.back_off import back_off
 from osrdyne_amqp import Connection, Message
-from osrdyne_amqp.errors import BrokerError
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +36,8 @@ class ActivityFeed:
         while True:
             try:
                 reason = await self._consume()
-            except BrokerError as error:
-                reason = str(error)
+            except Exception as error:  # noqa: BLE001 - nothing that happens to events may end the session
+                reason = str(error) or type(error).__name__
             self._failures += 1
             # The first one may be the loss of the broker, which the session logs.
             if self._failures == 2:

@@ -34,8 +34,11 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 STABLE = 15.0
 #: Most events that wait for a connection, two megabytes in batches. Beyond this the oldest are dropped.
 MOST_WAITING = 10_000
-#: Most events that are kept until the broker confirms them, so that they can be sent again.
+#: Most events that are kept until the broker confirms them, so that they can be sent again. More than these are sent
+#: all the same: where a lost queue never confirms, the others still get their events.
 MOST_UNCONFIRMED = 10_000
+#: A message that the broker has not confirmed over so many connections is dropped: perhaps it ends them.
+MOST_ATTEMPTS = 5
 #: Longest time in seconds for which `settled` and `close` wait for an attempt to connect, and a new connection for the
 #: confirm of its first event.
 PATIENCE = 2.0
@@ -48,6 +51,8 @@ class _Sent(NamedTuple):
 
     key: str | bytes
     message: EventMessage
+    #: Connections that ended before the broker confirmed it.
+    attempts: int = 0
 
 
 class EventLine:
@@ -116,7 +121,9 @@ class EventLine:
 
     async def close(self) -> None:
         """Send waiting events if possible, and disconnect. Takes some seconds at most, and never raises."""
+        self._flush()
         if self._waiting:
+            self.open()
             await self.settled()
         self._closed = True
         if self._blocked is not None:
@@ -126,7 +133,7 @@ class EventLine:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._waiting.clear()
-        self._log_lost()
+        self._log_lost(self.lost)
 
     @property
     def _is_open(self) -> bool:
@@ -158,49 +165,49 @@ class EventLine:
             if self._connection is not None and self._connection.blocked:
                 return
             if self.lost > self._reported_lost:
-                # Whether this one arrives is not worth a further report.
-                self._publish(self._channel, self._interruption()).add_done_callback(_retrieve)
-                self._log_lost()
+                self._send(self._channel, self._interruption(self.lost))
+                self._log_lost(self.lost)
             sent = self._waiting.popleft()
             self._waiting_events -= sent.message.events
-            try:
-                confirmed = self._publish(self._channel, sent)
-            except (BrokerError, Unencodable):  # a foreign message's key or id, perhaps
+            if not self._send(self._channel, sent, keep=self._unconfirmed_events < MOST_UNCONFIRMED):
                 self.lost += sent.message.events
-                continue
-            self._unconfirmed[confirmed] = sent
-            self._unconfirmed_events += sent.message.events
-            confirmed.add_done_callback(self._confirmed)
-            while self._unconfirmed_events > MOST_UNCONFIRMED:  # a queue or the stream does not answer
-                self._forget(next(iter(self._unconfirmed)))
 
-    def _publish(self, channel: Channel, sent: _Sent) -> asyncio.Future[None]:
-        key, (headers, body, _) = sent
+    def _send(self, channel: Channel, sent: _Sent, *, keep: bool = False) -> bool:
+        """Send a message; return False where that is impossible. `keep` it until the broker has confirmed it."""
+        key, (headers, body, count) = sent.key, sent.message
         properties = Properties(headers=dict(headers), content_type="application/json" if body else None)
-        return channel.publish(self._exchange, key, body, properties)
+        try:
+            if keep:
+                confirmed = channel.publish(self._exchange, key, body, properties)
+                self._unconfirmed[confirmed] = sent
+                self._unconfirmed_events += count
+                confirmed.add_done_callback(self._confirmed)
+            else:
+                channel.send(self._exchange, key, body, properties)
+        except (BrokerError, Unencodable):  # a foreign message's key or id, perhaps
+            return False
+        return True
 
-    def _interruption(self) -> _Sent:
+    def _interruption(self, lost: int) -> _Sent:
         """Return the event `interrupted`, which no reader counts as activity."""
-        lost = self.lost - self._reported_lost
         told = events.headers(
-            events.INTERRUPTED, now_ms=int(time.time() * 1000), worker_id=self._sender, lost_events=lost
+            events.INTERRUPTED,
+            now_ms=int(time.time() * 1000),
+            worker_id=self._sender,
+            lost_events=lost - self._reported_lost,
         )
         return _Sent(self._key, EventMessage(told, b"", 1))
-
-    def _forget(self, confirmed: asyncio.Future[None]) -> _Sent | None:
-        sent = self._unconfirmed.pop(confirmed, None)
-        if sent is not None:
-            self._unconfirmed_events -= sent.message.events
-        return sent
 
     def _confirmed(self, confirmed: asyncio.Future[None]) -> None:
         """Forget a message that the broker settled. What the end of the channel settled is sent again."""
         error = None if confirmed.cancelled() else confirmed.exception()
         if error is not None and not isinstance(error, Nacked):
             return
-        sent = self._forget(confirmed)
-        if error is not None and sent is not None:
-            self.lost += sent.message.events
+        sent = self._unconfirmed.pop(confirmed, None)
+        if sent is not None:
+            self._unconfirmed_events -= sent.message.events
+            if error is not None:
+                self.lost += sent.message.events
 
     async def _run(self) -> None:
         loop, pause, failures = asyncio.get_running_loop(), FIRST_PAUSE, 0
@@ -233,15 +240,13 @@ class EventLine:
         try:
             channel = await self._connection.channel(confirm=True)
             if self._interrupted:
-                # A broker that refuses events ends the channel because of this one, and gets no others in vain.
-                with contextlib.suppress(TimeoutError, Nacked):
-                    async with asyncio.timeout(PATIENCE):
-                        await self._publish(channel, self._interruption())
-                self._log_lost()
+                await self._report_interruption(channel)
             self._channel = channel
             self._wanted.clear()
             self._flush()
             self._settled.set()
+            if self._waiting:  # the broker has blocked the connection already
+                self._want()
             return await channel.wait_closed()
         finally:
             self._interrupted = True
@@ -249,21 +254,35 @@ class EventLine:
             await connection.close()
             self._take_back()
 
+    async def _report_interruption(self, channel: Channel) -> None:
+        """Send the event `interrupted` and wait for its confirm. Raises why the channel ended, if it did.
+
+        A broker that refuses events ends the channel because of this one, and gets no others in vain.
+        """
+        lost = self.lost
+        key, (headers, body, _) = self._interruption(lost)[:2]
+        with contextlib.suppress(TimeoutError, Nacked, Unencodable):
+            async with asyncio.timeout(PATIENCE):
+                await channel.publish(self._exchange, key, body, Properties(headers=dict(headers)))
+        self._log_lost(lost)
+
     def _take_back(self) -> None:
         """Let what the broker has not confirmed wait again, before newer events."""
-        self._waiting.extendleft(reversed(self._unconfirmed.values()))
-        self._waiting_events += self._unconfirmed_events
+        unconfirmed = list(self._unconfirmed.values())
         self._unconfirmed.clear()
         self._unconfirmed_events = 0
+        if self._closed:
+            return
+        for sent in reversed(unconfirmed):
+            if sent.attempts + 1 < MOST_ATTEMPTS:
+                self._waiting.appendleft(sent._replace(attempts=sent.attempts + 1))
+                self._waiting_events += sent.message.events
+            else:
+                self.lost += sent.message.events
         self._drop_oldest()
 
-    def _log_lost(self) -> None:
-        if self.lost > self._reported_lost:
-            logger.warning("activity events were lost", extra={"events": self.lost - self._reported_lost})
-            self._reported_lost = self.lost
-
-
-def _retrieve(confirmed: asyncio.Future[None]) -> None:
-    """Take note of a failed confirm, so that asyncio does not log it as an error that was never seen."""
-    if not confirmed.cancelled():
-        confirmed.exception()
+    def _log_lost(self, lost: int) -> None:
+        """Note that so many events in all are reported as lost, and log those that were not before."""
+        if lost > self._reported_lost:
+            logger.warning("activity events were lost", extra={"events": lost - self._reported_lost})
+            self._reported_lost = lost

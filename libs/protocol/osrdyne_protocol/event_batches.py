@@ -18,8 +18,9 @@ from osrdyne_protocol.errors import ProtocolError
 BATCH = "batch"
 #: `x-batch-version` of the form that this module reads and writes.
 VERSION = 1
-#: Most bytes of a batch's body.
+#: Most bytes of a batch's body, and most events: an empty one has two bytes, and costs a reader as much as any.
 MAX_BATCH_BYTES = 64_000
+MAX_BATCH_EVENTS = 1_000
 
 Event = Mapping[str, str | int]
 
@@ -51,7 +52,7 @@ def pack(events: Sequence[Event]) -> Iterator[EventMessage]:
         name: first[name] for name in _SHARED if name in first and all(one.get(name) == first[name] for one in events)
     }
     body = _encode([{name: one[name] for name in one if name not in shared} for one in events]).encode()
-    if len(body) <= MAX_BATCH_BYTES:
+    if len(body) <= MAX_BATCH_BYTES and len(events) <= MAX_BATCH_EVENTS:
         yield EventMessage({names.X_EVENT: BATCH, names.X_BATCH_VERSION: VERSION, **shared}, body, len(events))
         return
     middle = len(events) // 2
@@ -79,6 +80,8 @@ def unpack(headers: Mapping[str, Any] | None, body: bytes) -> Sequence[Mapping[s
         raise UnreadableBatch("the body of a batch of events is not JSON") from None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise UnreadableBatch("the body of a batch of events is not an array of objects")
+    if len(found) > MAX_BATCH_EVENTS:
+        raise UnreadableBatch(f"a batch has {len(found)} events, of at most {MAX_BATCH_EVENTS}")
     if b"\\u" in body:  # perhaps half of a surrogate pair, which nothing can encode again
         found = [{name: value for name, value in one.items() if _is_unicode(name, value)} for one in found]
     shared = {name: own[name] for name in _SHARED if name in own}

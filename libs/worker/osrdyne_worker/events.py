@@ -25,7 +25,7 @@ MOST_WAITING = 300
 
 
 class ActivityEvents:
-    """Sends the events of one worker of one key; unconfirmed, and without raising. `alive_interval` in seconds."""
+    """Sends the events of one worker of one key, without raising. `alive_interval` in seconds."""
 
     def __init__(self, line: EventLine, key: str, worker_id: str, alive_interval: float) -> None:
         self._line = line
@@ -96,7 +96,8 @@ class ActivityEvents:
             self._timer = self._loop.call_later(self._interval, self._tell_alive, in_hand)
 
     def close(self) -> None:
-        """Stop the timers."""
+        """Send what waits, and stop the timers."""
+        self.flush()
         for timer in (self._timer, self._gathering):
             if timer is not None:
                 timer.cancel()

@@ -71,7 +71,7 @@ def record_batches(source: str, messages: Iterable[StreamMessage]) -> Iterator[p
 def _events(source: str, message: StreamMessage) -> Iterator[StreamMessage]:
     """The events of a batch, each as the message that it would have been by itself."""
     for number, headers in enumerate(unpack(message.headers, message.body)):
-        if not headers.get(names.X_EVENT_ID):
+        if not names.text(headers.get(names.X_EVENT_ID)):
             headers = {**headers, names.X_EVENT_ID: f"{source}:{message.offset}.{number}"}
         yield message._replace(headers=dict(headers), body=b"")
 

@@ -100,7 +100,7 @@ def test_each_event_of_a_batch_is_a_row() -> None:
 
 
 def test_events_of_a_batch_without_an_id_of_their_own_are_told_apart() -> None:
-    found = rows(batch_of({"x-event": "alive"}, {"x-event": "alive"}))
+    found = rows(batch_of({"x-event": "alive"}, {"x-event": "alive", "x-event-id": 17}))
     assert [one["event_id"] for one in found] == ["core-events:7.0", "core-events:7.1"]
     assert [one["time_ms"] for one in found] == [3000, 3000]
 

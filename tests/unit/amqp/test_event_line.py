@@ -42,12 +42,13 @@ class StandInConnection:
         if key == "too long":
             raise Unencodable(key)
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._broker.refuses:
+        if self._broker.refuses or (properties.headers or {}).get("n") == self._broker.poison:
             self._waiting.append(confirmed)
             self._broker.refused.append(properties.headers or {})
             self.end()
             return confirmed
         self._broker.messages += 1
+        self._broker.published += 1
         for told in unpack(properties.headers, body):
             if told.get("x-event") == "interrupted":
                 self._broker.interruptions.append((key, told["x-worker-id"], told["x-lost-events"]))
@@ -60,6 +61,10 @@ class StandInConnection:
         else:
             self._waiting.append(confirmed)
         return confirmed
+
+    def send(self, exchange: str, key: str, body: bytes, properties: Properties) -> None:
+        self._broker.published -= 1
+        self.publish(exchange, key, body, properties).add_done_callback(lambda done: done.exception())
 
     async def wait_closed(self) -> ConnectionLost:
         return await asyncio.shield(self._ended)
@@ -85,6 +90,10 @@ class StandInBroker:
         self.interruptions: list[tuple[str, str, int]] = []
         #: Headers of what was refused.
         self.refused: list[dict[str, Any]] = []
+        #: An event that ends the connection of its publisher.
+        self.poison = -1
+        #: Publishes that wait for a confirm.
+        self.published = 0
         #: Publishes are confirmed, refused one by one, or left without an answer.
         self.confirms: bool | None = True
         self.opened: list[StandInConnection] = []
@@ -274,9 +283,59 @@ async def test_events_flow_where_a_queue_never_confirms_and_those_that_are_kept_
     await line.settled()
     send(line, *range(5, MOST_UNCONFIRMED + 5))
     assert (broker.got, len(line._unconfirmed)) == (list(range(MOST_UNCONFIRMED + 5)), MOST_UNCONFIRMED)
-    # And they are not counted as lost: the broker has them
+    # What is not kept waits for no confirm
+    assert broker.published == MOST_UNCONFIRMED
+    # And nothing is counted as lost: the broker has all of it
     await line.close()
     assert line.lost == 0
+
+
+async def test_events_that_waited_for_a_blocked_broker_leave_once_it_is_free_although_none_follows(
+    broker: StandInBroker, line: EventLine
+) -> None:
+    broker.away = True
+    send(line, 1, 2)
+    await asyncio.sleep(10)
+    # When the broker is there again, and takes nothing for now
+    broker.away, broker.blocked = False, True
+    await asyncio.sleep(60)
+    assert broker.got == []
+    broker.blocked = False
+    await asyncio.sleep(2)
+    assert broker.got == [1, 2]
+
+
+async def test_a_message_that_ends_every_connection_does_not_hold_up_the_others(
+    broker: StandInBroker, line: EventLine
+) -> None:
+    broker.poison = 1
+    send(line, 1, 2, 3)
+    await asyncio.sleep(120)
+    assert (broker.got, line.lost) == ([2, 3], 1)
+
+
+async def test_the_number_of_lost_events_is_told_although_more_are_lost_meanwhile(
+    broker: StandInBroker, line: EventLine
+) -> None:
+    broker.confirms = None
+    send(line, 0)
+    await line.settled()
+    broker.opened[-1].end()
+    send(line, *range(1, MOST_WAITING + 4))
+    # While a new connection waits for the confirm of its first event, more are lost
+    await asyncio.sleep(LONGEST_PAUSE)
+    send(line, *range(100))
+    await asyncio.sleep(60)
+    assert sum(told[2] for told in broker.interruptions) == line.lost > 0
+
+
+async def test_a_line_that_ends_during_a_pause_tries_once_more(broker: StandInBroker, line: EventLine) -> None:
+    broker.away = True
+    send(line, 1)
+    await asyncio.sleep(60.1)
+    broker.away = False
+    await line.close()
+    assert (broker.got, line.lost) == ([1], 0)
 
 
 async def test_a_long_outage_is_logged_about_once_a_minute(

@@ -76,6 +76,7 @@ def test_every_event_comes_out_as_it_went_in(told: list[dict[str, Any]]) -> None
         (b'{"x-event": "alive"}', VERSION, "is not an array of objects"),
         (b'["alive"]', VERSION, "is not an array of objects"),
         (b"[]" + b" " * MAX_BATCH_BYTES, VERSION, f"has {MAX_BATCH_BYTES + 2} bytes, of at most {MAX_BATCH_BYTES}"),
+        (b"[" + b"{}," * 1000 + b"{}]", VERSION, "has 1001 events, of at most 1000"),
         (b"[]", 2, "version 2; this program reads version 1"),
         (b"[]", None, "version None"),
         (b"[]", "x" * 9999, "version 'xxx"),

@@ -21,6 +21,8 @@ Argument = bool | int | str
 ApplyTo = Literal["exchanges", "queues", "classic_queues", "quorum_queues", "streams", "all"]
 QueueType = Literal["quorum", "stream", "classic"]
 
+#: Bytes of the activity queue for each message that it may hold.
+ACTIVITY_BYTES = 1_000
 #: Priority of this project's policies, high enough to win over a catch-all policy of priority 0.
 POLICY_PRIORITY = 10
 
@@ -234,7 +236,12 @@ def _policies(pool: PoolSettings, names: PoolNames) -> tuple[Policy, ...]:
             names.activity_queue,
             exactly(names.activity_queue),
             "quorum_queues",
-            {"max-length": pool.activity_max_length, "overflow": "drop-head"},
+            # A batch of events has up to 64,000 bytes: without a limit of bytes, the queue could fill a disk.
+            {
+                "max-length": pool.activity_max_length,
+                "max-length-bytes": pool.activity_max_length * ACTIVITY_BYTES,
+                "overflow": "drop-head",
+            },
         ),
         Policy(
             names.poison_queue,
