@@ -37,7 +37,7 @@ MOST_WAITING = 10_000
 #: Most events that are kept until the broker confirms them, so that they can be sent again. More than these are sent
 #: all the same: where a lost queue never confirms, the others still get their events.
 MOST_UNCONFIRMED = 10_000
-#: A message that the broker has not confirmed over so many connections is dropped: perhaps it ends them.
+#: A message that was the oldest without a confirm when so many connections ended is dropped: perhaps it ends them.
 MOST_ATTEMPTS = 5
 #: Longest time in seconds for which `settled` and `close` wait for an attempt to connect, and a new connection for the
 #: confirm of its first event.
@@ -46,12 +46,12 @@ PATIENCE = 2.0
 BLOCKED_PAUSE = 1.0
 
 
-class _Sent(NamedTuple):
-    """A message with events of one key."""
+class _Outgoing(NamedTuple):
+    """A message with events of one key, that waits to be sent or to be confirmed."""
 
     key: str | bytes
     message: EventMessage
-    #: Connections that ended before the broker confirmed it.
+    #: Connections that ended while it was the oldest without a confirm.
     attempts: int = 0
 
 
@@ -71,9 +71,9 @@ class EventLine:
         self._key = key
         self._connection: Connection | None = None
         self._channel: Channel | None = None
-        self._waiting: deque[_Sent] = deque()
+        self._waiting: deque[_Outgoing] = deque()
         #: Sent and not confirmed, oldest first; by confirm.
-        self._unconfirmed: dict[asyncio.Future[None], _Sent] = {}
+        self._unconfirmed: dict[asyncio.Future[None], _Outgoing] = {}
         #: Events in `_waiting`, and in `_unconfirmed`.
         self._waiting_events = self._unconfirmed_events = 0
         self._task: asyncio.Task[None] | None = None
@@ -92,13 +92,13 @@ class EventLine:
         self.lost = 0
         self._reported_lost = 0
 
-    def send(self, key: str | bytes, told: Sequence[Event]) -> None:
+    def send(self, key: str | bytes, new: Sequence[Event]) -> None:
         """Send events of one key, at least one, now or when there is a connection. Never raises."""
         if self._closed:
-            self.lost += len(told)
+            self.lost += len(new)
             return
-        for message in event_batches.pack(told):
-            self._waiting.append(_Sent(key, message))
+        for message in event_batches.pack(new):
+            self._waiting.append(_Outgoing(key, message))
             self._waiting_events += message.events
         self._drop_oldest()
         self._flush()
@@ -172,7 +172,7 @@ class EventLine:
             if not self._send(self._channel, sent, keep=self._unconfirmed_events < MOST_UNCONFIRMED):
                 self.lost += sent.message.events
 
-    def _send(self, channel: Channel, sent: _Sent, *, keep: bool = False) -> bool:
+    def _send(self, channel: Channel, sent: _Outgoing, *, keep: bool = False) -> bool:
         """Send a message; return False where that is impossible. `keep` it until the broker has confirmed it."""
         key, (headers, body, count) = sent.key, sent.message
         properties = Properties(headers=dict(headers), content_type="application/json" if body else None)
@@ -188,7 +188,7 @@ class EventLine:
             return False
         return True
 
-    def _interruption(self, lost: int) -> _Sent:
+    def _interruption(self, lost: int) -> _Outgoing:
         """Return the event `interrupted`, which no reader counts as activity."""
         told = events.headers(
             events.INTERRUPTED,
@@ -196,7 +196,7 @@ class EventLine:
             worker_id=self._sender,
             lost_events=lost - self._reported_lost,
         )
-        return _Sent(self._key, EventMessage(told, b"", 1))
+        return _Outgoing(self._key, EventMessage(told, b"", 1))
 
     def _confirmed(self, confirmed: asyncio.Future[None]) -> None:
         """Forget a message that the broker settled. What the end of the channel settled is sent again."""
@@ -273,12 +273,14 @@ class EventLine:
         self._unconfirmed_events = 0
         if self._closed:
             return
-        for sent in reversed(unconfirmed):
-            if sent.attempts + 1 < MOST_ATTEMPTS:
-                self._waiting.appendleft(sent._replace(attempts=sent.attempts + 1))
-                self._waiting_events += sent.message.events
+        if unconfirmed:
+            oldest = unconfirmed[0]._replace(attempts=unconfirmed[0].attempts + 1)
+            if oldest.attempts < MOST_ATTEMPTS:
+                unconfirmed[0] = oldest
             else:
-                self.lost += sent.message.events
+                self.lost += unconfirmed.pop(0).message.events
+        self._waiting.extendleft(reversed(unconfirmed))
+        self._waiting_events += sum(one.message.events for one in unconfirmed)
         self._drop_oldest()
 
     def _log_lost(self, lost: int) -> None:
