@@ -366,6 +366,54 @@ async def test_what_a_cancelled_consumer_holds_is_its_own_to_settle(connection: 
     assert (await again.get()).body == b"2"
 
 
+async def hold(connection: Connection, count: int) -> tuple[Channel, list[Message]]:
+    """Publish to the queue "q" and consume without settling: return the channel and its deliveries."""
+    channel = await connection.channel(confirm=True, prefetch=count)
+    await channel.declare_queue("q", arguments=QUORUM)
+    held: list[Message] = []
+    await channel.consume("q", held.append, on_cancel=lambda: None)
+    for number in range(count):
+        await channel.publish("", "q", b"%d" % number)
+    await until_async(lambda: len(held) == count)
+    return channel, held
+
+
+async def test_deliveries_acknowledged_at_once_are_settled_by_one_frame_and_no_other_is(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel, held = await hold(connection, 5)
+    sent: list[tuple[int, bool]] = []
+    write = frames.ack
+
+    def record(number: int, tag: int, multiple: bool) -> bytes:
+        sent.append((tag, multiple))
+        return write(number, tag, multiple)
+
+    monkeypatch.setattr(frames, "ack", record)
+    for position in (1, 4, 0):
+        channel.ack(held[position].delivery_tag)
+    await channel.close()
+
+    assert sent == [(held[1].delivery_tag, True), (held[4].delivery_tag, False)]
+    again = await consume(connection, "q")
+    assert [(await again.get()).body for _ in range(2)] == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("end", ["channel", "connection"])
+async def test_what_was_acknowledged_just_before_the_end_is_not_delivered_again(
+    vhost: Vhost, connection: Connection, end: str
+) -> None:
+    ending = await Connection.open(vhost.amqp_uri(), name="test-amqp-ending")
+    channel, held = await hold(ending, 3)
+    for message in held[:2]:
+        channel.ack(message.delivery_tag)
+    await (channel if end == "channel" else ending).close()
+
+    again = await consume(connection, "q")
+    assert (await again.get()).body == b"2"
+    await ending.close()
+
+
 async def test_a_callback_that_raises_gives_its_messages_back(connection: Connection) -> None:
     channel = await connection.channel(confirm=True)
     await channel.declare_queue("q", arguments=QUORUM)

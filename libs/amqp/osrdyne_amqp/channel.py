@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from osrdyne_amqp import frames
+from osrdyne_amqp.acknowledgements import Acknowledgements
 from osrdyne_amqp.arguments import check_binding, check_name, checked_arguments
 from osrdyne_amqp.content import Content
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, ConsumerFailed
@@ -39,6 +40,7 @@ class Channel(Publishing):
         self._closed: asyncio.Future[BrokerError] = wire.loop.create_future()
         self._calls = PendingCalls(wire, timeout)
         self._content = Content(self._fail)
+        self._acknowledgements = Acknowledgements()
         self._consumers: dict[bytes, _Consumer] = {}
         self._no_ack: set[bytes] = set()
 
@@ -49,12 +51,19 @@ class Channel(Publishing):
     # --- settling ---
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
-        """Acknowledge a delivery. Raises the channel's reason when it ended: the broker has requeued the
-        message.
+        """Acknowledge a delivery, with `multiple` all older ones too. Raises the channel's reason when it ended: the
+        broker has requeued the message.
+
+        The acknowledgements of one iteration of the loop leave together, as few as possible (`acknowledgements`).
         """
         if self._reason is not None:
             raise self._reason.again()
-        self._wire.emit(frames.ack(self._number, tag, multiple))
+        if self._acknowledgements.add(tag, multiple=multiple):
+            self._wire.gather(self._send_acks)
+
+    def _send_acks(self) -> None:
+        for tag, multiple in self._acknowledgements.take():
+            self._wire.emit(frames.ack(self._number, tag, multiple))
 
     def reject(self, tag: int, *, requeue: bool) -> None:
         """Refuse a delivery: requeued it counts towards the delivery limit, else it is dead-lettered. Raises
@@ -62,12 +71,14 @@ class Channel(Publishing):
         """
         if self._reason is not None:
             raise self._reason.again()
+        self._acknowledgements.refused(tag)
         self._wire.emit(frames.reject(self._number, tag, requeue))
 
     def give_back(self, tag: int) -> None:
         """Return a delivery that was not begun to its queue (basic.nack): RabbitMQ 4.3 does not count it, 4.0 does."""
         if self._reason is not None:
             raise self._reason.again()
+        self._acknowledgements.refused(tag)
         self._wire.emit(frames.nack(self._number, tag, requeue=True))
 
     # --- receiving ---
@@ -103,6 +114,8 @@ class Channel(Publishing):
                 if consumer_tag not in self._no_ack:
                     self._wire.emit(frames.nack(self._number, tag, requeue=True))
             else:
+                if consumer_tag not in self._no_ack:
+                    self._acknowledgements.delivered(tag)
                 consumer.on_message(Message(body, exchange, routing_key, properties, tag, redelivered, malformed))
 
         self._content.begin(complete)

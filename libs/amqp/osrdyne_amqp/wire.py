@@ -60,6 +60,9 @@ class Wire(_Base):  # type: ignore[misc]
 
     def __init__(self, parameters: Any, **callbacks: Any) -> None:
         self._outgoing: list[bytes] = []
+        self._write_planned = False
+        #: What `gather` was called with since the last write.
+        self._gathered: list[Callable[[], None]] = []
         self._heard = 0.0  # loop time of the last bytes from the broker
         self._watch: asyncio.TimerHandle | None = None
         self._frame_buffer = b""  # pika's own name: it holds what is left of the handshake
@@ -97,14 +100,32 @@ class Wire(_Base):  # type: ignore[misc]
 
     def emit(self, data: bytes) -> None:
         """Queue whole frames. All that is queued in one iteration of the loop leaves in one write."""
-        if not self._outgoing:
-            self.loop.call_soon(self._flush)
+        if not self._write_planned:
+            self._plan_write()
         self._outgoing.append(data)
 
+    def gather(self, send: Callable[[], None]) -> None:
+        """Call `send`, which emits frames, just before the next write, or before the next frame of pika, as a close."""
+        if not self._write_planned:
+            self._plan_write()
+        self._gathered.append(send)
+
+    def _plan_write(self) -> None:
+        self._write_planned = True
+        self.loop.call_soon(self._flush)
+
+    def _emit_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        for send in gathered:
+            send()
+
     def _adapter_emit_data(self, data: bytes) -> None:
+        self._emit_gathered()
         self.emit(data)
 
     def _flush(self) -> None:
+        self._emit_gathered()
+        self._write_planned = False
         data = b"".join(self._outgoing)
         self._outgoing.clear()
         transport = self._transport
