@@ -24,8 +24,8 @@ class Brief(Rig):
         return 0.1
 
 
-#: `recovery` and `lost-queue` start brokers of their own.
-MARKS = {"steady": pytest.mark.fast, "recovery": pytest.mark.full, "lost-queue": pytest.mark.full}
+#: `recovery` and `lost-queue` start brokers of their own, `calls` starts many programs.
+MARKS = {"steady": pytest.mark.fast} | dict.fromkeys(("calls", "recovery", "lost-queue"), pytest.mark.full)
 #: Not those that need more than a broker, which the tiers of the pipeline and of infra run.
 ON_A_BROKER = [name for name in MEASUREMENTS if not name.startswith(("pipeline-", "stack-"))]
 

@@ -86,6 +86,7 @@ def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the
     assert named.broker.management.get("overview")
 
 
+@pytest.mark.full
 def test_a_broker_that_does_not_answer_or_refuses_is_said_so_without_its_password(
     named: Named, authority: Authority
 ) -> None:

@@ -138,6 +138,7 @@ def test_no_password_is_in_a_plan_or_the_lake(spark: SparkSession, lake: Lake, p
     assert "wrong-one" not in str(caught.value)
 
 
+@pytest.mark.full
 def test_a_streaming_query_goes_on_exactly_from_its_checkpoint(
     spark: SparkSession, pool_events: Events, tmp_path: Path
 ) -> None:
