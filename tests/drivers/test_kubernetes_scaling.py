@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import secrets
 import signal
@@ -22,7 +23,7 @@ from osrdyne_protocol import names
 from testbed.broker import Broker
 from testbed.foreign_client import ForeignClient
 from testbed.pool import Pool
-from testbed.waiting import until, until_async
+from testbed.waiting import PATIENCE, until, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject, Manifest
 from tests.drivers.subjects.kubernetes_pool import PodPool
@@ -106,7 +107,8 @@ async def test_an_autoscaler_that_others_delete_is_made_again(kube: KubernetesSu
     await kube.ready(driver, "a")
     before = await kube.workers("a")
     kube.kubectl("delete", "hpa", kube.group("a"))
-    assert await anext(aiter(driver.changes())) == Change("a")
+    async with asyncio.timeout(PATIENCE):
+        assert await anext(aiter(driver.changes())) == Change("a")
 
     async def back() -> bool:
         await driver.list()
@@ -222,16 +224,16 @@ def test_keda_scales_a_group_with_its_queue_and_never_takes_the_last_worker(scal
             until(lambda: replicas.seen == [1])
             ids = [client.send(key, b"sleep:1") for _ in range(40)]
             # Then there are more workers, and all is answered once
-            assert {answer.status for answer in client.wait(*ids, timeout=120)} == {"ok"}
+            until(lambda: 4 in replicas.seen, what="as many workers as the ScaledObject allows")
+            assert {answer.status for answer in client.wait(*ids, timeout=PATIENCE)} == {"ok"}
             assert max(replicas.seen) == 4
             # And one when all is done
             until(lambda: replicas.seen[-1] == 1, what="the last worker alone")
             # And requests that are in hand, and none besides, keep their workers
             slow = [client.send(key, b"sleep:12") for _ in range(3)]
             until(lambda: replicas.seen[-1] >= 3, what="a worker for each request")
-            pods = {pod["metadata"]["name"] for pod in kube.pods(key)}
+            until(lambda: len(kube.pods(key)) >= 3, what="a pod for each request")
             client.wait(*slow)
-            assert len(pods) >= 3
             until(lambda: replicas.seen[-1] == 1, what="the last worker alone")
             quiet = time.monotonic() + 5
             until(lambda: time.monotonic() > quiet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -84,7 +85,8 @@ def test_a_daemon_that_is_not_ready_says_why(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_ended_is_not_waited_for(tmp_path: Path) -> None:
-    with server(200) as (_, port):
-        pass
+    with socket.socket() as taken:  # so that no other process listens there
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
 
-    assert wait(tmp_path, port, ended()) == f"The daemon has ended. Nothing listens at port {port}"
+        assert wait(tmp_path, port, ended()) == f"The daemon has ended. Nothing listens at port {port}"
