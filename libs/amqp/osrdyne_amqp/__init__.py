@@ -4,9 +4,9 @@ It never connects again by itself, and never puts a password into an error or a 
 what users see, with `message` and `errors`. `opening` reads the address and says why connecting failed, with `tls`;
 `address` is an address that may change.
 
-Below a channel: `publishing` and `confirms` for publishes, `pending_calls` for calls, `content` puts messages
-together, `arguments` checks what is declared. `frames`, `table` and `table_writing` are pure codecs. `wire` is the
-one place where pika's inner parts are touched.
+Below a channel: `publishing` and `confirms` for publishes, `acknowledgements` for deliveries, `pending_calls` for
+calls, `content` puts messages together, `arguments` checks what is declared. `frames`, `table` and `table_writing` are
+pure codecs. `wire` is the one place where pika's inner parts are touched.
 
 On top: `lanes` keeps queues that do not answer from delaying others, `event_line` sends events on a connection of
 their own, `thread_bridge` hands actions from threads to a loop.

@@ -6,6 +6,8 @@ an entry of its log, so ten deliveries that are settled by one cost the broker a
 
 from __future__ import annotations
 
+from collections import Counter
+
 
 class Acknowledgements:
     """The deliveries of one channel that are not settled, and those of them whose acknowledgement has not left."""
@@ -13,7 +15,7 @@ class Acknowledgements:
     def __init__(self) -> None:
         #: Delivery tags, oldest first: the broker counts them upwards.
         self._unsettled: dict[int, None] = {}
-        self._waiting: set[int] = set()
+        self._waiting: list[int] = []
 
     def delivered(self, tag: int) -> None:
         """Note a delivery that has to be settled."""
@@ -24,31 +26,36 @@ class Acknowledgements:
         self._unsettled.pop(tag, None)
 
     def add(self, tag: int, *, multiple: bool = False) -> bool:
-        """Acknowledge a delivery, with `multiple` all older ones too; return whether it is the first that waits."""
+        """Acknowledge a delivery, with `multiple` all older ones too, and all there are where the tag is 0.
+
+        Returns whether it is the first that waits.
+        """
         first = not self._waiting
         if multiple:
-            self._waiting.update(one for one in self._unsettled if one <= tag)
+            self._waiting += [one for one in self._unsettled if (one <= tag or not tag) and one not in self._waiting]
         else:
-            self._waiting.add(tag)
+            self._waiting.append(tag)
         return first and bool(self._waiting)
 
     def take(self) -> list[tuple[int, bool]]:
         """Return the acknowledgements to send, as delivery tag and `multiple`; they wait no longer.
 
-        `multiple` settles older deliveries too, so it is used only as far as all of them are acknowledged.
+        `multiple` settles older deliveries too, so it is used only as far as all of them are acknowledged. What is
+        unknown or acknowledged twice is sent as it is: the broker closes the channel because of it.
         """
-        if len(self._waiting) == 1:
-            tag = self._waiting.pop()
-            self._unsettled.pop(tag, None)
-            return [(tag, False)]
+        waiting, self._waiting = self._waiting, []
+        if len(waiting) == 1:
+            self._unsettled.pop(waiting[0], None)
+            return [(waiting[0], False)]
+        acknowledged = set(waiting)
         together = []
         for tag in self._unsettled:
-            if tag not in self._waiting:
+            if tag not in acknowledged:
                 break
             together.append(tag)
-        single = sorted(self._waiting.difference(together))
-        for tag in (*together, *single):
+        acknowledged.difference_update(together)
+        for tag in (*together, *acknowledged):
             self._unsettled.pop(tag, None)
-        self._waiting.clear()
+        twice = [one for one, times in Counter(waiting).items() if times > 1]
         first = [(together[-1], len(together) > 1)] if together else []
-        return first + [(tag, False) for tag in single]
+        return first + [(tag, False) for tag in (*sorted(acknowledged), *twice)]

@@ -41,6 +41,20 @@ def test_an_acknowledgement_of_all_older_ones_settles_them_and_no_newer() -> Non
     assert not acknowledgements.add(3, multiple=True)
 
 
+def test_the_tag_0_stands_for_all_that_are_not_settled() -> None:
+    acknowledgements = delivered(4)
+    acknowledgements.add(4)
+    acknowledgements.add(0, multiple=True)
+    assert acknowledgements.take() == [(4, True)]
+
+
+def test_one_that_is_acknowledged_twice_is_sent_twice_so_that_the_broker_can_complain() -> None:
+    acknowledgements = delivered(3)
+    for tag in (1, 2, 2):
+        acknowledgements.add(tag)
+    assert acknowledgements.take() == [(2, True), (2, False)]
+
+
 def test_an_unknown_delivery_is_acknowledged_alone_so_that_the_broker_can_complain() -> None:
     acknowledgements = delivered(2)
     for tag in (1, 2, 9):
