@@ -56,7 +56,7 @@ async def test_a_pod_that_cannot_run_is_reported_and_harms_no_other(
     good, bad = kube.driver(), kube.driver_of(kube.declared(**worker), pool=f"{kube.pool}-two")
     await good.start("a")
     await bad.start("a")
-    assert says in await kube.error(bad, "a")
+    await kube.error(bad, "a", says)
     await kube.until_running(good, "a")
     # And such a group can be stopped
     await bad.stop("a")
@@ -73,7 +73,7 @@ async def test_each_exit_is_reported_once(kube: KubernetesSubject) -> None:
     # And one that another daemon has told is told by the next only while it lasts
     driver = kube.driver()
     await driver.list()
-    assert "worker ended with status 3" in await kube.error(driver, "crash")
+    await kube.error(driver, "crash", "worker ended with status 3")
 
 
 async def test_a_quota_on_pods_is_reported_and_heals_with_it(
@@ -82,8 +82,7 @@ async def test_a_quota_on_pods_is_reported_and_heals_with_it(
     quota(pods="0")
     driver = kube.driver()
     await driver.start("a")
-    error = await kube.error(driver, "a")
-    assert "exceeded quota: few" in error
+    error = await kube.error(driver, "a", "exceeded quota: few")
     assert "raise the ResourceQuota" in error
     assert (await listed(driver))["a"].state is GroupState.STARTING
     kube.kubectl("delete", "resourcequota", "few")
@@ -135,5 +134,5 @@ async def test_a_deployment_that_others_delete_is_reported(kube: KubernetesSubje
     driver = kube.driver()
     await kube.ready(driver, "a")
     kube.kubectl("delete", "deployment", kube.group("a"), "--wait=false")
-    assert "the Deployment was deleted from outside" in await kube.error(driver, "a")
+    await kube.error(driver, "a", "the Deployment was deleted from outside")
     assert await driver.list() == []

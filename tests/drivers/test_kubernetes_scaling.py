@@ -157,7 +157,7 @@ async def test_an_autoscaler_that_is_refused_is_reported_and_the_group_serves(ku
     with pytest.raises(DriverError, match=r"maxReplicas.*; correct the manifest"):
         await driver.start("a")
     await kube.until_running(driver, "a")
-    assert "maxReplicas" in await kube.error(driver, "a")
+    await kube.error(driver, "a", "maxReplicas")
     await driver.stop("a")
     await kube.until_gone(driver, "a")
 

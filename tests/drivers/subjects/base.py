@@ -130,10 +130,16 @@ class Owning(Subject):
         await until_async(is_ready)
         await self.until_running(driver, key)
 
-    async def error(self, driver: Driver, key: str) -> str:
-        """Returns the next error that the driver tells of a key."""
-        async with asyncio.timeout(PATIENCE):
-            async for change in driver.changes():
-                if change.key == key and change.error is not None:
-                    return change.error
+    async def error(self, driver: Driver, key: str, says: str = "") -> str:
+        """Returns the next error of a key that says this: a busy engine may report others for a moment."""
+        heard: list[str] = []
+        try:
+            async with asyncio.timeout(PATIENCE):
+                async for change in driver.changes():
+                    if change.key == key and change.error is not None:
+                        heard.append(change.error)
+                        if says in change.error:
+                            return change.error
+        except TimeoutError:
+            raise AssertionError(f"no error says {says!r}: {heard}") from None
         raise AssertionError("the driver was closed")

@@ -92,6 +92,7 @@ def test_the_forecast_is_what_plain_python_makes_of_the_same_events(made: Made) 
         assert row[3:] == pytest.approx(other[3:])
 
 
+@pytest.mark.full
 def test_neither_order_nor_duplicates_change_a_table(spark: SparkSession, made: Made) -> None:
     again = list(made.history)
     random.Random(2).shuffle(again)
