@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import time
 from collections import deque
@@ -77,6 +78,8 @@ class EventLine:
         #: Events in `_waiting`, and in `_unconfirmed`.
         self._waiting_events = self._unconfirmed_events = 0
         self._task: asyncio.Task[None] | None = None
+        #: When the present connection began to carry events, on the loop's clock.
+        self._open_since = math.inf
         #: Events wait to be sent, or `open` was called.
         self._wanted = asyncio.Event()
         #: `open` was called: connect without a pause.
@@ -211,10 +214,11 @@ class EventLine:
 
     async def _run(self) -> None:
         loop, pause, failures = asyncio.get_running_loop(), FIRST_PAUSE, 0
+        warned: set[str] = set()
         while True:
             await self._wanted.wait()
             self._settled.clear()
-            began = loop.time()
+            self._open_since = math.inf
             try:
                 reason: Exception = await self._carry()
             except Exception as error:  # noqa: BLE001 - a failing event must not end the program
@@ -222,11 +226,16 @@ class EventLine:
             self._settled.set()
             if self._waiting:  # the connection ended before the broker confirmed all of them
                 self._wanted.set()
-            if loop.time() - began > STABLE:
+            if loop.time() - self._open_since > STABLE:
                 pause, failures = FIRST_PAUSE, 0
+                warned.clear()
             failures += 1
-            # Do not warn of the first loss: the code that uses another connection logs the outage. Then once a minute.
-            level = logging.WARNING if failures == 2 or failures % 12 == 0 else logging.DEBUG
+            # Do not warn of the first loss: the code that uses another connection logs the outage. Then warn of each
+            # reason, and once a minute.
+            warn = failures > 1 and (str(reason) not in warned or failures % 12 == 0)
+            if warn:
+                warned.add(str(reason))
+            level = logging.WARNING if warn else logging.DEBUG
             logger.log(level, "no activity events can be sent, trying again later", extra={"reason": str(reason)})
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause * random.uniform(0.5, 1.0)):
@@ -241,7 +250,7 @@ class EventLine:
             channel = await self._connection.channel(confirm=True)
             if self._interrupted:
                 await self._report_interruption(channel)
-            self._channel = channel
+            self._channel, self._open_since = channel, asyncio.get_running_loop().time()
             self._wanted.clear()
             self._flush()
             self._settled.set()

@@ -359,6 +359,25 @@ async def test_a_long_outage_is_logged_about_once_a_minute(
     assert 5 < len([one for one in logged if one.levelname == "WARNING"]) < 20
 
 
+async def test_a_new_reason_within_an_outage_is_warned_of_at_once_and_only_once(
+    broker: StandInBroker, line: EventLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    def reasons() -> list[str]:
+        found = [one for one in caplog.records if "no activity events can be sent" in one.message]
+        return [one.__dict__["reason"] for one in found if one.levelname == "WARNING"]
+
+    broker.away = True
+    send(line, 1)
+    await asyncio.sleep(6)
+    assert reasons() == ["away"]
+    broker.away, broker.refuses = False, True
+    await asyncio.sleep(6)
+    assert reasons() == ["away", "506"]
+    broker.away = True
+    await asyncio.sleep(6)
+    assert len(reasons()) == 2
+
+
 async def test_a_queue_that_refuses_everything_leaves_no_error_behind_and_is_reported_each_time(
     broker: StandInBroker, line: EventLine, caplog: pytest.LogCaptureFixture
 ) -> None:
