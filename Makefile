@@ -32,7 +32,7 @@ test-fast: setup ## Run the unit tests and a few of the others, in under two min
 test-all: setup ## Run all tests on all engines: both RabbitMQs, Docker, systemd, Kubernetes, Pulumi, Spark; an hour
 	@$(BIN)/python tools/run_tests.py --all
 
-test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, pipeline
+test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, jobs, pipeline
 	@$(BIN)/python tools/run_tests.py --all $*
 
 engines: setup ## Make what the engines of test-all consist of; the first time on a machine it compiles for half an hour

@@ -42,7 +42,7 @@ class Part:
 
 #: What making a part may fail with; all of them say why.
 FAILURES = (apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, NoGo, OSError, CalledProcessError)
-BROKER_TIERS = frozenset({"broker", "security", "drivers", "infra", "roles", "faults", "pipeline"})
+BROKER_TIERS = frozenset({"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline"})
 
 
 def installed(install: str) -> None:
@@ -75,6 +75,7 @@ def parts() -> list[Part]:
         *brokers,
         Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
         Part("browser", browser.command, frozenset({"pipeline"})),
+        Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs"})),
         Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
         Part("containerd", partial(installed, "kubernetes.keeper"), clusters),
         Part("image of workers", docker.worker_root, frozenset({"drivers"})),
@@ -94,9 +95,14 @@ def needed(suite: str, tiers: Iterable[str]) -> list[Part]:
     return [part for part in parts() if part.tiers & chosen and (suite == "test-all" or part.small)]
 
 
+def every_tier() -> list[str]:
+    """The tiers that need any part."""
+    return sorted({tier for part in parts() for tier in part.tiers})
+
+
 def main(suite: str, tiers: list[str]) -> int:
     """Make what is needed; 1 when something could not be made, which is said."""
-    for part in needed(suite, tiers or sorted(BROKER_TIERS)):
+    for part in needed(suite, tiers or every_tier()):
         started = time.monotonic()
         try:
             part.make()

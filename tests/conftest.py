@@ -25,6 +25,7 @@ asyncio.set_event_loop(None)
 SLOW_ENGINES = {
     "private_broker",
     *("dockerd", "units", "kube"),  # of the drivers
+    *("postgres", "private_postgres"),  # of the jobs
     *("make_stack", "stack", "newest", "cluster"),  # of the Pulumi program
 }
 

@@ -60,6 +60,7 @@ PLANS = {
     "infra": Plan(2, 1.5),
     "roles": Plan(3, 1.5),
     "faults": Plan(1, 2.5),
+    "jobs": Plan(2, 1.5),
     "pipeline": Plan(1, 1.5),
 }
 #: A tier that is not named above: after those, alone in its process.

@@ -86,6 +86,27 @@ class AsyncClient(BaseClient):
         future.add_done_callback(done)
         return future
 
+    def start_cast(
+        self, key: str, body: bytes, *, timeout: float | None = None, headers: Mapping[str, Any] | None = None
+    ) -> asyncio.Future[None]:
+        """Send a request without a reply, and do not wait; the future says when the broker has it, or any failure.
+
+        Errors in the request itself are raised here.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        call = self._dispatcher.request(
+            key, body, future, wants_reply=False, timeout=timeout, headers=headers, deadline=False
+        )
+
+        def done(_: asyncio.Future[None]) -> None:
+            if future.cancelled():
+                self._dispatcher.abandon(call)
+            else:
+                future.exception()  # mark it as seen, so that asyncio does not warn about an unused result
+
+        future.add_done_callback(done)
+        return future
+
     async def cast(
         self,
         key: str,
@@ -99,12 +120,4 @@ class AsyncClient(BaseClient):
         With `confirm=False` it returns once the request is written. Later failures are not reported: use `submit`
         where they matter. It carries no deadline. Raises as `call`, but no RemoteError and no NoFreeSlot.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        call = self._dispatcher.request(
-            key, body, future, wants_reply=False, timeout=timeout, headers=headers, deadline=False
-        )
-        try:
-            await future
-        except asyncio.CancelledError:
-            self._dispatcher.abandon(call)
-            raise
+        await self.start_cast(key, body, timeout=timeout, headers=headers)

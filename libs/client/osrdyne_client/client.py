@@ -98,6 +98,12 @@ class Client(BaseClient):
         future, sent = self._request(key, body, wants_reply=False, timeout=timeout, headers=headers, deadline=False)
         self._wait(future, sent)
 
+    def start_cast(
+        self, key: str, body: bytes, *, timeout: float | None = None, headers: Mapping[str, Any] | None = None
+    ) -> concurrent.futures.Future[None]:
+        """Send a request without a reply, and do not wait; the future says when the broker has it, or any failure."""
+        return self._request(key, body, wants_reply=False, timeout=timeout, headers=headers, deadline=False)[0]
+
     def _request(self, key: str, body: bytes, **options: Any) -> tuple[Future, list[Call]]:
         future: Future = Future()
         future.set_running_or_notify_cancel()

@@ -15,7 +15,7 @@ import run_tests
 import steps
 import tier_run
 from run_tests import Choice, Runner
-from testbed import broker, prepare, suite
+from testbed import broker, postgres, prepare, suite
 from testbed.waiting import until
 from tier_run import Run
 
@@ -267,11 +267,24 @@ def test_every_tier_on_a_broker_gets_the_one_that_make_test_may_use_and_no_other
     assert run_tests.ONE_BROKER == broker.OF_THE_DEMO
 
 
+def test_only_make_test_all_prepares_a_postgresql_for_the_jobs() -> None:
+    small, whole = ({part.name for part in prepare.needed(one, ["jobs"])} for one in ("test", "test-all"))
+
+    assert "PostgreSQL" in whole - small
+    assert "PostgreSQL" not in {part.name for part in prepare.needed("test-all", prepare.BROKER_TIERS - {"jobs"})}
+
+
+def test_make_engines_makes_every_part() -> None:
+    assert len(prepare.needed("test-all", prepare.every_tier())) == len(prepare.parts())
+
+
 def test_a_test_of_make_test_cannot_start_an_engine_of_make_test_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert suite.SUITE == run_tests.SUITE
     monkeypatch.setenv(run_tests.SUITE, "test")
     with pytest.raises(suite.NotInThisSuite, match="mark this test `full`"):
         broker.Broker(broker.NEWEST)
+    with pytest.raises(suite.NotInThisSuite, match="mark this test `full`"):
+        postgres.Postgres()
 
     monkeypatch.setenv(run_tests.SUITE, "test-all")
     suite.only_in_test_all("a Docker engine")

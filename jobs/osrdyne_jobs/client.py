@@ -1,0 +1,263 @@
+"""Register jobs: from threads, and from asyncio.
+
+A job is registered in one transaction, and then cast to the pool, whose daemon starts the worker group of the resource.
+The cast is only a hint: where it is lost, refused, or the broker is away, redo casts the job again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from osrdyne_jobs import messages, store
+from osrdyne_jobs.database import async_engine_for, check_tables, engine_for, reading
+from osrdyne_jobs.errors import NotRegistered
+from osrdyne_jobs.job_types import JobType, JobTypes, check_resource
+from osrdyne_protocol.errors import OsrdyneError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for which a cast may wait for the broker. Later, redo is as quick.
+CAST_PATIENCE = 5.0
+#: Seconds after which redo casts a job that has not begun.
+CAST_AFTER = 10.0
+#: Most casts that wait for the broker. What comes then is left to redo.
+MOST_CASTS = 10_000
+
+Outcome = concurrent.futures.Future[None] | asyncio.Future[None]
+
+
+class Caster(Protocol):
+    """What jobs are cast with: `osrdyne_client.Client` or `AsyncClient`."""
+
+    def start_cast(self, key: str, body: bytes, *, timeout: float | None = None) -> Any:
+        """Begin to send a request without a reply; return a future."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A job that is registered."""
+
+    id: int
+    type: str
+    resource: str
+
+
+class _Casts:
+    """Casts jobs without waiting, and says once in an outage that it cannot."""
+
+    def __init__(self, caster: Caster | None) -> None:
+        self._caster = caster
+        #: Casts that wait for the broker.
+        self.waiting: set[Any] = set()
+        self._failing = False
+
+    def start(self, job: Registered) -> None:
+        if self._caster is None or len(self.waiting) >= MOST_CASTS:
+            return
+        try:
+            body = messages.encode(job.type, job.id)
+            outcome: Outcome = self._caster.start_cast(job.resource, body, timeout=CAST_PATIENCE)
+        except OsrdyneError as error:
+            self._ended(error)
+        else:
+            self.waiting.add(outcome)
+            outcome.add_done_callback(self._done)
+
+    def _done(self, outcome: Outcome) -> None:
+        self.waiting.discard(outcome)
+        self._ended(None if outcome.cancelled() else outcome.exception())
+
+    def _ended(self, error: BaseException | None) -> None:
+        if error is not None and not self._failing:
+            logger.warning("a job could not be cast; redo casts it later", extra={"reason": str(error)})
+        self._failing = error is not None
+
+
+class _Base:
+    """What both clients share."""
+
+    def __init__(self, types: Iterable[JobType], caster: Caster | None, cast_after: float) -> None:
+        self.types = JobTypes(types)
+        self._cast_after = cast_after
+        self._casts = _Casts(caster)
+        self._checked = False
+
+    def cast(self, job: Registered) -> None:
+        """Cast a job that was registered in a transaction of the caller's, once that is committed. Never raises.
+
+        Without it, redo casts the job some seconds later.
+        """
+        self._casts.start(job)
+
+    def _register(self, connection: Connection, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
+        declared = self.types.get(type)
+        check_resource(resource)
+        text = declared.encode(payload)
+        number = store.register(
+            connection,
+            type=type,
+            resource=resource,
+            payload=text,
+            coalesce=declared.coalesce,
+            max_attempts=declared.max_attempts,
+            cast_after=self._cast_after,
+        )
+        return Registered(number, type, resource)
+
+    def _check(self, type: str, resource: str, payload: Any) -> None:  # noqa: A002
+        """Raise InvalidJob before a connection is taken."""
+        check_resource(resource)
+        self.types.get(type).encode(payload)
+
+
+class JobClient(_Base):
+    """Registers jobs, from any number of threads."""
+
+    def __init__(
+        self,
+        database: str | Engine,
+        types: Iterable[JobType],
+        client: Caster | None = None,
+        *,
+        cast_after: float = CAST_AFTER,
+    ) -> None:
+        """Register jobs of these types in a database, an address or an engine of `osrdyne_jobs.engine_for`.
+
+        `client`: an open `osrdyne_client.Client` of the pool. Without one, redo casts all jobs.
+        `cast_after`: seconds after which redo casts a job that has not begun.
+        """
+        super().__init__(types, client, cast_after)
+        self._engine = engine_for(database) if isinstance(database, str) else database
+        self._owned = isinstance(database, str)
+
+    def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
+        """Register a job and cast it. Once this returns, the job will be done.
+
+        Raises InvalidJob, which names the field, before anything is written; NotRegistered where the database refuses
+        or is away; NoSchema.
+        """
+        self._check(type, resource, payload)
+        try:
+            if not self._checked:
+                check_tables(self._engine)
+                self._checked = True
+            with self._engine.begin() as connection:
+                job = self._register(connection, type, resource, payload)
+        except SQLAlchemyError as error:
+            raise _not_registered(error) from error
+        self.cast(job)
+        return job
+
+    def register(self, connection: Connection, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
+        """Register a job within the caller's transaction on the same database: both are committed, or neither is.
+
+        Call `cast` after the commit. Raises InvalidJob, and what SQLAlchemy raises.
+        """
+        return self._register(connection, type, resource, payload)
+
+    def get(self, id: int) -> store.Job:  # noqa: A002
+        """Return a job. Raises UnknownJob."""
+        with reading(self._engine) as connection:
+            return store.get(connection, id)
+
+    def cancel(self, id: int) -> bool:  # noqa: A002
+        """Cancel a job; as `store.cancel`."""
+        with self._engine.begin() as connection:
+            return store.cancel(connection, id)
+
+    def close(self) -> None:
+        """Wait until the broker has the casts, for some seconds at most, and close the connections to the database.
+
+        Close it before the client of the pool. An engine of the caller's stays open.
+        """
+        concurrent.futures.wait(set(self._casts.waiting), timeout=CAST_PATIENCE)
+        if self._owned:
+            self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncJobClient(_Base):
+    """Registers jobs, from asyncio."""
+
+    def __init__(
+        self,
+        database: str | AsyncEngine,
+        types: Iterable[JobType],
+        client: Caster | None = None,
+        *,
+        cast_after: float = CAST_AFTER,
+    ) -> None:
+        """Do what `JobClient` does; `client` is an `osrdyne_client.AsyncClient`."""
+        super().__init__(types, client, cast_after)
+        self._engine = async_engine_for(database) if isinstance(database, str) else database
+        self._owned = isinstance(database, str)
+
+    async def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
+        """Register a job and cast it; as `JobClient.submit`."""
+        self._check(type, resource, payload)
+        try:
+            async with self._engine.begin() as connection:
+                job = await self.register(connection, type, resource, payload)
+        except SQLAlchemyError as error:
+            raise _not_registered(error) from error
+        self.cast(job)
+        return job
+
+    async def register(
+        self,
+        connection: AsyncConnection,
+        type: str,  # noqa: A002
+        resource: str,
+        payload: Any,
+    ) -> Registered:
+        """Register a job within the caller's transaction; as `JobClient.register`."""
+        return await connection.run_sync(partial(self._register, type=type, resource=resource, payload=payload))
+
+    async def get(self, id: int) -> store.Job:  # noqa: A002
+        """Return a job. Raises UnknownJob."""
+        async with self._engine.connect() as connection:
+            return await connection.run_sync(partial(store.get, id=id))
+
+    async def cancel(self, id: int) -> bool:  # noqa: A002
+        """Cancel a job; as `store.cancel`."""
+        async with self._engine.begin() as connection:
+            return await connection.run_sync(partial(store.cancel, id=id))
+
+    async def close(self) -> None:
+        """Wait for the casts and close the connections; as `JobClient.close`."""
+        if self._casts.waiting:
+            await asyncio.wait(set(self._casts.waiting), timeout=CAST_PATIENCE)
+        if self._owned:
+            await self._engine.dispose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _not_registered(error: SQLAlchemyError) -> NotRegistered:
+    # Only the driver's own words: SQLAlchemy's text has the statement with the payload.
+    reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+    return NotRegistered(f"the database did not take the job: {reason}. Submit it again once the database answers")

@@ -1,0 +1,140 @@
+"""Engines, and the database's clock.
+
+PostgreSQL is the store for more than one machine. SQLite, in WAL mode, is for one machine: all processes use one file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, Float, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from osrdyne_jobs.errors import JobError, NoSchema
+
+#: Seconds for which SQLite waits for another process's transaction.
+SQLITE_PATIENCE = 30.0
+#: Execution option of a connection whose transactions only read: on SQLite they hold nobody up.
+READ_ONLY = "osrdyne_read_only"
+
+
+class now(FunctionElement[float]):  # noqa: N801 - used as SQL's functions are
+    """The database's clock, in seconds since the Unix epoch, at the begin of the statement."""
+
+    type = Float(53)
+    inherit_cache = True
+
+
+@compiles(now, "postgresql")
+def _now_of_postgresql(*_: Any, **__: Any) -> str:
+    # Not clock_timestamp(): no index can be used with what may change within a statement.
+    return "EXTRACT(EPOCH FROM statement_timestamp())::double precision"
+
+
+@compiles(now, "sqlite")
+def _now_of_sqlite(*_: Any, **__: Any) -> str:
+    return "osrdyne_now()"
+
+
+def engine_for(url: str, *, clock: Callable[[], float] = time.time) -> Engine:
+    """Return an engine for `postgresql://user:password@host/database` or `sqlite:////absolute/path`.
+
+    `clock` is that of SQLite, which has none of its own: the machine's, or a test's. Raises JobError for another
+    database.
+    """
+    engine = create_engine(_url(url), **_options(url))
+    if engine.dialect.name == "sqlite":
+        _set_up_sqlite(engine, clock)
+    return engine
+
+
+def async_engine_for(url: str) -> AsyncEngine:
+    """Return the same for asyncio."""
+    engine = create_async_engine(_url(url, asynchronous=True), **_options(url))
+    if engine.dialect.name == "sqlite":
+        _set_up_sqlite(engine.sync_engine, time.time)
+    return engine
+
+
+def _url(url: str, *, asynchronous: bool = False) -> Any:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise JobError("the database's address is no URL; write postgresql://user:password@host/database") from None
+    match parsed.get_backend_name():
+        case "postgresql":
+            return parsed.set(drivername="postgresql+psycopg")
+        case "sqlite":
+            return parsed.set(drivername="sqlite+aiosqlite" if asynchronous else "sqlite+pysqlite")
+    raise JobError(f"jobs are kept in PostgreSQL or SQLite, not in {parsed.get_backend_name()}")
+
+
+def _options(url: str) -> dict[str, Any]:
+    if make_url(url).get_backend_name() == "sqlite":
+        return {"connect_args": {"timeout": SQLITE_PATIENCE}}
+    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
+
+
+def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # transactions begin where SQLAlchemy says, not at the first write
+        connection.create_function("osrdyne_now", 0, clock)
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode = WAL")
+        # A commit is on disk before it is answered; WAL alone could lose the last ones with the machine's power.
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Connection) -> None:
+        # A transaction that begins by reading and then writes would fail where another has written meanwhile.
+        reads = connection.get_execution_options().get(READ_ONLY)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """Give a connection whose transaction only reads."""
+    with engine.connect() as connection:
+        yield connection.execution_options(**{READ_ONLY: True})
+
+
+def _migrations() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return config
+
+
+def migrate(engine: Engine) -> None:
+    """Make the tables, or bring them to this version. Does nothing where they are. Two at once do no harm."""
+    config = _migrations()
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('osrdyne_jobs'))")
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def check_tables(engine: Engine) -> None:
+    """Raise NoSchema unless the tables are those of this version."""
+    head = ScriptDirectory.from_config(_migrations()).get_current_head()
+    with reading(engine) as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        if context.get_current_revision() != head:
+            raise NoSchema
+
+
+#: Where Alembic notes which version the tables have; a program that shares the database has its own.
+VERSION_TABLE = "osrdyne_job_version"

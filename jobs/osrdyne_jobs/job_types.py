@@ -1,0 +1,99 @@
+"""Types of jobs: a name, the schema of the payload, and how its jobs are run. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from osrdyne_jobs.errors import InvalidJob
+from osrdyne_protocol import keys
+from osrdyne_protocol.errors import InvalidKey
+
+#: Names of types are part of messages, metrics and commands.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+#: Most bytes of a payload as JSON. A job says what to do; large data belongs into a store of its own.
+MOST_PAYLOAD = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class JobType:
+    """A type of job. Declare it once, in a module that clients and workers import."""
+
+    name: str
+    #: What a payload is: a pydantic model, or any other type that pydantic knows, as `dict[str, int]`.
+    payload: Any = dict[str, Any]
+    #: Jobs of one resource that wait are done by one run.
+    coalesce: bool = False
+    #: Runs of a job before it is parked.
+    max_attempts: int = 5
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidJob("type", f"{self.name!r} is no name of a type: use letters, digits, and . _ -")
+        if self.max_attempts < 1:
+            raise InvalidJob("type", f"{self.name} needs max_attempts of at least 1, not {self.max_attempts}")
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of a payload."""
+        return TypeAdapter(self.payload).json_schema()
+
+    def encode(self, payload: Any) -> str:
+        """Return a payload as JSON. Raises InvalidJob, which names the field of the payload that is wrong."""
+        adapter: TypeAdapter[Any] = TypeAdapter(self.payload)
+        try:
+            text = adapter.dump_json(adapter.validate_python(payload)).decode()
+        except ValidationError as error:
+            raise InvalidJob(*_first_problem(error)) from None
+        except (TypeError, ValueError) as error:  # pydantic's PydanticSerializationError is a ValueError
+            raise InvalidJob("payload", f"it cannot be written as JSON: {error}") from None
+        size = len(text.encode("utf-8", "replace"))
+        if size > MOST_PAYLOAD:
+            raise InvalidJob("payload", f"it has {size} bytes as JSON; a job takes {MOST_PAYLOAD}")
+        if "\\u0000" in text:
+            raise InvalidJob("payload", "it holds the character NUL, which databases refuse")
+        return text
+
+    def decode(self, text: str) -> Any:
+        """Return the payload of a job. Raises InvalidJob where an older job does not fit today's schema."""
+        try:
+            return TypeAdapter(self.payload).validate_json(text)
+        except ValidationError as error:
+            raise InvalidJob(*_first_problem(error)) from None
+
+
+class JobTypes:
+    """The types that a program knows, by name."""
+
+    def __init__(self, types: Iterable[JobType]) -> None:
+        self._types: dict[str, JobType] = {}
+        for one in types:
+            if one.name in self._types:
+                raise InvalidJob("type", f"{one.name} is declared twice")
+            self._types[one.name] = one
+
+    def __iter__(self) -> Iterator[JobType]:
+        return iter(self._types.values())
+
+    def get(self, name: str) -> JobType:
+        """Return a type. Raises InvalidJob for an unknown one."""
+        if name not in self._types:
+            known = ", ".join(sorted(self._types)) or "none"
+            raise InvalidJob("type", f"{name!r} is unknown; known are: {known}")
+        return self._types[name]
+
+
+def check_resource(resource: str) -> str:
+    """Return a resource, which is the key of a worker group. Raises InvalidJob for what can be no key."""
+    try:
+        return keys.decode(resource)
+    except InvalidKey as error:
+        raise InvalidJob("resource", f"it cannot be the key of a worker group: {error}") from None
+
+
+def _first_problem(error: ValidationError) -> tuple[str, str]:
+    first = error.errors(include_url=False)[0]
+    return ".".join(["payload", *map(str, first["loc"])]), first["msg"]

@@ -1,0 +1,182 @@
+"""Redo: casts again what was registered and not begun, begins again what failed, and takes over from dead workers.
+
+Any number of these processes may run. One leads, by a lease in the database; the others stand by.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from osrdyne_jobs import messages, store
+from osrdyne_jobs.client import CAST_PATIENCE, Caster
+from osrdyne_protocol.errors import OsrdyneError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedoSettings:
+    """How redo works. Times are in seconds."""
+
+    #: Between two scans.
+    interval: float = 5.0
+    #: Most jobs that are read at once: what a scan keeps in memory.
+    batch: int = 1000
+    #: Most casts of one scan. What is due beyond that waits for the next scan, oldest first.
+    most_casts: int = 10_000
+    #: Until a job that was cast and has not begun is cast again; then twice as long, and so on up to ten times.
+    pause: float = 60.0
+    #: Until a standby takes over from a leader that is gone.
+    lease: float = 15.0
+    #: Between two casts for a job that runs, so that the daemon sees that its group is in use. Keep it below half of
+    #: the pool's `unbind_delay`.
+    alive_interval: float = 20.0
+    #: Until a job that has ended moves to the history.
+    archive_after: float = 3600.0
+    #: For which the history is kept.
+    keep: float = 30 * 86400.0
+
+
+@dataclass(slots=True)
+class Scan:
+    """What one scan did."""
+
+    #: Whether this process leads; a standby does nothing else.
+    leading: bool = False
+    #: Runs whose worker was gone.
+    lost: int = 0
+    #: Jobs that were due.
+    due: int = 0
+    casts: int = 0
+    #: Casts that the broker did not take; their jobs are due again later.
+    not_cast: int = 0
+    archived: int = 0
+    deleted: int = 0
+
+
+class Redo:
+    """One redo process."""
+
+    def __init__(self, engine: Engine, caster: Caster, settings: RedoSettings, *, name: str) -> None:
+        """`caster` is an open `osrdyne_client.Client` of the pool; `name` tells this process from others."""
+        self._engine = engine
+        self._caster = caster
+        self._settings = settings
+        self._name = name
+        self._leading = False
+        self._alive_at = 0.0
+
+    def run(self, stop: threading.Event) -> None:
+        """Scan until `stop` is set. An outage of database or broker is logged once, and waited for."""
+        failing = False
+        while not stop.is_set():
+            try:
+                scan = self.scan()
+            except SQLAlchemyError as error:
+                if not failing:
+                    reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+                    logger.warning("redo cannot reach the database", extra={"reason": reason})
+                failing = True
+            else:
+                failing = self._log(scan, failing)
+            stop.wait(self._settings.interval)
+        self._resign()
+
+    def _log(self, scan: Scan, failing: bool) -> bool:
+        if scan.leading != self._leading:
+            logger.info("redo leads" if scan.leading else "redo stands by", extra={"holder": self._name})
+            self._leading = scan.leading
+        if scan.lost:
+            logger.warning("workers of jobs are gone; their jobs are due again", extra={"runs": scan.lost})
+        if scan.not_cast and not failing:
+            logger.warning("jobs could not be cast, trying again later", extra={"jobs": scan.not_cast})
+        return bool(scan.not_cast)
+
+    def _resign(self) -> None:
+        try:
+            with self._engine.begin() as connection:
+                store.resign(connection, holder=self._name)
+        except SQLAlchemyError:
+            logger.debug("the lease of the leader is left to end by itself", exc_info=True)
+
+    def scan(self) -> Scan:
+        """Do all that is due now, if this process leads. Raises SQLAlchemyError."""
+        settings, done = self._settings, Scan()
+        with self._engine.begin() as connection:
+            done.leading = store.lead(connection, holder=self._name, lease=settings.lease)
+        if not done.leading:
+            return done
+        done.lost = self._lose()
+        self._cast_due(done)
+        if time.monotonic() >= self._alive_at:
+            self._alive_at = time.monotonic() + settings.alive_interval
+            self._cast_running(done)
+        self._archive(done)
+        return done
+
+    def _lose(self) -> int:
+        lost = 0
+        while True:
+            with self._engine.begin() as connection:
+                some = store.lose(connection, self._settings.batch)
+            lost += some
+            if some < self._settings.batch:
+                return lost
+
+    def _cast_due(self, done: Scan) -> None:
+        while done.casts < self._settings.most_casts:
+            with self._engine.begin() as connection:
+                # A standby that has taken over casts the same jobs: cast by two, they are begun once all the same.
+                leads = store.lead(connection, holder=self._name, lease=self._settings.lease)
+                room = min(self._settings.batch, self._settings.most_casts - done.casts)
+                due, hints = store.cast_due(connection, most=room, pause=self._settings.pause) if leads else (0, [])
+            done.due += due
+            self._cast(hints, done)
+            if due < room:
+                return
+
+    def _cast_running(self, done: Scan) -> None:
+        after = 0
+        while True:
+            with self._engine.begin() as connection:
+                some = store.running(connection, after=after, most=self._settings.batch)
+            self._cast(some, done)
+            if len(some) < self._settings.batch:
+                return
+            after = some[-1].job
+
+    def _cast(self, hints: Sequence[store.Hint], done: Scan) -> None:
+        """Cast a batch and wait until the broker has it, which bounds what is under way."""
+        casts: list[Any] = []
+        for hint in hints:
+            try:
+                body = messages.encode(hint.type, hint.job)
+                casts.append(self._caster.start_cast(hint.resource, body, timeout=CAST_PATIENCE))
+            except OsrdyneError as error:
+                logger.debug("a job could not be cast", extra={"job": hint.job, "reason": str(error)})
+                done.not_cast += 1
+        concurrent.futures.wait(casts)
+        failed = sum(1 for one in casts if one.exception() is not None)
+        done.casts += len(casts)
+        done.not_cast += failed
+
+    def _archive(self, done: Scan) -> None:
+        settings = self._settings
+        while True:
+            with self._engine.begin() as connection:
+                moved, deleted = store.archive(
+                    connection, after=settings.archive_after, keep=settings.keep, most=settings.batch
+                )
+            done.archived += moved
+            done.deleted += deleted
+            if max(moved, deleted) < settings.batch:
+                return

@@ -1,0 +1,38 @@
+"""The states of a job and the outcomes of a run, and what follows from an attempt. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+#: It waits for its first run.
+REGISTERED = "registered"
+#: A worker has it.
+RUNNING = "running"
+#: An attempt failed, and another will follow.
+FAILED = "failed"
+#: All its attempts failed: it waits for a person.
+PARKED = "parked"
+DONE = "done"
+CANCELLED = "cancelled"
+
+STATES = (REGISTERED, RUNNING, FAILED, PARKED, DONE, CANCELLED)
+#: A run may begin.
+WAITING = (REGISTERED, FAILED)
+#: Nothing happens to it any more.
+FINISHED = (DONE, CANCELLED)
+
+#: The outcome of a run whose worker did not renew the lease: it ended, hung, or lost the database.
+LOST = "lost"
+
+#: Seconds before the second attempt; each further one waits twice as long, up to the longest.
+FIRST_DELAY, LONGEST_DELAY = 5.0, 600.0
+
+
+def retry_delay(attempts: int, chance: Callable[[], float] = random.random) -> float:
+    """Return the seconds from the failure of an attempt, the first is 1, to the next one.
+
+    A random part of up to a quarter keeps jobs apart that failed together.
+    """
+    whole = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(attempts - 1, 30))
+    return whole * (1 - 0.25 * chance())

@@ -1,0 +1,452 @@
+"""Every change of a job, each within the caller's transaction. This is the only module that writes the tables.
+
+| from | to | by |
+|---|---|---|
+| (nothing) | registered | `register` |
+| registered, failed | running | `begin` |
+| running | done, failed, parked, cancelled | `finish`, and `lose` where the lease ran out |
+| registered, failed, parked | cancelled | `cancel` |
+| failed, parked, cancelled | registered | `redo` |
+
+A run holds the lock of its type and resource: a row of `osrdyne_job_lock`. Whatever a run writes is written in a
+transaction that deletes or locks that row, and only if it is still there. So a run whose lease was taken over writes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, case, delete, func, insert, literal, literal_column, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from osrdyne_jobs import states
+from osrdyne_jobs.database import now
+from osrdyne_jobs.errors import LeaseLost, UnknownJob, WrongState
+from osrdyne_jobs.tables import attempt, job, job_history, leader, lock, run
+
+#: Longest reason that is kept, in characters.
+MOST_REASON = 2000
+#: Seconds in which the worker of a run goes on with the next job of its resource. After them, redo casts it.
+SOON = 5.0
+#: Redo casts a job again after this many times the pause, at most.
+MOST_PAUSES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it is in the database. Times are seconds since the Unix epoch on the database's clock."""
+
+    id: int
+    type: str
+    resource: str
+    #: JSON.
+    payload: str
+    coalesce: bool
+    state: str
+    #: Runs that began.
+    attempts: int
+    max_attempts: int
+    registered_at: float
+    #: It does not begin earlier: the pause between two attempts.
+    begin_after: float
+    #: When it is cast (again), where it waits.
+    due_at: float
+    #: Its last run.
+    run_id: int | None
+    #: It was cancelled while it ran.
+    cancel: bool
+    finished_at: float | None
+    #: Why its last attempt failed.
+    reason: str | None
+
+
+_FIELDS = tuple(Job.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that has begun."""
+
+    #: Grows from run to run of one type and resource: the fencing token.
+    token: int
+    type: str
+    resource: str
+    #: The job that was registered last of those that this run does.
+    job: int
+    #: Its payload, as JSON.
+    payload: str
+    #: How many jobs this run does: one, or several coalesced ones.
+    jobs: int
+    #: Attempts of that job, this one included.
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What is cast: a worker that gets it looks for what is to be done."""
+
+    job: int
+    type: str
+    resource: str
+
+
+def _is_one_of(names: Collection[str]) -> Any:
+    """Return whether a job has one of these states, written so that both databases see that a partial index fits."""
+    return job.c.state.in_([literal_column(f"'{name}'") for name in names])
+
+
+_WAITING, _FINISHED = _is_one_of(states.WAITING), _is_one_of(states.FINISHED)
+
+
+def _insert(connection: Connection, table: Any) -> Any:
+    """Return an INSERT that can handle a conflict: the same for both databases, and not part of SQLAlchemy's core."""
+    return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
+
+
+# --- registration -----------------------------------------------------------------------------------------------
+
+
+def register(
+    connection: Connection,
+    *,
+    type: str,  # noqa: A002 - the field's name
+    resource: str,
+    payload: str,
+    coalesce: bool,
+    max_attempts: int,
+    cast_after: float,
+) -> int:
+    """Register a job and return its id. Redo casts it in `cast_after` seconds if it has not begun by then."""
+    values = {
+        "type": type,
+        "resource": resource,
+        "payload": payload,
+        "coalesce": coalesce,
+        "state": states.REGISTERED,
+        "max_attempts": max_attempts,
+        "registered_at": now(),
+        "begin_after": now(),
+        "due_at": now() + cast_after,
+    }
+    return int(connection.execute(insert(job).values(values).returning(job.c.id)).scalar_one())
+
+
+# --- runs -------------------------------------------------------------------------------------------------------
+
+
+def begin(connection: Connection, *, type: str, resource: str, worker: str, lease: float) -> Begun | None:  # noqa: A002
+    """Take the lock and begin the next run of a type and resource, for `lease` seconds.
+
+    Returns None where there is nothing to do now, or another run has the lock. A lock whose lease ran out is taken
+    over. Jobs run in the order of their registration; one that failed waits for its time and lets others pass.
+    """
+    if _next(connection, type, resource) is None and not _expired(connection, type, resource):
+        return None
+    # Not an update of the lock's row: only a deletion waits for a transaction of the former run (`hold`).
+    expired = delete(lock).where(_is(lock, type, resource), lock.c.expires_at <= now()).returning(lock.c.run_id)
+    former = connection.execute(expired).first()
+    taken = _insert(connection, lock).values(
+        type=type, resource=resource, worker=worker, expires_at=now() + lease, run_id=None
+    )
+    if connection.execute(taken.on_conflict_do_nothing().returning(lock.c.type)).first() is None:
+        return None
+    if former is not None:
+        _settle(connection, former.run_id, states.LOST, _LOST)
+    first = _next(connection, type, resource)
+    if first is None:
+        connection.execute(delete(lock).where(_is(lock, type, resource)))
+        return None
+    values = {"type": type, "resource": resource, "worker": worker, "began_at": now()}
+    token = int(connection.execute(insert(run).values(values).returning(run.c.id)).scalar_one())
+    connection.execute(update(lock).where(_is(lock, type, resource)).values(run_id=token))
+    return _claim(connection, token, first)
+
+
+_LOST = "its worker did not renew the lease: it ended, hung, or could not reach the database"
+
+
+def _is(table: Any, type: str, resource: str) -> Any:  # noqa: A002
+    return and_(table.c.type == type, table.c.resource == resource)
+
+
+def _next(connection: Connection, type: str, resource: str) -> Row[Any, Any, Any, Any] | None:  # noqa: A002
+    query = select(job.c.id, job.c.type, job.c.resource, job.c.coalesce).where(
+        _is(job, type, resource), _WAITING, job.c.begin_after <= now()
+    )
+    return connection.execute(query.order_by(job.c.id).limit(1)).first()
+
+
+def _expired(connection: Connection, type: str, resource: str) -> bool:  # noqa: A002
+    query = select(lock.c.run_id).where(_is(lock, type, resource), lock.c.expires_at <= now())
+    return connection.execute(query).first() is not None
+
+
+def _claim(connection: Connection, token: int, first: Row[Any, Any, Any, Any]) -> Begun | None:
+    """Make the jobs of a run its own. A job that was cancelled a moment ago is not among them."""
+    if first.coalesce:
+        # Those that failed too: this run does what they wait for.
+        those = and_(_is(job, first.type, first.resource), job.c.coalesce, _WAITING)
+    else:
+        those = and_(job.c.id == first.id, _WAITING)
+    claimed = {"state": states.RUNNING, "run_id": token, "attempts": job.c.attempts + 1, "cancel": False}
+    count = connection.execute(update(job).where(those).values(claimed)).rowcount
+    if not count:
+        connection.execute(delete(lock).where(lock.c.run_id == token))
+        connection.execute(delete(run).where(run.c.id == token))
+        return None
+    mine = select(job.c.id, literal(token)).where(job.c.run_id == token, job.c.state == states.RUNNING)
+    connection.execute(insert(attempt).from_select(["job_id", "run_id"], mine))
+    query = select(job.c.id, job.c.payload, job.c.attempts).where(job.c.run_id == token)
+    last = connection.execute(query.order_by(job.c.id.desc()).limit(1)).one()
+    return Begun(token, first.type, first.resource, last.id, last.payload, count, last.attempts)
+
+
+def renew(connection: Connection, tokens: Collection[int], lease: float) -> tuple[set[int], set[int]]:
+    """Renew the leases of runs. Returns those that still have their lock, and of them those that were cancelled.
+
+    A run is cancelled when all its jobs are.
+    """
+    renewed = update(lock).where(lock.c.run_id.in_(tokens)).values(expires_at=now() + lease).returning(lock.c.run_id)
+    held = {int(one.run_id) for one in connection.execute(renewed)}
+    if not held:
+        return held, set()
+    query = select(job.c.run_id).where(job.c.run_id.in_(held), job.c.state == states.RUNNING).group_by(job.c.run_id)
+    cancelled = connection.execute(query.having(func.count() == func.sum(case((job.c.cancel, 1), else_=0))))
+    return held, {int(one.run_id) for one in cancelled}
+
+
+def hold(connection: Connection, token: int) -> None:
+    """Keep the lock of a run until this transaction ends, so that what it writes is fenced. Raises LeaseLost.
+
+    On PostgreSQL its lease can be renewed meanwhile.
+    """
+    query = select(lock.c.run_id).where(lock.c.run_id == token).with_for_update(read=True, key_share=True)
+    if connection.execute(query).first() is None:
+        raise LeaseLost
+
+
+def finish(connection: Connection, token: int, outcome: str, reason: str | None = None) -> None:
+    """End a run as done, failed or cancelled, and give its lock back. Raises LeaseLost, and writes nothing then."""
+    given_back = delete(lock).where(lock.c.run_id == token).returning(lock.c.run_id)
+    if connection.execute(given_back).first() is None:
+        raise LeaseLost
+    _settle(connection, token, outcome, reason)
+
+
+def lose(connection: Connection, most: int) -> int:
+    """End the runs whose lease ran out, at most so many; return how many. Their jobs are due at once."""
+    query = select(lock.c.run_id).where(lock.c.expires_at <= now()).order_by(lock.c.expires_at).limit(most)
+    ended = 0
+    for (token,) in connection.execute(query.with_for_update(skip_locked=True)).all():
+        gone = delete(lock).where(lock.c.run_id == token, lock.c.expires_at <= now()).returning(lock.c.run_id)
+        if connection.execute(gone).first() is not None:
+            _settle(connection, token, states.LOST, _LOST)
+            ended += 1
+    return ended
+
+
+def _settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+    """Write the outcome of a run to it and to its jobs."""
+    reason = None if reason is None else reason.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_REASON]
+    ended = {"ended_at": now(), "outcome": outcome, "reason": reason}
+    ended_run = update(run).where(run.c.id == token).values(ended).returning(run.c.type, run.c.resource)
+    which = connection.execute(ended_run).one()
+    _settle_jobs(connection, token, outcome, reason)
+    # Redo has put off what waited for this run. The worker goes on with it, unless it ends now.
+    following = _next(connection, which.type, which.resource)
+    if following is not None:
+        soon = {"due_at": now() + SOON, "casts": 0}
+        connection.execute(update(job).where(job.c.id == following.id, job.c.due_at > now() + SOON).values(soon))
+
+
+def _settle_jobs(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+    mine = and_(job.c.run_id == token, job.c.state == states.RUNNING)
+    if outcome == states.DONE:
+        done = {"state": states.DONE, "finished_at": now(), "reason": None, "cancel": False}
+        connection.execute(update(job).where(mine).values(done))
+        return
+    over = {"state": states.CANCELLED, "finished_at": now(), "reason": reason}
+    connection.execute(update(job).where(mine, job.c.cancel).values(over))
+    parked = {"state": states.PARKED, "reason": reason}
+    connection.execute(update(job).where(mine, job.c.attempts >= job.c.max_attempts).values(parked))
+    attempts = connection.execute(select(func.max(job.c.attempts)).where(mine)).scalar()
+    if attempts is not None:
+        # The job of a worker that is gone is begun again at once.
+        delay = states.retry_delay(attempts) if outcome == states.FAILED else 0.0
+        again = {"begin_after": now() + delay, "due_at": now() + delay, "casts": 0}
+        failed = {"state": states.FAILED, "reason": reason, **again}
+        connection.execute(update(job).where(mine).values(failed))
+
+
+# --- redo -------------------------------------------------------------------------------------------------------
+
+
+def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, list[Hint]]:
+    """Take at most so many due jobs, oldest first. Returns their number, and what to cast.
+
+    One cast is enough for all jobs of a type and resource, and none where a run has the lock: it goes on with the next
+    job when it ends. Each job is due again after `pause` seconds, then after twice and three times as many.
+    """
+    query = select(job.c.id, job.c.type, job.c.resource, lock.c.run_id).select_from(
+        job.outerjoin(lock, and_(lock.c.type == job.c.type, lock.c.resource == job.c.resource))
+    )
+    query = query.where(_WAITING, job.c.due_at <= now()).order_by(job.c.due_at, job.c.id)
+    due = connection.execute(query.limit(most).with_for_update(of=job, skip_locked=True)).all()
+    if due:
+        pauses = case((job.c.casts >= MOST_PAUSES, MOST_PAUSES), else_=job.c.casts + 1)
+        again = {"due_at": now() + pause * pauses, "casts": job.c.casts + 1}
+        ids = [one.id for one in due]
+        connection.execute(update(job).where(job.c.id.in_(ids), _WAITING).values(again))
+    hints = {(one.type, one.resource): Hint(one.id, one.type, one.resource) for one in reversed(due) if not one.run_id}
+    return len(due), list(reversed(hints.values()))
+
+
+def running(connection: Connection, *, after: int, most: int) -> Sequence[Hint]:
+    """Return runs in the order of their tokens, which follow `after`; `Hint.job` is the token."""
+    query = select(lock.c.run_id, lock.c.type, lock.c.resource).where(lock.c.run_id > after)
+    rows = connection.execute(query.order_by(lock.c.run_id).limit(most))
+    return [Hint(one.run_id, one.type, one.resource) for one in rows]
+
+
+def lead(connection: Connection, *, holder: str, lease: float) -> bool:
+    """Lead the redo processes for `lease` seconds, or go on leading. Returns False where another one leads."""
+    mine = _insert(connection, leader).values(name="redo", holder=holder, expires_at=now() + lease)
+    mine = mine.on_conflict_do_update(
+        index_elements=[leader.c.name],
+        set_={"holder": holder, "expires_at": now() + lease},
+        where=or_(leader.c.holder == holder, leader.c.expires_at <= now()),
+    )
+    return connection.execute(mine.returning(leader.c.name)).first() is not None
+
+
+def resign(connection: Connection, *, holder: str) -> None:
+    """Lead no longer, so that a standby takes over at once."""
+    connection.execute(delete(leader).where(leader.c.holder == holder))
+
+
+def archive(connection: Connection, *, after: float, keep: float, most: int) -> tuple[int, int]:
+    """Move jobs that ended `after` seconds ago to the history, and delete what has been there for `keep` seconds.
+
+    At most so many of each; returns both numbers.
+    """
+    old = select(job.c.id).where(_FINISHED, job.c.finished_at <= now() - after)
+    old = old.order_by(job.c.finished_at).limit(most).with_for_update(skip_locked=True)
+    ids = list(connection.execute(old).scalars())
+    if ids:
+        rows = select(*job.c).where(job.c.id.in_(ids))
+        connection.execute(insert(job_history).from_select([one.name for one in job.c], rows))
+        connection.execute(delete(job).where(job.c.id.in_(ids)))
+    older = select(job_history.c.id).where(job_history.c.finished_at <= now() - keep)
+    gone = list(connection.execute(older.order_by(job_history.c.finished_at).limit(most)).scalars())
+    _forget(connection, job_history, gone)
+    return len(ids), len(gone)
+
+
+def _forget(connection: Connection, table: Any, ids: Sequence[int]) -> None:
+    """Delete jobs with their attempts, and the runs that no job has any more."""
+    if not ids:
+        return
+    runs = list(connection.execute(select(attempt.c.run_id).where(attempt.c.job_id.in_(ids)).distinct()).scalars())
+    connection.execute(delete(attempt).where(attempt.c.job_id.in_(ids)))
+    connection.execute(delete(table).where(table.c.id.in_(ids)))
+    used = select(attempt.c.run_id).where(attempt.c.run_id == run.c.id).exists()
+    connection.execute(delete(run).where(run.c.id.in_(runs), ~used))
+
+
+# --- administration ---------------------------------------------------------------------------------------------
+
+
+def get(connection: Connection, id: int) -> Job:  # noqa: A002
+    """Return a job, also one of the history. Raises UnknownJob."""
+    for table in (job, job_history):
+        row = connection.execute(select(*(table.c[name] for name in _FIELDS)).where(table.c.id == id)).first()
+        if row is not None:
+            return Job(*row)
+    raise UnknownJob(f"there is no job {id}: it was deleted, or its time in the history is over")
+
+
+def attempts(connection: Connection, id: int) -> list[Mapping[str, Any]]:  # noqa: A002
+    """Return the runs of a job, oldest first: token, worker, began_at, ended_at, outcome, reason."""
+    columns = (run.c.id.label("token"), run.c.worker, run.c.began_at, run.c.ended_at, run.c.outcome, run.c.reason)
+    query = select(*columns).join(attempt, attempt.c.run_id == run.c.id).where(attempt.c.job_id == id)
+    return [dict(one) for one in connection.execute(query.order_by(run.c.id)).mappings()]
+
+
+def listed(
+    connection: Connection,
+    *,
+    type: str | None = None,  # noqa: A002
+    resource: str | None = None,
+    state: str | None = None,
+    older_than: float | None = None,
+    after: int = 0,
+    most: int = 100,
+    history: bool = False,
+) -> list[Job]:
+    """Return jobs in the order of their ids, those behind the id `after`; `older_than` in seconds."""
+    table = job_history if history else job
+    query = select(*(table.c[name] for name in _FIELDS)).where(table.c.id > after)
+    for column, wanted in ((table.c.type, type), (table.c.resource, resource), (table.c.state, state)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    if older_than is not None:
+        query = query.where(table.c.registered_at <= now() - older_than)
+    return [Job(*row) for row in connection.execute(query.order_by(table.c.id).limit(most))]
+
+
+def cancel(connection: Connection, id: int) -> bool:  # noqa: A002
+    """Cancel a job. Returns True where it is cancelled, False where it runs and hears of it now.
+
+    Raises UnknownJob, and WrongState where it has ended.
+    """
+    state = connection.execute(select(job.c.state).where(job.c.id == id).with_for_update()).scalar()
+    if state in (*states.WAITING, states.PARKED):
+        over = {"state": states.CANCELLED, "finished_at": now()}
+        connection.execute(update(job).where(job.c.id == id).values(over))
+        return True
+    if state == states.RUNNING:
+        connection.execute(update(job).where(job.c.id == id).values(cancel=True))
+        return False
+    raise WrongState(f"job {id} is {get(connection, id).state}: there is nothing to cancel")
+
+
+def redo(connection: Connection, id: int) -> None:  # noqa: A002
+    """Give a failed, parked or cancelled job all its attempts again, at once. Raises UnknownJob and WrongState."""
+    again = {
+        "state": states.REGISTERED,
+        "attempts": 0,
+        "casts": 0,
+        "begin_after": now(),
+        "due_at": now(),
+        "finished_at": None,
+        "cancel": False,
+    }
+    state = connection.execute(select(job.c.state).where(job.c.id == id).with_for_update()).scalar()
+    if state is None:
+        found = get(connection, id)
+        raise WrongState(f"job {id} is {found.state}, and in the history: register a new one")
+    if state not in (states.FAILED, states.PARKED, states.CANCELLED):
+        raise WrongState(f"job {id} is {state}: only a failed, parked or cancelled job is done again")
+    connection.execute(update(job).where(job.c.id == id).values(again))
+
+
+def delete_job(connection: Connection, id: int) -> None:  # noqa: A002
+    """Delete a job and its attempts. Raises UnknownJob, and WrongState while it runs."""
+    for table in (job, job_history):
+        query = select(table.c.state).where(table.c.id == id).with_for_update()
+        state = connection.execute(query).scalar()
+        if state == states.RUNNING:
+            raise WrongState(f"job {id} runs: cancel it first, and delete it when it has ended")
+        if state is not None:
+            _forget(connection, table, [id])
+            return
+    raise UnknownJob(f"there is no job {id}: it was deleted, or its time in the history is over")
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """Return how many jobs of each state there are, without the history."""
+    rows = connection.execute(select(job.c.state, func.count()).group_by(job.c.state)).all()
+    return dict.fromkeys(states.STATES, 0) | {state: int(count) for state, count in rows}

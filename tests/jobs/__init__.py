@@ -1,0 +1,1 @@
+"""Tests of the jobs: on SQLite, and on a real PostgreSQL."""

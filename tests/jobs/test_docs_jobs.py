@@ -1,0 +1,86 @@
+"""The code of docs/jobs.md, run as it stands: a client, a worker, redo, and a transaction of the caller's."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import steps
+from osrdyne_jobs import RedoSettings, Run, engine_for, states, store, worker
+from osrdyne_jobs.client import CAST_AFTER
+from osrdyne_jobs.database import reading
+from osrdyne_jobs.job_types import MOST_PAYLOAD
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import PATIENCE, until
+from tests.broker.conftest import make_daemon, make_pool
+
+__all__ = ["make_daemon", "make_pool"]
+
+PAGE = Path(steps.ROOT, "docs/jobs.md").read_text()
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_programs_of_the_page_do_a_job_together(
+    make_pool: Callable[..., Pool], make_daemon: Callable[..., DaemonProcess], tmp_path: Path
+) -> None:
+    client, do, redo, own = PROGRAMS
+    pool, database = make_pool(), f"sqlite:///{tmp_path / 'jobs.db'}"
+    (tmp_path / "do.py").write_text(do)
+    make_daemon(pool, worker=[sys.executable, str(tmp_path / "do.py")], environment={"JOBS_DATABASE": database})
+    environment = {"PATH": os.environ["PATH"], "JOBS_DATABASE": database, "AMQP_URI": pool.client_uri}
+
+    def run(program: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    assert run(client) == "registered 1\n"
+    # Which has no client of the pool, so that redo casts its job
+    run(own)
+    with subprocess.Popen([sys.executable, "-c", redo], env=environment) as process:
+        engine = engine_for(database)
+
+        def all_done() -> bool:
+            with reading(engine) as connection:
+                return [store.get(connection, number).state for number in (1, 2)] == [states.DONE] * 2
+
+        until(all_done)
+        engine.dispose()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+
+
+def test_the_figures_of_the_page_are_those_of_the_code() -> None:
+    settings = RedoSettings()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE.split("## Settings of redo")[1], re.MULTILINE))
+    assert rows == {
+        "interval": f"{settings.interval:g} s",
+        "batch": f"{settings.batch:,}",
+        "most_casts": f"{settings.most_casts:,}",
+        "pause": f"{settings.pause:g} s",
+        "lease": f"{settings.lease:g} s",
+        "alive_interval": f"{settings.alive_interval:g} s",
+        "archive_after": f"{settings.archive_after / 3600:g} h",
+        "keep": f"{settings.keep / 86400:g} days",
+    }
+    assert f"a lease of {worker.LEASE:g} seconds" in PAGE
+    assert f"at most {MOST_PAYLOAD:,} bytes" in PAGE
+    assert (worker.RENEWALS, CAST_AFTER, states.FIRST_DELAY, states.LONGEST_DELAY) == (4, 10.0, 5.0, 600.0)
+    assert {"cancelled", "token", "transaction"} <= {*dir(Run), *Run.__dataclass_fields__}
+
+
+def test_the_page_explains_every_state() -> None:
+    table = PAGE.split("## States")[1].split("\n## ")[0]
+    assert set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| ([^|]*) \|", table, re.MULTILINE)))) == {*states.STATES}

@@ -1,0 +1,178 @@
+"""What one scan of redo does, on both databases, with a pool that takes casts or refuses them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, insert, update
+
+from osrdyne_amqp.errors import BrokerUnreachable
+from osrdyne_jobs import JobClient, JobType, Redo, RedoSettings, states, store
+from osrdyne_jobs.database import engine_for, migrate, now, reading
+from osrdyne_jobs.tables import job
+from testbed.waiting import PATIENCE, until
+
+PLAIN = JobType("plain")
+LONG = 3600.0
+
+
+class Pool:
+    """Takes casts; `away` fails them."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.away = False
+
+    def start_cast(self, key: str, body: bytes, *, timeout: float | None = None) -> Future[None]:
+        future: Future[None] = Future()
+        if self.away:
+            future.set_exception(BrokerUnreachable("nothing listens there"))
+        else:
+            self.keys.append(key)
+            future.set_result(None)
+        return future
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    made = engine_for(database_url)
+    migrate(made)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+@pytest.fixture
+def client(engine: Engine) -> JobClient:
+    return JobClient(engine, [PLAIN], cast_after=-1.0)
+
+
+def redo(engine: Engine, pool: Pool, name: str = "a", **settings: Any) -> Redo:
+    return Redo(engine, pool, RedoSettings(**{"alive_interval": LONG, **settings}), name=name)
+
+
+def test_a_job_that_was_never_cast_is_cast_once_and_again_when_its_pause_is_over(
+    engine: Engine, client: JobClient, pool: Pool
+) -> None:
+    number = client.submit("plain", "r", {}).id
+    one = redo(engine, pool)
+    assert [one.scan().casts for _ in range(3)] == [1, 0, 0]
+    with engine.begin() as connection:
+        connection.execute(update(job).where(job.c.id == number).values(due_at=0))
+    assert one.scan().casts == 1
+    assert pool.keys == ["r", "r"]
+
+
+def test_a_million_due_jobs_are_cast_in_batches_and_no_scan_floods_the_broker(
+    engine: Engine, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given more due jobs than a scan may cast, and not a million, which is for the benchmark
+    values = {"type": "plain", "payload": "{}", "coalesce": False, "state": states.REGISTERED, "max_attempts": 3}
+    rows = [{**values, "resource": f"r{n}", "registered_at": n, "begin_after": n, "due_at": n} for n in range(250)]
+    with engine.begin() as connection:
+        connection.execute(insert(job), rows)
+    batches: list[int] = []
+    cast_due = store.cast_due
+
+    def noting(connection: Any, *, most: int, pause: float) -> tuple[int, list[store.Hint]]:
+        batches.append(most)
+        return cast_due(connection, most=most, pause=pause)
+
+    monkeypatch.setattr(store, "cast_due", noting)
+    one = redo(engine, pool, batch=20, most_casts=100)
+    scans = [one.scan() for _ in range(4)]
+    assert [scan.casts for scan in scans] == [100, 100, 50, 0]
+    assert pool.keys == [f"r{n}" for n in range(250)]
+    assert max(batches) == 20
+
+
+def test_many_jobs_of_one_resource_need_one_cast_of_a_batch(engine: Engine, client: JobClient, pool: Pool) -> None:
+    for _ in range(30):
+        client.submit("plain", "r", {})
+    scan = redo(engine, pool, batch=1000).scan()
+    assert (scan.due, pool.keys) == (30, ["r"])
+
+
+def test_what_the_broker_does_not_take_is_counted_and_due_again_later(
+    engine: Engine, client: JobClient, pool: Pool
+) -> None:
+    number = client.submit("plain", "r", {}).id
+    pool.away = True
+    one = redo(engine, pool, pause=30.0)
+    assert one.scan().not_cast == 1
+    pool.away = False
+    with reading(engine) as connection:
+        assert store.get(connection, number).due_at > connection.scalar(now()) + 10
+    with engine.begin() as connection:
+        connection.execute(update(job).values(due_at=0))
+    assert (one.scan().not_cast, pool.keys) == (0, ["r"])
+
+
+def test_a_standby_does_nothing_until_the_leader_is_gone(engine: Engine, client: JobClient, pool: Pool) -> None:
+    leader, standby = redo(engine, pool, "a"), redo(engine, pool, "b")
+    assert leader.scan().leading
+    client.submit("plain", "r", {})
+    scan = standby.scan()
+    assert (scan.leading, scan.casts, pool.keys) == (False, 0, [])
+    stop = threading.Event()
+    stop.set()
+    leader.run(stop)  # which ends at once, and resigns
+    assert standby.scan().casts == 1
+
+
+def test_the_jobs_of_a_dead_worker_are_cast_in_the_scan_that_finds_it(
+    engine: Engine, client: JobClient, pool: Pool
+) -> None:
+    client.submit("plain", "r", {})
+    with engine.begin() as connection:
+        assert store.begin(connection, type="plain", resource="r", worker="dead", lease=0.0)
+    scan = redo(engine, pool).scan()
+    assert (scan.lost, scan.casts, pool.keys) == (1, 1, ["r"])
+
+
+def test_a_job_that_runs_keeps_its_group_in_use_by_a_cast_now_and_then(
+    engine: Engine, client: JobClient, pool: Pool
+) -> None:
+    for resource in "abc":
+        client.submit("plain", resource, {})
+        with engine.begin() as connection:
+            store.begin(connection, type="plain", resource=resource, worker="w", lease=LONG)
+    one = redo(engine, pool, batch=2)
+    one.scan()
+    one.scan()
+    assert pool.keys == ["a", "b", "c"]
+
+
+def test_finished_jobs_are_archived_and_deleted(engine: Engine, client: JobClient, pool: Pool) -> None:
+    for number in range(5):
+        client.cancel(client.submit("plain", str(number), {}).id)
+    one = redo(engine, pool, batch=2, archive_after=-1.0, keep=LONG)
+    assert one.scan().archived == 5
+    scan = redo(engine, pool, batch=2, archive_after=-1.0, keep=-1.0).scan()
+    assert (scan.archived, scan.deleted) == (0, 5)
+
+
+def test_it_runs_until_it_is_stopped_and_logs_an_outage_once(
+    engine: Engine, client: JobClient, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool.away = True
+    stop = threading.Event()
+    thread = threading.Thread(target=redo(engine, pool, interval=0.01, pause=0.0).run, args=(stop,))
+    client.submit("plain", "r", {})
+    thread.start()
+    until(lambda: "jobs could not be cast, trying again later" in caplog.messages)
+    pool.away = False
+    until(lambda: pool.keys)
+    stop.set()
+    thread.join(PATIENCE)
+    assert caplog.messages.count("jobs could not be cast, trying again later") == 1
+    with engine.begin() as connection:
+        assert store.lead(connection, holder="other", lease=1.0)

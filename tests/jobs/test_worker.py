@@ -1,0 +1,295 @@
+"""What a worker does with jobs, on both databases, without a broker: its handler gets requests as a pool sends them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from sqlalchemy import Engine, text
+
+from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states, store
+from osrdyne_jobs.database import engine_for, migrate, reading
+from osrdyne_jobs.errors import NoSchema
+from osrdyne_worker import Reject, Request
+from testbed.waiting import PATIENCE, until
+
+PLAIN = JobType("plain", payload=dict[str, int])
+SINGLE = JobType("single", payload=dict[str, int], max_attempts=1)
+LONG = 3600.0
+#: Ends within a test where nobody renews it.
+SHORT = 1.0
+
+
+def request(type: str = "plain", resource: str = "r") -> Request:  # noqa: A002
+    return Request(resource, messages.encode(type, 1), {}, None, False, None)
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    made = engine_for(database_url)
+    migrate(made)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def client(engine: Engine) -> JobClient:
+    return JobClient(engine, [PLAIN, SINGLE])
+
+
+MakeWorker = Callable[..., JobWorker]
+
+
+@pytest.fixture
+def make_worker(engine: Engine) -> Iterator[MakeWorker]:
+    made: list[JobWorker] = []
+
+    def make(handler: Callable[[Run], object], **options: Any) -> JobWorker:
+        made.append(JobWorker(engine, {PLAIN: handler, SINGLE: handler}, **{"lease": LONG, **options}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def aside() -> Iterator[Callable[..., Future[None]]]:
+    """Calls something in a thread."""
+    with ThreadPoolExecutor(4) as threads:
+        yield threads.submit
+
+
+def state(engine: Engine, number: int) -> str:
+    with reading(engine) as connection:
+        return store.get(connection, number).state
+
+
+def test_a_worker_without_tables_says_what_to_do(database_url: str) -> None:
+    with pytest.raises(NoSchema, match="migrate"):
+        JobWorker(database_url, {PLAIN: print})
+
+
+def test_a_handler_gets_what_was_registered_and_all_that_is_due_is_done(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    runs: list[Run] = []
+    jobs = [client.submit("plain", "r", {"n": n}) for n in range(3)]
+    client.submit("plain", "other", {"n": 9})
+    make_worker(runs.append, name="w").handle(request())
+    assert [(one.payload, one.job, one.attempt, one.jobs) for one in runs] == [
+        ({"n": n}, job.id, 1, 1) for n, job in enumerate(jobs)
+    ]
+    assert [state(engine, job.id) for job in jobs] == [states.DONE] * 3
+    assert sorted(one.token for one in runs) == [one.token for one in runs]
+
+
+def test_a_handler_that_raises_fails_its_attempt_with_the_reason(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    def broken(run: Run) -> None:
+        raise LookupError("no such region")
+
+    job, parked = client.submit("plain", "r", {}), client.submit("single", "r", {})
+    worker = make_worker(broken, name="w")
+    worker.handle(request())
+    worker.handle(request("single"))
+    assert (state(engine, job.id), state(engine, parked.id)) == (states.FAILED, states.PARKED)
+    with reading(engine) as connection:
+        [attempt] = store.attempts(connection, job.id)
+    assert (attempt["outcome"], attempt["reason"], attempt["worker"]) == ("failed", "LookupError: no such region", "w")
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
+def test_a_handler_that_wants_to_end_the_worker_fails_its_attempt(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, error: BaseException
+) -> None:
+    def ending(run: Run) -> None:
+        raise error
+
+    job = client.submit("plain", "r", {})
+    make_worker(ending).handle(request())
+    assert state(engine, job.id) == states.FAILED
+
+
+def test_a_job_that_takes_many_leases_keeps_its_lock(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
+) -> None:
+    began, release = threading.Event(), threading.Event()
+    tokens: list[int] = []
+
+    def slow(run: Run) -> None:
+        tokens.append(run.token)
+        began.set()
+        release.wait(PATIENCE)
+
+    def expiry() -> float:
+        with reading(engine) as connection:
+            return float(connection.execute(text("SELECT expires_at FROM osrdyne_job_lock")).scalar_one())
+
+    job = client.submit("plain", "r", {})
+    handled = aside(make_worker(slow, lease=SHORT).handle, request())
+    assert began.wait(PATIENCE)
+    first = expiry()
+    until(lambda: expiry() > first + 3 * SHORT, what="renewed leases")
+    with engine.begin() as connection:
+        assert store.lose(connection, 10) == 0
+    make_worker(slow, name="other").handle(request())
+    release.set()
+    handled.result(PATIENCE)
+    assert (len(tokens), state(engine, job.id)) == (1, states.DONE)
+
+
+def test_a_worker_that_lost_its_lease_hears_of_it_and_can_write_nothing(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
+) -> None:
+    runs: list[Run] = []
+    fenced: list[str] = []
+    taken = threading.Event()
+
+    def slow(run: Run) -> None:
+        runs.append(run)
+        if len(runs) > 1:
+            return
+        assert taken.wait(PATIENCE)
+        assert run.cancelled.wait(PATIENCE)
+        try:
+            with run.transaction():
+                fenced.append("written")
+        except LeaseLost:
+            fenced.append("refused")
+
+    job = client.submit("plain", "r", {})
+    handled = aside(make_worker(slow, lease=SHORT).handle, request())
+    until(lambda: runs)
+    # As if its process had slept until after the end of the lease
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE osrdyne_job_lock SET expires_at = 0"))
+        assert store.lose(connection, 10) == 1
+    make_worker(slow, name="other").handle(request())
+    taken.set()
+    handled.result(PATIENCE)
+    assert (fenced, state(engine, job.id), len(runs)) == (["refused"], states.DONE, 2)
+    assert runs[1].token > runs[0].token
+
+
+def test_what_a_run_writes_in_its_transaction_is_there_when_it_is_done(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE result (n INTEGER)"))
+
+    def write(run: Run) -> None:
+        with run.transaction() as connection:
+            connection.execute(text("INSERT INTO result VALUES (:n)"), run.payload)
+
+    client.submit("plain", "r", {"n": 7})
+    make_worker(write).handle(request())
+    with reading(engine) as connection:
+        assert connection.execute(text("SELECT n FROM result")).scalars().all() == [7]
+
+
+def test_a_running_job_that_is_cancelled_hears_of_it(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
+) -> None:
+    began = threading.Event()
+
+    def patient(run: Run) -> None:
+        began.set()
+        assert run.cancelled.wait(PATIENCE)
+        raise JobCancelled
+
+    job = client.submit("plain", "r", {})
+    handled = aside(make_worker(patient, lease=SHORT).handle, request())
+    assert began.wait(PATIENCE)
+    assert not client.cancel(job.id)
+    handled.result(PATIENCE)
+    assert state(engine, job.id) == states.CANCELLED
+
+
+def test_a_request_is_held_for_its_time_only_while_the_job_goes_on(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    release = threading.Event()
+    job, later = client.submit("plain", "r", {}), client.submit("plain", "r", {})
+    make_worker(lambda _: release.wait(PATIENCE), held=0.1).handle(request())
+    assert state(engine, job.id) == states.RUNNING
+    release.set()
+    until(lambda: state(engine, job.id) == states.DONE)
+    assert state(engine, later.id) == states.REGISTERED
+
+
+def test_a_payload_that_no_longer_fits_its_type_fails_its_job_and_not_the_next(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    class Region(BaseModel):
+        region: int
+
+    old = client.submit("plain", "r", {"n": 1})
+    fitting = client.submit("plain", "r", {"region": 1})
+    regions: list[int] = []
+    changed = JobType("plain", payload=Region)
+    worker = JobWorker(engine, {changed: lambda run: regions.append(run.payload.region)}, lease=LONG)
+    worker.handle(request())
+    worker.close()
+    assert (regions, state(engine, fitting.id)) == ([1], states.DONE)
+    with reading(engine) as connection:
+        assert "payload.region: Field required" in str(store.get(connection, old.id).reason)
+
+
+@pytest.mark.parametrize(
+    "body, reason",
+    [
+        (b"\xff", "no JSON"),
+        (b"[]", 'no "type"'),
+        (b'{"type": 3}', 'no "type"'),
+        (b'{"type": "unheard of"}', "'unheard of' is unknown; known are: plain, single"),
+    ],
+)
+def test_a_request_that_names_no_type_of_this_worker_is_rejected(
+    make_worker: MakeWorker, body: bytes, reason: str
+) -> None:
+    with pytest.raises(Reject, match=reason):
+        make_worker(print).handle(Request("r", body, {}, None, False, None))
+
+
+def test_a_job_that_nobody_has_is_no_error(make_worker: MakeWorker) -> None:
+    runs: list[Run] = []
+    make_worker(runs.append).handle(request())
+    assert not runs
+
+
+def test_a_worker_that_is_closed_finishes_the_job_in_hand(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    release = threading.Event()
+    job = client.submit("plain", "r", {})
+    worker = make_worker(lambda _: release.wait(PATIENCE), held=0.1)
+    worker.handle(request())
+    threading.Timer(0.2, release.set).start()
+    worker.close()
+    assert state(engine, job.id) == states.DONE
+
+
+@pytest.mark.full
+def test_the_outcome_of_a_job_waits_for_a_database_that_is_away(private_postgres: Any) -> None:
+    private_postgres.create_database("jobs")
+    engine = engine_for(private_postgres.url("jobs"))
+    migrate(engine)
+    client = JobClient(engine, [PLAIN])
+    job = client.submit("plain", "r", {})
+
+    def kills(run: Run) -> None:
+        private_postgres.kill()
+        threading.Timer(1.0, private_postgres.start).start()
+
+    worker = JobWorker(engine, {PLAIN: kills}, lease=LONG, name=str(os.getpid()))
+    worker.handle(request())
+    worker.close()
+    assert client.get(job.id).state == states.DONE
+    engine.dispose()

@@ -1,0 +1,63 @@
+"""PostgreSQL is installed only where there is none, and without a server that would start by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed import apt, postgres
+
+
+@pytest.fixture
+def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The setting of Debian's package, on a machine without a server."""
+    monkeypatch.setattr(postgres, "SERVERS", tmp_path / "servers")
+    monkeypatch.setattr(postgres, "NO_CLUSTER", tmp_path / "createcluster.d/osrdyne.conf")
+    return postgres.NO_CLUSTER
+
+
+def add_server(version: str) -> Path:
+    folder = postgres.SERVERS / version / "bin"
+    folder.mkdir(parents=True)
+    (folder / "postgres").touch()
+    return folder
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_the_package_makes_no_cluster_while_we_install_it_and_may_afterwards(
+    works: bool, setting: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    during = []
+
+    def install(package: str, *, why: str) -> None:
+        during.append((package, setting.read_text()))
+        if not works:
+            raise apt.NotInstalled(why)
+
+    monkeypatch.setattr(apt, "install", install)
+    if works:
+        postgres.install()
+    else:
+        with pytest.raises(apt.NotInstalled, match="PostgreSQL"):
+            postgres.install()
+
+    assert during == [("postgresql", "create_main_cluster = false\n")]
+    assert not setting.exists()
+
+
+def test_a_server_that_is_there_is_used_as_it_is_and_of_several_the_newest(
+    setting: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apt, "install", lambda *_, **__: pytest.fail("it installs"))
+    folders = [add_server(version) for version in ("9.6", "17", "15")]
+
+    postgres.install()
+
+    assert postgres.newest() == folders[1]
+    assert not setting.parent.exists()
+
+
+def test_a_machine_without_a_server_is_said_to_need_one(setting: Path) -> None:
+    with pytest.raises(postgres.PostgresFailed, match="make engines"):
+        postgres.program("initdb")
