@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 from osrdyne_jobs.errors import InvalidJob
 from osrdyne_protocol import keys
@@ -25,27 +26,33 @@ class JobType:
 
     name: str
     #: What a payload is: a pydantic model, or any other type that pydantic knows, as `dict[str, int]`.
-    payload: Any = dict[str, Any]
+    payload: Any = field(default=dict[str, Any], compare=False)
     #: Jobs of one resource that wait are done by one run.
     coalesce: bool = False
     #: Runs of a job before it is parked.
     max_attempts: int = 5
+    _adapter: TypeAdapter[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        """Raise InvalidJob for what is no declaration."""
         if not _NAME.fullmatch(self.name):
             raise InvalidJob("type", f"{self.name!r} is no name of a type: use letters, digits, and . _ -")
         if self.max_attempts < 1:
             raise InvalidJob("type", f"{self.name} needs max_attempts of at least 1, not {self.max_attempts}")
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(self.payload)
+        except PydanticUserError as error:
+            raise InvalidJob("type", f"the payload of {self.name} is no type that pydantic knows: {error}") from None
+        object.__setattr__(self, "_adapter", adapter)  # made once: that takes longer than many payloads
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of a payload."""
-        return TypeAdapter(self.payload).json_schema()
+        return self._adapter.json_schema()
 
     def encode(self, payload: Any) -> str:
         """Return a payload as JSON. Raises InvalidJob, which names the field of the payload that is wrong."""
-        adapter: TypeAdapter[Any] = TypeAdapter(self.payload)
         try:
-            text = adapter.dump_json(adapter.validate_python(payload)).decode()
+            text = self._adapter.dump_json(self._adapter.validate_python(payload)).decode()
         except ValidationError as error:
             raise InvalidJob(*_first_problem(error)) from None
         except (TypeError, ValueError) as error:  # pydantic's PydanticSerializationError is a ValueError
@@ -60,7 +67,7 @@ class JobType:
     def decode(self, text: str) -> Any:
         """Return the payload of a job. Raises InvalidJob where an older job does not fit today's schema."""
         try:
-            return TypeAdapter(self.payload).validate_json(text)
+            return self._adapter.validate_json(text)
         except ValidationError as error:
             raise InvalidJob(*_first_problem(error)) from None
 

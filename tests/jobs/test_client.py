@@ -6,10 +6,10 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from sqlalchemy import Engine, text
 
 from osrdyne_amqp.errors import BrokerUnreachable
@@ -123,6 +123,8 @@ def test_a_name_that_is_none_and_a_type_that_is_declared_twice_are_refused(name:
         JobType(name)
     with pytest.raises(InvalidJob, match="at least 1"):
         JobType("a", max_attempts=0)
+    with pytest.raises(InvalidJob, match="no type that pydantic knows"):
+        JobType("a", payload=object())
     with pytest.raises(InvalidJob, match="declared twice"):
         JobClient("sqlite://", [JobType("a"), JobType("a")])
 
@@ -154,6 +156,14 @@ def test_casts_that_wait_for_the_broker_are_bounded(engine: Engine, pool: Pool) 
     for _ in range(MOST_CASTS + 5):
         jobs.cast(job)
     assert len(pool.casts) == MOST_CASTS
+
+
+def test_a_type_shows_the_schema_of_its_payload_and_is_a_key_whatever_that_is() -> None:
+    assert ROUTES.schema()["required"] == ["year"]
+    positive = JobType("positive", payload=Annotated[dict[str, int], Field(min_length=1, json_schema_extra={"a": [1]})])
+    assert {positive: 1}[positive] == 1
+    with pytest.raises(InvalidJob, match="at least 1 item"):
+        positive.encode({})
 
 
 def test_a_client_that_is_closed_lets_its_casts_reach_the_broker(engine: Engine, pool: Pool) -> None:
