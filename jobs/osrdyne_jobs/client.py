@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -20,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from osrdyne_jobs import messages, store
-from osrdyne_jobs.database import async_engine_for, check_tables, engine_for, reading
+from osrdyne_jobs.database import READ_ONLY, async_engine_for, check_tables, check_tables_over, engine_for, reading
 from osrdyne_jobs.errors import NotRegistered
 from osrdyne_jobs.job_types import JobType, JobTypes, check_resource
 from osrdyne_protocol.errors import OsrdyneError
@@ -214,6 +215,10 @@ class AsyncJobClient(_Base):
         """Register a job and cast it; as `JobClient.submit`."""
         self._check(type, resource, payload)
         try:
+            if not self._checked:
+                async with self._reading() as connection:
+                    await connection.run_sync(check_tables_over)
+                self._checked = True
             async with self._engine.begin() as connection:
                 job = await self.register(connection, type, resource, payload)
         except SQLAlchemyError as error:
@@ -233,8 +238,13 @@ class AsyncJobClient(_Base):
 
     async def get(self, id: int) -> store.Job:  # noqa: A002
         """Return a job. Raises UnknownJob."""
-        async with self._engine.connect() as connection:
+        async with self._reading() as connection:
             return await connection.run_sync(partial(store.get, id=id))
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[AsyncConnection]:
+        async with self._engine.connect() as connection:
+            yield await connection.execution_options(**{READ_ONLY: True})
 
     async def cancel(self, id: int) -> bool:  # noqa: A002
         """Cancel a job; as `store.cancel`."""

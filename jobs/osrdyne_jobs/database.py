@@ -53,7 +53,8 @@ def engine_for(url: str, *, clock: Callable[[], float] = time.time) -> Engine:
     `clock` is that of SQLite, which has none of its own: the machine's, or a test's. Raises JobError for another
     database.
     """
-    engine = create_engine(_url(url), **_options(url))
+    parsed = _url(url)
+    engine = create_engine(parsed, **_options(parsed))
     if engine.dialect.name == "sqlite":
         _set_up_sqlite(engine, clock)
     return engine
@@ -61,7 +62,8 @@ def engine_for(url: str, *, clock: Callable[[], float] = time.time) -> Engine:
 
 def async_engine_for(url: str) -> AsyncEngine:
     """Return the same for asyncio."""
-    engine = create_async_engine(_url(url, asynchronous=True), **_options(url))
+    parsed = _url(url, asynchronous=True)
+    engine = create_async_engine(parsed, **_options(parsed))
     if engine.dialect.name == "sqlite":
         _set_up_sqlite(engine.sync_engine, time.time)
     return engine
@@ -70,7 +72,7 @@ def async_engine_for(url: str) -> AsyncEngine:
 def _url(url: str, *, asynchronous: bool = False) -> Any:
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # whose text may have a part of the password
         raise JobError("the database's address is no URL; write postgresql://user:password@host/database") from None
     match parsed.get_backend_name():
         case "postgresql":
@@ -80,10 +82,21 @@ def _url(url: str, *, asynchronous: bool = False) -> Any:
     raise JobError(f"jobs are kept in PostgreSQL or SQLite, not in {parsed.get_backend_name()}")
 
 
-def _options(url: str) -> dict[str, Any]:
-    if make_url(url).get_backend_name() == "sqlite":
-        return {"connect_args": {"timeout": SQLITE_PATIENCE}}
-    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
+#: Seconds after which PostgreSQL ends a transaction that does nothing: that of a worker that is gone, or hangs.
+IDLE_IN_TRANSACTION = 60
+#: Both ends notice within half a minute that the other one is gone.
+_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+
+
+def _options(url: Any) -> dict[str, Any]:
+    """Return the options of an engine. No error of it shows the values of a statement."""
+    if url.get_backend_name() == "sqlite":
+        return {"hide_parameters": True, "connect_args": {"timeout": SQLITE_PATIENCE}}
+    server: dict[str, int] = {f"tcp_{name}": value for name, value in _KEEPALIVE.items()}
+    server["idle_in_transaction_session_timeout"] = IDLE_IN_TRANSACTION * 1000
+    given: dict[str, Any] = {"connect_timeout": 10, "tcp_user_timeout": 30_000, **_KEEPALIVE}
+    given["options"] = " ".join(f"-c {name}={value}" for name, value in server.items())
+    return {"hide_parameters": True, "pool_pre_ping": True, "connect_args": given}
 
 
 def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
@@ -129,11 +142,16 @@ def migrate(engine: Engine) -> None:
 
 def check_tables(engine: Engine) -> None:
     """Raise NoSchema unless the tables are those of this version."""
-    head = ScriptDirectory.from_config(_migrations()).get_current_head()
     with reading(engine) as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-        if context.get_current_revision() != head:
-            raise NoSchema
+        check_tables_over(connection)
+
+
+def check_tables_over(connection: Connection) -> None:
+    """Do what `check_tables` does, over a connection."""
+    head = ScriptDirectory.from_config(_migrations()).get_current_head()
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    if context.get_current_revision() != head:
+        raise NoSchema
 
 
 #: Where Alembic notes which version the tables have; a program that shares the database has its own.

@@ -52,7 +52,8 @@ class JobType:
     def encode(self, payload: Any) -> str:
         """Return a payload as JSON. Raises InvalidJob, which names the field of the payload that is wrong."""
         try:
-            text = self._adapter.dump_json(self._adapter.validate_python(payload)).decode()
+            valid = self._adapter.validate_python(payload)
+            text = self._adapter.dump_json(valid, by_alias=True).decode()
         except ValidationError as error:
             raise InvalidJob(*_first_problem(error)) from None
         except (TypeError, ValueError) as error:  # pydantic's PydanticSerializationError is a ValueError
@@ -60,8 +61,9 @@ class JobType:
         size = len(text.encode("utf-8", "replace"))
         if size > MOST_PAYLOAD:
             raise InvalidJob("payload", f"it has {size} bytes as JSON; a job takes {MOST_PAYLOAD}")
-        if "\\u0000" in text:
-            raise InvalidJob("payload", "it holds the character NUL, which databases refuse")
+        # As JSON, NaN and a SecretStr are something else.
+        if self.decode(text) != valid:
+            raise InvalidJob("payload", "a worker would read another value from its JSON; use values that JSON has")
         return text
 
     def decode(self, text: str) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages, store
 from osrdyne_jobs.client import CAST_PATIENCE, Caster
 from osrdyne_protocol.errors import OsrdyneError
@@ -31,15 +32,18 @@ class RedoSettings:
     interval: float = 5.0
     #: Most jobs that are read at once: what a scan keeps in memory.
     batch: int = 1000
-    #: Most casts of one scan. What is due beyond that waits for the next scan, oldest first.
-    most_casts: int = 10_000
+    #: Most due jobs of one scan. What is due beyond that waits for the next scan, oldest first.
+    most: int = 10_000
     #: Until a job that was cast and has not begun is cast again; then twice as long, and so on up to ten times.
     pause: float = 60.0
     #: Until a standby takes over from a leader that is gone.
     lease: float = 15.0
     #: Between two casts for a job that runs, so that the daemon sees that its group is in use. Keep it below half of
     #: the pool's `unbind_delay`.
-    alive_interval: float = 20.0
+    alive_interval: float = 120.0
+    #: After an outage of the database, for workers to renew their leases: those that ran out meanwhile count as lost
+    #: after this time. Not less than the lease of the workers.
+    patience: float = 30.0
     #: Until a job that has ended moves to the history.
     archive_after: float = 3600.0
     #: For which the history is kept.
@@ -73,15 +77,19 @@ class Redo:
         self._settings = settings
         self._name = name
         self._leading = False
-        self._alive_at = 0.0
+        self._alive_at = self._lose_at = 0.0
 
     def run(self, stop: threading.Event) -> None:
-        """Scan until `stop` is set. An outage of database or broker is logged once, and waited for."""
+        """Scan until `stop` is set. An outage of database or broker is logged once, and waited for.
+
+        Raises ClientClosed where the client of the pool was closed: end the process then.
+        """
         failing = False
         while not stop.is_set():
             try:
                 scan = self.scan()
             except SQLAlchemyError as error:
+                self._lose_at = time.monotonic() + self._settings.patience
                 if not failing:
                     reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
                     logger.warning("redo cannot reach the database", extra={"reason": reason})
@@ -115,7 +123,8 @@ class Redo:
             done.leading = store.lead(connection, holder=self._name, lease=settings.lease)
         if not done.leading:
             return done
-        done.lost = self._lose()
+        if time.monotonic() >= self._lose_at:
+            done.lost = self._lose()
         self._cast_due(done)
         if time.monotonic() >= self._alive_at:
             self._alive_at = time.monotonic() + settings.alive_interval
@@ -133,45 +142,58 @@ class Redo:
                 return lost
 
     def _cast_due(self, done: Scan) -> None:
-        while done.casts < self._settings.most_casts:
+        settings = self._settings
+        while done.due < settings.most:
             with self._engine.begin() as connection:
                 # A standby that has taken over casts the same jobs: cast by two, they are begun once all the same.
-                leads = store.lead(connection, holder=self._name, lease=self._settings.lease)
-                room = min(self._settings.batch, self._settings.most_casts - done.casts)
-                due, hints = store.cast_due(connection, most=room, pause=self._settings.pause) if leads else (0, [])
+                leads = store.lead(connection, holder=self._name, lease=settings.lease)
+                room = min(settings.batch, settings.most - done.due)
+                due, hints = store.cast_due(connection, most=room, pause=settings.pause) if leads else (0, [])
             done.due += due
-            self._cast(hints, done)
-            if due < room:
+            failed = self._cast(hints, done)
+            if failed:
+                with self._engine.begin() as connection:
+                    store.put_back(connection, failed, after=settings.interval)
+            if due < room or (hints and len(failed) == len(hints)):
                 return
 
     def _cast_running(self, done: Scan) -> None:
-        after = 0
+        settings, after = self._settings, 0
         while True:
             with self._engine.begin() as connection:
-                some = store.running(connection, after=after, most=self._settings.batch)
-            self._cast(some, done)
-            if len(some) < self._settings.batch:
+                some = store.running(connection, since=settings.alive_interval, after=after, most=settings.batch)
+            failed = self._cast(some, done)
+            if len(some) < settings.batch or len(failed) == len(some):
                 return
             after = some[-1].job
 
-    def _cast(self, hints: Sequence[store.Hint], done: Scan) -> None:
-        """Cast a batch and wait until the broker has it, which bounds what is under way."""
-        casts: list[Any] = []
+    def _cast(self, hints: Sequence[store.Hint], done: Scan) -> list[int]:
+        """Cast a batch and wait until the broker has it, which bounds what is under way. Return what it did not take.
+
+        Raises ClientClosed.
+        """
+        casts: dict[int, Any] = {}
+        failed: list[int] = []
         for hint in hints:
             try:
                 body = messages.encode(hint.type, hint.job)
-                casts.append(self._caster.start_cast(hint.resource, body, timeout=CAST_PATIENCE))
+                casts[hint.job] = self._caster.start_cast(hint.resource, body, timeout=CAST_PATIENCE)
+            except ClientClosed:
+                raise
             except OsrdyneError as error:
                 logger.debug("a job could not be cast", extra={"job": hint.job, "reason": str(error)})
-                done.not_cast += 1
-        concurrent.futures.wait(casts)
-        failed = sum(1 for one in casts if one.exception() is not None)
-        done.casts += len(casts)
-        done.not_cast += failed
+                failed.append(hint.job)
+        concurrent.futures.wait(casts.values())
+        failed += [number for number, cast in casts.items() if cast.exception() is not None]
+        if any(isinstance(cast.exception(), ClientClosed) for cast in casts.values()):
+            raise ClientClosed
+        done.casts += len(hints) - len(failed)
+        done.not_cast += len(failed)
+        return failed
 
     def _archive(self, done: Scan) -> None:
-        settings = self._settings
-        while True:
+        settings, until = self._settings, time.monotonic() + self._settings.interval
+        while time.monotonic() < until:  # the rest is for the next scan
             with self._engine.begin() as connection:
                 moved, deleted = store.archive(
                     connection, after=settings.archive_after, keep=settings.keep, most=settings.batch

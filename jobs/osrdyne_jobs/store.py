@@ -31,6 +31,8 @@ from osrdyne_jobs.tables import attempt, job, job_history, leader, lock, run
 MOST_REASON = 2000
 #: Seconds in which the worker of a run goes on with the next job of its resource. After them, redo casts it.
 SOON = 5.0
+#: Seconds for which a begin waits for the transaction of a former run, on PostgreSQL.
+LOCK_PATIENCE = 5
 #: Redo casts a job again after this many times the pause, at most.
 MOST_PAUSES = 10
 
@@ -145,6 +147,9 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
     """
     if _next(connection, type, resource) is None and not _expired(connection, type, resource):
         return None
+    if connection.dialect.name == "postgresql":
+        # A run that ended within a transaction of its own may still hold its lock.
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_PATIENCE}s'")
     # Not an update of the lock's row: only a deletion waits for a transaction of the former run (`hold`).
     expired = delete(lock).where(_is(lock, type, resource), lock.c.expires_at <= now()).returning(lock.c.run_id)
     former = connection.execute(expired).first()
@@ -155,14 +160,16 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
         return None
     if former is not None:
         _settle(connection, former.run_id, states.LOST, _LOST)
-    first = _next(connection, type, resource)
-    if first is None:
-        connection.execute(delete(lock).where(_is(lock, type, resource)))
-        return None
     values = {"type": type, "resource": resource, "worker": worker, "began_at": now()}
     token = int(connection.execute(insert(run).values(values).returning(run.c.id)).scalar_one())
     connection.execute(update(lock).where(_is(lock, type, resource)).values(run_id=token))
-    return _claim(connection, token, first)
+    while (first := _next(connection, type, resource)) is not None:
+        begun = _claim(connection, token, first)
+        if begun is not None:  # else it was cancelled a moment ago
+            return begun
+    connection.execute(delete(lock).where(lock.c.run_id == token))
+    connection.execute(delete(run).where(run.c.id == token))
+    return None
 
 
 _LOST = "its worker did not renew the lease: it ended, hung, or could not reach the database"
@@ -194,8 +201,6 @@ def _claim(connection: Connection, token: int, first: Row[Any, Any, Any, Any]) -
     claimed = {"state": states.RUNNING, "run_id": token, "attempts": job.c.attempts + 1, "cancel": False}
     count = connection.execute(update(job).where(those).values(claimed)).rowcount
     if not count:
-        connection.execute(delete(lock).where(lock.c.run_id == token))
-        connection.execute(delete(run).where(run.c.id == token))
         return None
     mine = select(job.c.id, literal(token)).where(job.c.run_id == token, job.c.state == states.RUNNING)
     connection.execute(insert(attempt).from_select(["job_id", "run_id"], mine))
@@ -250,7 +255,9 @@ def lose(connection: Connection, most: int) -> int:
 
 def _settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
     """Write the outcome of a run to it and to its jobs."""
-    reason = None if reason is None else reason.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_REASON]
+    if reason is not None:
+        whole = reason.encode("utf-8", "replace").decode()  # no lone surrogates, of a file's name for example
+        reason = whole.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_REASON]
     ended = {"ended_at": now(), "outcome": outcome, "reason": reason}
     ended_run = update(run).where(run.c.id == token).values(ended).returning(run.c.type, run.c.resource)
     which = connection.execute(ended_run).one()
@@ -258,8 +265,9 @@ def _settle(connection: Connection, token: int, outcome: str, reason: str | None
     # Redo has put off what waited for this run. The worker goes on with it, unless it ends now.
     following = _next(connection, which.type, which.resource)
     if following is not None:
-        soon = {"due_at": now() + SOON, "casts": 0}
-        connection.execute(update(job).where(job.c.id == following.id, job.c.due_at > now() + SOON).values(soon))
+        # Not a condition of the update: one that redo is just putting off would not match it, and be put off.
+        soon = case((job.c.due_at < now() + SOON, job.c.due_at), else_=now() + SOON)
+        connection.execute(update(job).where(job.c.id == following.id, _WAITING).values(due_at=soon, casts=0))
 
 
 def _settle_jobs(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
@@ -304,9 +312,19 @@ def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, l
     return len(due), list(reversed(hints.values()))
 
 
-def running(connection: Connection, *, after: int, most: int) -> Sequence[Hint]:
-    """Return runs in the order of their tokens, which follow `after`; `Hint.job` is the token."""
-    query = select(lock.c.run_id, lock.c.type, lock.c.resource).where(lock.c.run_id > after)
+def put_back(connection: Connection, jobs: Collection[int], *, after: float) -> None:
+    """Let jobs whose cast failed be due again in `after` seconds."""
+    again = {"due_at": now() + after, "casts": case((job.c.casts > 0, job.c.casts - 1), else_=0)}
+    connection.execute(update(job).where(job.c.id.in_(jobs), _WAITING).values(again))
+
+
+def running(connection: Connection, *, since: float, after: int, most: int) -> Sequence[Hint]:
+    """Return runs that began `since` seconds ago or earlier, in the order of their tokens, which follow `after`.
+
+    `Hint.job` is the token.
+    """
+    query = select(lock.c.run_id, lock.c.type, lock.c.resource).join(run, run.c.id == lock.c.run_id)
+    query = query.where(lock.c.run_id > after, run.c.began_at <= now() - since)
     rows = connection.execute(query.order_by(lock.c.run_id).limit(most))
     return [Hint(one.run_id, one.type, one.resource) for one in rows]
 

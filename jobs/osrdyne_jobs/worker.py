@@ -83,7 +83,10 @@ JobHandler = Callable[[Run], object]
 
 
 class _Leases:
-    """Renews the leases of the runs of one process, in a thread of its own."""
+    """Renews the leases of the runs of one process, and tells runs whose lease is in doubt.
+
+    Two threads: a database that hangs holds up renewals, and must not hold up the news of it.
+    """
 
     def __init__(self, engine: Engine, lease: float) -> None:
         self._engine = engine
@@ -92,8 +95,12 @@ class _Leases:
         #: By token: the run, and until when its lease lasts for certain, on this process's monotonic clock.
         self._runs: dict[int, tuple[Run, float]] = {}
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._renew_all, name="osrdyne jobs: leases", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=target, name=f"osrdyne jobs: {name}", daemon=True)
+            for name, target in (("leases", self._renew_all), ("deadlines", self._watch))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def add(self, run: Run, asked: float) -> None:
         """Renew the lease of a run, which the database was asked for at `asked` of the monotonic clock."""
@@ -106,10 +113,21 @@ class _Leases:
 
     def close(self) -> None:
         self._closed.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join(self._lease)  # a database that hangs must not hold up the end
+
+    def _watch(self) -> None:
+        """Tell runs whose lease was not renewed in time: another worker may begin their jobs."""
+        while not self._closed.wait(self._lease / RENEWALS / 4):
+            with self._lock:
+                late = [one for one, until in self._runs.values() if time.monotonic() >= until]
+            for one in late:
+                one.cancelled.set()
 
     def _renew_all(self) -> None:
-        while not self._closed.wait(self._lease / RENEWALS):
+        pause = self._lease / RENEWALS
+        while not self._closed.wait(pause):
+            pause = self._lease / RENEWALS
             with self._lock:
                 tokens = list(self._runs)
             if not tokens:
@@ -118,22 +136,21 @@ class _Leases:
             try:
                 with self._engine.begin() as connection:
                     held, cancelled = store.renew(connection, tokens, self._lease)
-            except SQLAlchemyError as error:
+            except Exception as error:  # noqa: BLE001 - without this thread all leases would end
                 logger.warning("the leases of jobs could not be renewed", extra={"reason": _reason(error)})
-                held, cancelled = None, set()
-            self._note(tokens, held, cancelled, asked)
+                pause = self._lease / RENEWALS / 4
+            else:
+                self._note(tokens, held, cancelled, asked)
 
-    def _note(self, tokens: list[int], held: set[int] | None, cancelled: set[int], asked: float) -> None:
+    def _note(self, tokens: list[int], held: set[int], cancelled: set[int], asked: float) -> None:
         with self._lock:
             for token in tokens:
                 if token not in self._runs:  # it has ended meanwhile
                     continue
-                run, until = self._runs[token]
-                if held is not None and token in held:
+                run, _ = self._runs[token]
+                if token in held:
                     self._runs[token] = run, asked + self._lease
-                elif held is not None or time.monotonic() >= until:
-                    run.cancelled.set()
-                if token in cancelled:
+                if token not in held or token in cancelled:
                     run.cancelled.set()
 
 
@@ -173,6 +190,9 @@ class JobWorker:
         self._held = held
         self._leases = _Leases(self._engine, lease)
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="osrdyne job")
+        #: A run begins only when a thread is free for it.
+        self._free = threading.Semaphore(threads)
+        self._closing = threading.Event()
 
     def run(self, **options: Any) -> None:
         """Serve the key of this process's environment until SIGTERM; options are those of `osrdyne_worker.run`."""
@@ -196,25 +216,42 @@ class JobWorker:
         except (messages.NotAHint, InvalidJob) as error:
             raise Reject(str(error)) from None
         until = None if self._held is None else time.monotonic() + self._held
-        while True:
-            try:
-                begun = self._begin(named, request.key)
-            except SQLAlchemyError as error:
-                logger.warning("no job could be begun", extra={"reason": _reason(error)})
-                return  # redo casts it again
-            if begun is None:
+        while not self._closing.is_set():
+            if not self._free.acquire(timeout=_left(until)):
+                return  # a long job goes on in that thread; redo casts again
+            doing = self._start(named, request.key)
+            if doing is None:
                 return
-            doing = self._pool.submit(self._do, begun)
-            concurrent.futures.wait([doing], timeout=None if until is None else max(0.0, until - time.monotonic()))
-            if not doing.done() or (until is not None and time.monotonic() >= until):
+            concurrent.futures.wait([doing], timeout=_left(until))
+            if until is not None and time.monotonic() >= until:
                 return
+
+    def _start(self, named: str, resource: str) -> concurrent.futures.Future[None] | None:
+        """Begin the next run in a thread that is free, or give that back and return None."""
+        begun = doing = None
+        try:
+            begun = self._begin(named, resource)
+            if begun is not None:
+                doing = self._pool.submit(self._do, begun)
+        except RuntimeError:  # the pool was closed meanwhile
+            if begun is not None:
+                self._finish(begun.token, states.CANCELLED, "its worker ended before it began")
+        except SQLAlchemyError as error:
+            logger.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
+        finally:
+            if doing is None:
+                self._free.release()
+                if begun is not None:
+                    self._leases.remove(begun)
+        return doing
 
     def close(self) -> None:
         """Begin no more jobs, wait for those that run, and stop renewing leases.
 
         A driver kills a worker that takes too long; another worker takes its jobs over when their leases end.
         """
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._closing.set()
+        self._pool.shutdown(wait=True)
         self._leases.close()
         self._dispose()
 
@@ -223,37 +260,43 @@ class JobWorker:
             self._engine.dispose()
 
     def _begin(self, named: str, resource: str) -> Run | None:
-        asked = time.monotonic()
-        with self._engine.begin() as connection:
-            begun = store.begin(
-                connection, type=named, resource=resource, worker=self._name or "unnamed", lease=self._lease
-            )
-        if begun is None:
-            return None
-        try:
-            payload = self._types.get(named).decode(begun.payload)
-        except InvalidJob as error:
-            self._finish(begun.token, states.FAILED, f"its payload does not fit the type of today: {error}")
-            return self._begin(named, resource)
-        made = Run(named, resource, payload, begun.job, begun.jobs, begun.attempts, begun.token, self._engine)
-        self._leases.add(made, asked)
-        return made
+        while True:
+            asked = time.monotonic()
+            with self._engine.begin() as connection:
+                begun = store.begin(
+                    connection, type=named, resource=resource, worker=self._name or "unnamed", lease=self._lease
+                )
+            if begun is None:
+                return None
+            try:
+                payload = self._types.get(named).decode(begun.payload)
+            except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
+                self._finish(begun.token, states.FAILED, f"its payload does not fit the type of today: {_said(error)}")
+                continue
+            made = Run(named, resource, payload, begun.job, begun.jobs, begun.attempts, begun.token, self._engine)
+            self._leases.add(made, asked)
+            return made
 
     def _do(self, run: Run) -> None:
         try:
-            self._handlers[run.type](run)
-            outcome, reason = states.DONE, None
-        except JobCancelled as error:
-            outcome, reason = states.CANCELLED, str(error) or None
-        except LeaseLost:
-            outcome, reason = states.FAILED, "its lease was lost"
-        except BaseException as error:
-            logger.exception("a job failed", extra={"type": run.type, "key": run.resource, "job": run.job})
-            outcome, reason = states.FAILED, f"{type(error).__name__}: {error}"
-        try:
-            self._finish(run.token, outcome, reason)
+            self._finish(run.token, *self._outcome(run))
         finally:
             self._leases.remove(run)
+            self._free.release()
+
+    def _outcome(self, run: Run) -> tuple[str, str | None]:
+        """Run the handler. Never raises, whatever the handler raises."""
+        try:
+            self._handlers[run.type](run)
+        except JobCancelled as error:
+            return states.CANCELLED, _said(error) if error.args else None
+        except LeaseLost:
+            return states.FAILED, _STOPPED
+        except BaseException as error:
+            logger.exception("a job failed", extra={"type": run.type, "key": run.resource, "job": run.job})
+            return states.FAILED, _said(error)
+        # Nobody knows whether a handler that was told to stop has done all of its work.
+        return (states.CANCELLED, _STOPPED) if run.cancelled.is_set() else (states.DONE, None)
 
     def _finish(self, token: int, outcome: str, reason: str | None) -> None:
         """Write an outcome, and wait for a database that is away: only the owner of the lock may."""
@@ -272,6 +315,24 @@ class JobWorker:
             return
 
 
-def _reason(error: SQLAlchemyError) -> str:
+_STOPPED = "it was stopped: it was cancelled, or its lease was in doubt"
+
+
+def _left(until: float | None) -> float | None:
+    """Return the seconds until a moment of the monotonic clock."""
+    return None if until is None else max(0.0, until - time.monotonic())
+
+
+def _said(error: BaseException) -> str:
+    """Return an exception as a reason, whatever its text is, without the values of an SQL statement."""
+    try:
+        return f"{type(error).__name__}: {_reason(error)}"
+    except Exception:  # noqa: BLE001 - its __str__ raises
+        return type(error).__name__
+
+
+def _reason(error: BaseException) -> str:
     # Only the driver's own words: SQLAlchemy's text has the statement with its values.
-    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+    if isinstance(error, SQLAlchemyError):
+        return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+    return str(error)

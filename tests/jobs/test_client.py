@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 from sqlalchemy import Engine, text
 
 from osrdyne_amqp.errors import BrokerUnreachable
@@ -25,8 +26,12 @@ from osrdyne_jobs.store import Job, listed
 class Region(BaseModel):
     year: int
     note: str = ""
+    area: str = Field("", alias="Area")
+    share: float = 1.0
+    secret: SecretStr | None = None
 
 
+PAYLOAD = '{"year":2013,"note":"a\\u0000b","Area":"é","share":1.0,"secret":null}'
 ROUTES = JobType("routes", payload=Region, coalesce=True, max_attempts=7)
 
 
@@ -74,10 +79,11 @@ def all_jobs(engine: Engine) -> list[Job]:
 
 
 def test_a_job_is_registered_as_its_type_says_and_then_cast(engine: Engine, pool: Pool) -> None:
-    job = JobClient(engine, [ROUTES], pool).submit("routes", "region-7", Region(year=2013))
+    job = JobClient(engine, [ROUTES], pool).submit("routes", "region-7", Region(year=2013, note="a\0b", Area="é"))
+    assert ROUTES.decode(PAYLOAD) == Region(year=2013, note="a\0b", Area="é")
     [found] = all_jobs(engine)
     assert (found.id, found.type, found.resource, found.state) == (job.id, "routes", "region-7", "registered")
-    assert (found.payload, found.coalesce, found.max_attempts) == ('{"year":2013,"note":""}', True, 7)
+    assert (found.payload, found.coalesce, found.max_attempts) == (PAYLOAD, True, 7)
     assert found.due_at > found.registered_at
     assert pool.casts == [("region-7", b'{"type":"routes","job":%d}' % job.id)]
 
@@ -103,7 +109,8 @@ async def test_asyncio_programs_register_jobs_too(engine: Engine, database_url: 
         ("routes", "r", {}, "payload.year", "Field required"),
         ("routes", "r", {"year": "soon"}, "payload.year", "valid integer"),
         ("routes", "r", {"year": 1, "note": "x" * MOST_PAYLOAD}, "payload", f"a job takes {MOST_PAYLOAD}"),
-        ("routes", "r", {"year": 1, "note": "a\0b"}, "payload", "NUL"),
+        ("routes", "r", {"year": 1, "share": float("nan")}, "payload.share", "valid number"),
+        ("routes", "r", {"year": 1, "secret": "s"}, "payload", "another value"),
         ("routes", "r", {"year": 1, "note": "\ud800"}, "payload", "JSON"),
         ("routes", "r", 7, "payload", "valid dictionary"),
     ],
@@ -222,6 +229,26 @@ def test_a_database_without_tables_or_that_is_away_is_the_callers_error_without_
         JobClient("mysql://a/b", [ROUTES])
     with pytest.raises(JobError, match="no URL"):
         JobClient("jobs", [ROUTES])
+
+
+async def test_an_asyncio_program_is_told_of_missing_tables_too(database_url: str) -> None:
+    async with AsyncJobClient(database_url, [ROUTES]) as jobs:
+        with pytest.raises(NoSchema, match="migrate"):
+            await jobs.submit("routes", "r", {"year": 1})
+
+
+def test_no_traceback_shows_a_payload_or_a_password(engine: Engine) -> None:
+    jobs = JobClient(engine, [ROUTES])
+    jobs.submit("routes", "r", {"year": 1})
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE osrdyne_job"))
+    with pytest.raises(NotRegistered) as refused:
+        jobs.submit("routes", "r", {"year": int("4711"[::-1])})
+    assert "1174" not in "".join(traceback.format_exception(refused.value))
+    password = "p@ss:geheim"
+    with pytest.raises(JobError) as wrong:
+        JobClient(f"postgresql://u:{password}@host/db", [ROUTES])
+    assert "geheim" not in "".join(traceback.format_exception(wrong.value))
 
 
 def test_a_job_that_is_not_there_is_named(engine: Engine) -> None:

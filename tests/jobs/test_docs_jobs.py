@@ -56,9 +56,11 @@ def test_the_programs_of_the_page_do_a_job_together(
             with reading(engine) as connection:
                 return [store.get(connection, number).state for number in (1, 2)] == [states.DONE] * 2
 
-        until(all_done)
-        engine.dispose()
-        process.send_signal(signal.SIGTERM)
+        try:
+            until(all_done)
+        finally:
+            engine.dispose()
+            process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
 
 
@@ -68,10 +70,11 @@ def test_the_figures_of_the_page_are_those_of_the_code() -> None:
     assert rows == {
         "interval": f"{settings.interval:g} s",
         "batch": f"{settings.batch:,}",
-        "most_casts": f"{settings.most_casts:,}",
+        "most": f"{settings.most:,}",
         "pause": f"{settings.pause:g} s",
         "lease": f"{settings.lease:g} s",
         "alive_interval": f"{settings.alive_interval:g} s",
+        "patience": f"{settings.patience:g} s",
         "archive_after": f"{settings.archive_after / 3600:g} h",
         "keep": f"{settings.keep / 86400:g} days",
     }

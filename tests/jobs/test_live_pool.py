@@ -66,7 +66,7 @@ def live(
     pool, runs = make_pool(), tmp_path / "runs"
     environment = {
         "JOBS_DATABASE": database_url,
-        "JOBS_LEASE": "5",
+        "JOBS_LEASE": "8",
         "JOBS_RUNS": str(runs),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
@@ -129,7 +129,7 @@ def test_jobs_registered_while_one_runs_cause_one_more_run(live: Jobs) -> None:
 
 @pytest.mark.full
 def test_a_worker_that_slept_past_its_lease_is_fenced_off(live: Jobs, redo: None) -> None:
-    number = live.jobs.submit("scripted", "a", {"seconds": 8.0}).id
+    number = live.jobs.submit("scripted", "a", {"seconds": 15.0}).id
     until(lambda: live.words() == ["begins"])
     asleep = int(live.runs()[0][6])
     os.kill(asleep, signal.SIGSTOP)

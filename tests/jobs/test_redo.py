@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, insert, update
+from sqlalchemy.exc import OperationalError
 
 from osrdyne_amqp.errors import BrokerUnreachable
+from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import JobClient, JobType, Redo, RedoSettings, states, store
-from osrdyne_jobs.database import engine_for, migrate, now, reading
+from osrdyne_jobs.database import engine_for, migrate
 from osrdyne_jobs.tables import job
 from testbed.waiting import PATIENCE, until
 
@@ -25,9 +27,11 @@ class Pool:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self.away = False
+        self.away = self.closed = False
 
     def start_cast(self, key: str, body: bytes, *, timeout: float | None = None) -> Future[None]:
+        if self.closed:
+            raise ClientClosed
         future: Future[None] = Future()
         if self.away:
             future.set_exception(BrokerUnreachable("nothing listens there"))
@@ -87,7 +91,7 @@ def test_a_million_due_jobs_are_cast_in_batches_and_no_scan_floods_the_broker(
         return cast_due(connection, most=most, pause=pause)
 
     monkeypatch.setattr(store, "cast_due", noting)
-    one = redo(engine, pool, batch=20, most_casts=100)
+    one = redo(engine, pool, batch=20, most=100)
     scans = [one.scan() for _ in range(4)]
     assert [scan.casts for scan in scans] == [100, 100, 50, 0]
     assert pool.keys == [f"r{n}" for n in range(250)]
@@ -101,19 +105,45 @@ def test_many_jobs_of_one_resource_need_one_cast_of_a_batch(engine: Engine, clie
     assert (scan.due, pool.keys) == (30, ["r"])
 
 
-def test_what_the_broker_does_not_take_is_counted_and_due_again_later(
+def test_what_the_broker_does_not_take_is_counted_and_cast_in_the_next_scan(
     engine: Engine, client: JobClient, pool: Pool
 ) -> None:
-    number = client.submit("plain", "r", {}).id
+    for resource in "abc":
+        client.submit("plain", resource, {})
     pool.away = True
-    one = redo(engine, pool, pause=30.0)
-    assert one.scan().not_cast == 1
+    one = redo(engine, pool, batch=1, interval=0.0, pause=LONG)
+    scan = one.scan()
+    # The first batch fails as a whole, so the others are not tried
+    assert (scan.casts, scan.not_cast) == (0, 1)
     pool.away = False
-    with reading(engine) as connection:
-        assert store.get(connection, number).due_at > connection.scalar(now()) + 10
+    scan = one.scan()
+    assert (scan.casts, scan.not_cast, sorted(pool.keys)) == (3, 0, ["a", "b", "c"])
+
+
+def test_it_ends_when_its_client_was_closed(engine: Engine, client: JobClient, pool: Pool) -> None:
+    client.submit("plain", "r", {})
+    pool.closed = True
+    with pytest.raises(ClientClosed):
+        redo(engine, pool).run(threading.Event())
+
+
+def test_after_an_outage_of_the_database_workers_get_time_to_renew_their_leases(
+    engine: Engine, client: JobClient, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.submit("plain", "r", {})
     with engine.begin() as connection:
-        connection.execute(update(job).values(due_at=0))
-    assert (one.scan().not_cast, pool.keys) == (0, ["r"])
+        assert store.begin(connection, type="plain", resource="r", worker="w", lease=0.0)
+    one, stop = redo(engine, pool, interval=0.0), threading.Event()
+
+    def away(connection: Any, **_: Any) -> bool:
+        stop.set()
+        raise OperationalError("", {}, Exception("the server closed the connection"))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "lead", away)
+        one.run(stop)
+    assert one.scan().lost == 0
+    assert redo(engine, pool).scan().lost == 1
 
 
 def test_a_standby_does_nothing_until_the_leader_is_gone(engine: Engine, client: JobClient, pool: Pool) -> None:
@@ -145,8 +175,9 @@ def test_a_job_that_runs_keeps_its_group_in_use_by_a_cast_now_and_then(
         client.submit("plain", resource, {})
         with engine.begin() as connection:
             store.begin(connection, type="plain", resource=resource, worker="w", lease=LONG)
-    one = redo(engine, pool, batch=2)
-    one.scan()
+    redo(engine, pool, batch=2).scan()
+    assert pool.keys == []  # they have not run for long
+    one = redo(engine, pool, batch=2, alive_interval=0.0)
     one.scan()
     assert pool.keys == ["a", "b", "c"]
 
@@ -168,11 +199,13 @@ def test_it_runs_until_it_is_stopped_and_logs_an_outage_once(
     thread = threading.Thread(target=redo(engine, pool, interval=0.01, pause=0.0).run, args=(stop,))
     client.submit("plain", "r", {})
     thread.start()
-    until(lambda: "jobs could not be cast, trying again later" in caplog.messages)
-    pool.away = False
-    until(lambda: pool.keys)
-    stop.set()
-    thread.join(PATIENCE)
+    try:
+        until(lambda: "jobs could not be cast, trying again later" in caplog.messages)
+        pool.away = False
+        until(lambda: pool.keys)
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
     assert caplog.messages.count("jobs could not be cast, trying again later") == 1
     with engine.begin() as connection:
         assert store.lead(connection, holder="other", lease=1.0)

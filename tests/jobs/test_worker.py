@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -23,6 +24,8 @@ SINGLE = JobType("single", payload=dict[str, int], max_attempts=1)
 LONG = 3600.0
 #: Ends within a test where nobody renews it.
 SHORT = 1.0
+#: Does not end although the machine stands still for a moment.
+STEADY = 6.0
 
 
 def request(type: str = "plain", resource: str = "r") -> Request:  # noqa: A002
@@ -117,7 +120,7 @@ def test_a_handler_that_wants_to_end_the_worker_fails_its_attempt(
     assert state(engine, job.id) == states.FAILED
 
 
-def test_a_job_that_takes_many_leases_keeps_its_lock(
+def test_a_job_that_takes_longer_than_its_lease_keeps_its_lock(
     engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
 ) -> None:
     began, release = threading.Event(), threading.Event()
@@ -133,10 +136,10 @@ def test_a_job_that_takes_many_leases_keeps_its_lock(
             return float(connection.execute(text("SELECT expires_at FROM osrdyne_job_lock")).scalar_one())
 
     job = client.submit("plain", "r", {})
-    handled = aside(make_worker(slow, lease=SHORT).handle, request())
+    handled = aside(make_worker(slow, lease=STEADY).handle, request())
     assert began.wait(PATIENCE)
     first = expiry()
-    until(lambda: expiry() > first + 3 * SHORT, what="renewed leases")
+    until(lambda: expiry() > first + STEADY, what="renewed leases")
     with engine.begin() as connection:
         assert store.lose(connection, 10) == 0
     make_worker(slow, name="other").handle(request())
@@ -210,6 +213,114 @@ def test_a_running_job_that_is_cancelled_hears_of_it(
     assert not client.cancel(job.id)
     handled.result(PATIENCE)
     assert state(engine, job.id) == states.CANCELLED
+
+
+def test_a_job_whose_handler_stopped_because_its_lease_was_in_doubt_is_not_done(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    class Hanging:
+        """A database that does not answer."""
+
+        answers = threading.Event()
+
+        def begin(self) -> Any:
+            self.answers.wait(PATIENCE)
+            return engine.begin()
+
+    def obedient(run: Run) -> None:
+        if run.attempt == 1:
+            assert run.cancelled.wait(PATIENCE)
+
+    job = client.submit("plain", "r", {})
+    worker = make_worker(obedient, lease=SHORT)
+    worker._leases._engine = cast(Engine, Hanging())
+    try:
+        worker.handle(request())
+    finally:
+        Hanging.answers.set()
+    with reading(engine) as connection:
+        outcomes = [one["outcome"] for one in store.attempts(connection, job.id)]
+    assert outcomes == [states.CANCELLED, states.DONE]
+
+
+def test_renewals_go_on_after_any_error(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew, asked = store.renew, [0]
+
+    def failing_first(*arguments: Any) -> Any:
+        asked[0] += 1
+        if asked[0] == 1:
+            raise OverflowError
+        return renew(*arguments)
+
+    monkeypatch.setattr(store, "renew", failing_first)
+    job = client.submit("plain", "r", {})
+    make_worker(lambda _: until(lambda: asked[0] > 5), lease=SHORT).handle(request())
+    assert state(engine, job.id) == states.DONE
+
+
+def test_a_worker_that_is_closed_begins_no_job_that_waits(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
+) -> None:
+    began, release = threading.Event(), threading.Event()
+
+    def slow(run: Run) -> None:
+        began.set()
+        release.wait(PATIENCE)
+
+    first, second = client.submit("plain", "r", {}), client.submit("plain", "r", {})
+    worker = make_worker(slow)
+    handled = aside(worker.handle, request())
+    assert began.wait(PATIENCE)
+    closed = aside(worker.close)
+    until(worker._closing.is_set)
+    release.set()
+    handled.result(PATIENCE)
+    closed.result(PATIENCE)
+    assert (state(engine, first.id), state(engine, second.id)) == (states.DONE, states.REGISTERED)
+    assert client.get(second.id).attempts == 0
+
+
+def test_no_job_begins_while_the_only_thread_is_busy(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    release = threading.Event()
+    long, other = client.submit("plain", "r", {}), client.submit("single", "r", {})
+    worker = make_worker(lambda _: release.wait(PATIENCE), held=0.1)
+    worker.handle(request())
+    worker.handle(request("single"))
+    assert (state(engine, long.id), state(engine, other.id)) == (states.RUNNING, states.REGISTERED)
+    release.set()
+    until(lambda: state(engine, long.id) == states.DONE)
+    worker.handle(request("single"))
+    until(lambda: state(engine, other.id) == states.DONE)
+
+
+class Wordless(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "error, reason", [(ValueError("caf\udce9"), "ValueError: caf?"), (Wordless(), "Wordless")], ids=["text", "none"]
+)
+def test_a_handler_may_raise_what_cannot_be_written(
+    client: JobClient, make_worker: MakeWorker, caplog: pytest.LogCaptureFixture, error: Exception, reason: str
+) -> None:
+    # Several processes of pytest cannot pass such a text to each other
+    caplog.set_level(logging.CRITICAL, "osrdyne_jobs")
+
+    def broken(run: Run) -> None:
+        raise error
+
+    job = client.submit("plain", "r", {})
+    worker = make_worker(broken)
+    worker.handle(request())
+    assert (client.get(job.id).state, client.get(job.id).reason) == (states.FAILED, reason)
+    assert not worker._leases._runs
 
 
 def test_a_request_is_held_for_its_time_only_while_the_job_goes_on(
