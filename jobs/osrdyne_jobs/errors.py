@@ -36,3 +36,7 @@ class NoSchema(JobError):
 
 class NotRegistered(JobError):
     """The database did not take the job. Where its answer to the commit was lost, the job may be there all the same."""
+
+
+class CannotServe(JobError):
+    """The administration cannot be served over HTTP."""

@@ -1,0 +1,138 @@
+"""What the API takes and returns. Times are seconds since the Unix epoch on the database's clock."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+#: Largest id of a job in either database.
+MOST_ID = (1 << 63) - 1
+
+State = Literal["registered", "running", "failed", "parked", "done", "cancelled"]
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("it holds NUL, which no name has")
+    return text
+
+
+#: A type or resource that is looked for.
+Name = Annotated[str, AfterValidator(_without_nul)]
+
+
+class Run(BaseModel):
+    """An attempt of a job."""
+
+    token: int = Field(description="The fencing token; later runs have larger ones.")
+    worker: str
+    began_at: float
+    ended_at: float | None = Field(description="Null while it runs.")
+    outcome: str | None = Field(description="done, failed, cancelled, or lost (the worker did not renew its lease).")
+    reason: str | None
+
+
+class Job(BaseModel):
+    """A job in a list."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: int
+    type: str
+    resource: str
+    coalesce: bool = Field(description="Whether one run does all jobs of this type and resource that wait.")
+    state: State
+    attempts: int = Field(description="Runs that began.")
+    max_attempts: int
+    registered_at: float
+    begin_after: float = Field(description="The job does not begin earlier: the pause between two attempts.")
+    due_at: float = Field(description="When redo casts the job (again), where it waits.")
+    run_id: int | None = Field(description="The fencing token of its last run.")
+    cancel: bool = Field(description="Whether it was cancelled while it ran.")
+    finished_at: float | None
+    reason: str | None = Field(description="Why the last attempt failed.")
+
+
+class WholeJob(Job):
+    """A job with its payload and its attempts."""
+
+    payload: Any
+    runs: list[Run] = Field(description="The attempts, oldest first.")
+
+
+class Page(BaseModel):
+    """Some jobs, in the order of their registration."""
+
+    jobs: list[Job]
+    next: int | None = Field(
+        description="What to give as `after` for the jobs behind these; null where there are none."
+    )
+
+
+class NewJob(BaseModel):
+    """What is registered."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    resource: str
+    payload: Any
+
+
+class Registered(BaseModel):
+    """A job that was registered."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: int
+    type: str
+    resource: str
+
+
+class Cancelled(BaseModel):
+    """The outcome of a cancellation."""
+
+    id: int
+    cancelled: bool = Field(description="True: it is cancelled. False: it runs, and its worker hears of it.")
+
+
+class Schema(BaseModel):
+    """A type of job that this server can register."""
+
+    type: str
+    coalesce: bool
+    max_attempts: int
+    payload: dict[str, Any] = Field(description="The JSON schema of a payload.")
+
+
+class InState(BaseModel):
+    """The jobs of a state, without the history."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    state: State
+    jobs: int
+    oldest: int | None = Field(description="Id of the job that was registered first.")
+    age: float | None = Field(description="Seconds since its registration.")
+
+
+class Cause(BaseModel):
+    """Jobs of one type that failed or are parked for the same reason, but for numbers and quoted values."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    type: str
+    reason: str = Field(description="The first line of the reason of the latest one.")
+    jobs: int
+    latest: int = Field(description="Id of the latest one.")
+
+
+class Figures(BaseModel):
+    """Figures of all jobs, without the history."""
+
+    states: list[InState]
+    redo_lag: float = Field(description="Seconds for which the most overdue job has waited for redo.")
+    runs: dict[str, int] = Field(description="Runs that ended within the last hour, by outcome.")
+    expired_leases: int = Field(description="Runs whose lease has ended and that nothing has settled yet.")
+    causes: list[Cause] = Field(description="Why jobs failed or are parked, the most frequent causes first.")
