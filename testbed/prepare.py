@@ -74,7 +74,7 @@ def parts() -> list[Part]:
     return [
         *brokers,
         Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
-        Part("browser", browser.command, frozenset({"pipeline"})),
+        Part("browser", browser.command, frozenset({"jobs", "pipeline"})),
         Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs"})),
         Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
         Part("containerd", partial(installed, "kubernetes.keeper"), clusters),

@@ -41,6 +41,7 @@ def create_app(
         docs_url=None,  # these two load their scripts from another site
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.backend = Backend(engine, types, client)
     app.state.metrics = metrics.registry(app.state.backend.reading)
