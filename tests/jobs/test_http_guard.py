@@ -1,0 +1,165 @@
+"""Who may ask the jobs' administration: decided by the headers of a request, and seen on a real server."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from osrdyne_jobs import JobError, engine_for, migrate
+from osrdyne_jobs.errors import CannotServe
+from osrdyne_jobs.http import create_app, guard, serve
+from tests.jobs.administration import TOKEN, Administration, administration
+
+JSON = {"content-type": "application/json"}
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    made = engine_for(f"sqlite:///{tmp_path / 'jobs.db'}")
+    migrate(made)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def guarded(engine: Engine) -> Iterator[Administration]:
+    with administration(engine) as served:
+        yield served
+
+
+@pytest.fixture
+def unguarded(engine: Engine) -> Iterator[Administration]:
+    with administration(engine, token=None) as served:
+        yield served
+
+
+def status(method: str, path: str, headers: dict[str, str], *, token: str | None = TOKEN) -> int | None:
+    refused = guard.refusal(method, path, headers, token)
+    return None if refused is None else refused.status
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", TOKEN, "Bearer", "Bearer ", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", "Bearer \xe9"],
+)
+def test_a_request_without_the_token_is_refused(header: str) -> None:
+    assert status("GET", "/api/jobs", {"authorization": header}) == 401
+    assert status("GET", "/metrics", {"authorization": header}) == 401
+
+
+@pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"Bearer  {TOKEN} "])
+def test_a_request_with_the_token_is_answered_by_whatever_name_it_came(header: str) -> None:
+    assert status("GET", "/api/jobs", {"authorization": header, "host": "jobs.example"}) is None
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8043", "127.9.9.9", "[::1]:8043", "[::1]"])
+def test_without_a_token_requests_to_this_machine_are_answered(host: str) -> None:
+    assert status("GET", "/api/jobs", {"host": host}, token=None) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "evil.example", "evil.example:8043", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[::2]"],
+)
+def test_without_a_token_requests_by_another_name_are_refused(host: str) -> None:
+    for path in ("/api/jobs", "/", "/healthz"):
+        assert status("GET", path, {"host": host}, token=None) == 403
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain;application/json"],
+)
+def test_what_a_form_of_another_site_can_send_is_refused(kind: str) -> None:
+    assert status("POST", "/api/jobs/1/redo", {"host": "localhost", "content-type": kind}, token=None) == 415
+    assert status("POST", "/api/jobs/1/redo", {**BEARER, "content-type": kind}) == 415
+    sent = {"host": "localhost", "content-type": "Application/JSON; charset=utf-8"}
+    assert status("POST", "/api/jobs/1/redo", sent, token=None) is None
+
+
+def test_a_browser_gets_no_permission_to_ask_for_another_site(unguarded: Administration) -> None:
+    asked = {"origin": "http://evil.example", "access_control_request_method": "POST"}
+    for path in ("/api/jobs", "/api/jobs/1"):
+        answer = unguarded.ask("OPTIONS", path, **asked, access_control_request_headers="content-type")
+        assert answer.status == 405
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api/jobs", "/api/jobs/1", "/api/jobs/figures", "/metrics", "/openapi.json", "/nothing", "//", "/page.css/"],
+)
+def test_all_but_the_files_of_the_page_and_the_health_needs_the_token(guarded: Administration, path: str) -> None:
+    answer = guarded.ask("GET", path, authorization="")
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert "token" in answer.json["error"]
+    assert TOKEN not in answer.text
+
+
+def test_the_files_of_the_page_and_the_health_need_no_token(guarded: Administration) -> None:
+    answers = {path: guarded.ask("GET", path, authorization="") for path in guard.OPEN}
+    assert {path: one.status for path, one in answers.items()} == dict.fromkeys(guard.OPEN, 200)
+    assert answers["/healthz"].text == "ok\n"
+
+
+def test_without_a_token_all_is_answered_on_loopback(unguarded: Administration) -> None:
+    assert unguarded.get("/api/jobs") == {"jobs": [], "next": None}
+    assert unguarded.ask("GET", "/api/jobs", host="evil.example").status == 403
+    assert unguarded.ask("POST", "/api/jobs/1/redo", content_type="text/plain").status == 415
+    assert unguarded.ask("POST", "/api/jobs/1/redo").status == 404
+
+
+def test_every_answer_forbids_what_the_page_does_not_need(guarded: Administration) -> None:
+    for path, headers in {"/": {}, "/api/jobs": {}, "/nothing": {}, "/metrics": {"authorization": ""}}.items():
+        answer = guarded.ask("GET", path, **headers)
+        assert {name: answer.headers.get(name) for name in guard.HEADERS} == guard.HEADERS
+    rules = guard.HEADERS["content-security-policy"]
+    assert rules.startswith("default-src 'none'; script-src 'self';")
+    assert "unsafe" not in rules
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["whole", "in chunks"])
+def test_a_body_that_is_too_large_is_refused(guarded: Administration, chunked: bool) -> None:
+    body = b" " * (guard.MOST_BODY + 1)
+    headers: dict[str, Any] = {"transfer_encoding": "chunked"} if chunked else {}
+    if chunked:
+        body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    answer = guarded.ask("POST", "/api/jobs", body, **headers)
+    assert (answer.status, "bytes" in answer.json["error"]) == (413, True)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+def test_without_a_token_only_a_loopback_address_is_listened_on(engine: Engine, host: str) -> None:
+    with pytest.raises(CannotServe, match=r"set a token, or listen on 127\.0\.0\.1"):
+        serve(engine, host=host, port=0, token=None, stop=Event())
+
+
+@pytest.mark.parametrize("token", ["", "short", "a" * 15, "blanks within the token", "é" * 20, "a" * 20 + "\n"])
+def test_a_token_that_is_short_or_cannot_be_sent_is_refused(engine: Engine, token: str) -> None:
+    with pytest.raises(CannotServe, match="a token has"):
+        create_app(engine, token=token)
+
+
+def test_an_address_that_is_taken_or_does_not_exist_is_named(engine: Engine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(JobError, match=rf"cannot listen on 127\.0\.0\.1, port {port}: .+; choose another"):
+            serve(engine, port=port, token=None, stop=Event())
+    with pytest.raises(JobError, match=r"cannot listen on no-such-host\.invalid"):
+        serve(engine, host="no-such-host.invalid", port=0, token=TOKEN, stop=Event())
+    with pytest.raises(JobError, match="port 70000"):
+        serve(engine, port=70_000, token=None, stop=Event())
+
+
+def test_a_server_that_is_stopped_leaves_its_port_at_once(engine: Engine) -> None:
+    with administration(engine) as served:
+        port = served.port
+    with socket.create_server(("127.0.0.1", port)):
+        pass
