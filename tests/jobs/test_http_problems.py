@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from osrdyne_jobs import engine_for, migrate
-from osrdyne_jobs.http import api, backend
+from osrdyne_jobs import engine_for, migrate, store
+from osrdyne_jobs.http import backend
 from osrdyne_jobs.tables import metadata
 from testbed.postgres import Postgres
 from testbed.waiting import until
@@ -102,7 +102,7 @@ def test_an_error_of_the_server_shows_no_traceback(engine: Engine, monkeypatch: 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the inside")
 
-    monkeypatch.setattr(api.store, "listed", broken)
+    monkeypatch.setattr(store, "listed", broken)
     with administration(engine) as served:
         answer = served.ask("GET", "/api/jobs")
     assert answer.status == 500

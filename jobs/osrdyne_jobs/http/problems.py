@@ -57,18 +57,16 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-def _of_a_job(_: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, NotRegistered):
-        # Its text has the database's own words, which may name the server.
-        logger.warning("a job was not registered", extra={"reason": str(error)})
-        return answer(503, _AWAY)
+def _of_a_job(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, NotRegistered) and error.__cause__ is not None:
+        return _of_the_database(request, error.__cause__)  # its own text has the database's words
     if isinstance(error, InvalidJob):
         return answer(422, str(error), field=error.field)
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
     return answer(status, str(error))
 
 
-def _of_the_database(_: Request, error: Exception) -> JSONResponse:
+def _of_the_database(_: Request, error: BaseException) -> JSONResponse:
     cause = error.orig if isinstance(error, DBAPIError) else None
     state = getattr(cause, "sqlstate", None)
     if state == _NO_TABLE or "no such table" in str(cause):

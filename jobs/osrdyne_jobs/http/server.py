@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 #: Seconds for which requests under way may go on after the stop.
 GRACE = 5
 _BACKLOG = 128
+MOST_PORT = 65_535
 
 
 def serve(
@@ -79,6 +80,8 @@ def serve(
 
 def _listener(host: str, port: int, *, guarded: bool) -> socket.socket:
     """Return a socket that listens. Raises CannotServe."""
+    if not 0 <= port <= MOST_PORT:  # the system would take the rest of a division
+        raise CannotServe(f"{port} is no port: choose one from 1 to {MOST_PORT}, or 0 for any")
     try:
         family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         # The address, not the name: that may mean another machine.
@@ -92,8 +95,8 @@ def _listener(host: str, port: int, *, guarded: bool) -> socket.socket:
         except BaseException:
             listener.close()
             raise
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        reason = error.strerror or error
         raise CannotServe(f"cannot listen on {host}, port {port}: {reason}; choose another address or port") from error
     return listener
 
