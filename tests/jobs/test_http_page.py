@@ -19,7 +19,7 @@ from tests.jobs.test_store import Store
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser of the jobs' page")]
 
 MARKUP = "<img src=x onerror=alert(1)>"
-#: Whatever is wider than the room that it has, and does not scroll.
+#: Whatever is wider than the room that it has, and does not scroll. Heads of tables are hidden in narrow windows.
 OVERFLOWING = """
 [...document.querySelectorAll('body, body *')]
   .filter(one => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0)
@@ -73,11 +73,8 @@ class Seen:
         self.browser.evaluate(f"document.querySelector({chosen}).form.requestSubmit()")
 
     def usable(self) -> list[Any]:
-        return list(
-            self.browser.evaluate(
-                "[...document.querySelectorAll('[data-action]')].filter(one => !one.disabled).map(one => one.textContent)"
-            )
-        )
+        buttons = "[...document.querySelectorAll('[data-action]')].filter(one => !one.disabled)"
+        return list(self.browser.evaluate(f"{buttons}.map(one => one.textContent)"))
 
 
 def parked(jobs: Store, resource: str, reason: str) -> int:
@@ -91,7 +88,7 @@ def test_states_failures_and_jobs_are_shown(browser: Browser, jobs: Store) -> No
     with administration(jobs.engine, token=None) as served:
         seen = Seen(browser, served)
         seen.shows("parked\t1\t", "#states")
-        seen.shows(f"job {waits}, registered 0 s ago", "#states")
+        seen.shows(f"job {waits}, registered ", "#states")
         assert "1\tt\tTimeoutError: after 7 s\tjob" in seen.text("#causes")
         assert "0 done, 1 failed" in seen.text("#facts")
         assert "region-7" in seen.text("#list")
@@ -103,7 +100,7 @@ def test_states_failures_and_jobs_are_shown(browser: Browser, jobs: Store) -> No
         assert seen.usable() == ["Redo", "Cancel", "Delete"]
         assert browser.problems == []
         assert {one.removeprefix(served.address).partition("?")[0] for one in browser.requests} == {
-            *("", "page.css", "page.js", "data:,"),
+            *("", "page.css", "page.js"),
             *("api/jobs", "api/jobs/figures", f"api/jobs/{number}"),
         }
 

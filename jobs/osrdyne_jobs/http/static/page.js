@@ -12,6 +12,8 @@ const element = (id) => document.getElementById(id);
 
 let shownJob = null;
 let nextAfter = null;
+// Settles the question that is open.
+let answer = null;
 // Answers that come after a later question are dropped.
 const latest = {};
 
@@ -30,9 +32,9 @@ async function ask(method, path) {
   }
   if (response.status === 401) throw new Refused();
   if (response.status === 204) return null;
-  const answer = await response.json().catch(() => ({ error: `The server answered ${response.status}.` }));
-  if (!response.ok) throw new Error(answer.error);
-  return answer;
+  const body = await response.json().catch(() => ({ error: `The server answered ${response.status}.` }));
+  if (!response.ok) throw new Error(body.error);
+  return body;
 }
 
 function say(text, bad = false) {
@@ -210,11 +212,14 @@ function confirmed(action, id) {
   const dialog = element("confirm");
   element("question").textContent = question.replace("ID", id);
   element("yes").textContent = yes;
-  dialog.returnValue = "";
   dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
-  });
+  return new Promise((resolve) => { answer = resolve; });
+}
+
+// Not the event "close": it comes later, when the next question may be open.
+function decide(yes) {
+  element("confirm").close();
+  answer(yes);
 }
 
 async function act(action) {
@@ -226,10 +231,10 @@ async function act(action) {
     closeJob();
     done = `Job ${id} is deleted.`;
   } else {
-    const answer = await ask("POST", `api/jobs/${id}/${action}`);
+    const outcome = await ask("POST", `api/jobs/${id}/${action}`);
     await showJob(id);
     if (action === "redo") done = `Job ${id} is registered again.`;
-    else done = answer.cancelled ? `Job ${id} is cancelled.` : `Job ${id} runs. Its worker is asked to end it.`;
+    else done = outcome.cancelled ? `Job ${id} is cancelled.` : `Job ${id} runs. Its worker is asked to end it.`;
   }
   await showFigures();
   await showList(0);
@@ -263,8 +268,9 @@ element("forget").addEventListener("click", () => {
 element("next").addEventListener("click", () => trying(() => showList(nextAfter)));
 element("first").addEventListener("click", () => trying(() => showList(0)));
 element("close").addEventListener("click", closeJob);
-element("yes").addEventListener("click", () => element("confirm").close("yes"));
-element("no").addEventListener("click", () => element("confirm").close(""));
+element("yes").addEventListener("click", () => decide(true));
+element("no").addEventListener("click", () => decide(false));
+element("confirm").addEventListener("cancel", () => decide(false));
 for (const button of document.querySelectorAll("[data-action]")) {
   button.addEventListener("click", () => trying(() => act(button.dataset.action)));
 }
