@@ -14,9 +14,10 @@ from osrdyne_jobs.client import AsyncJobClient, JobClient, Registered
 from osrdyne_jobs.database import async_engine_for, engine_for, migrate
 from osrdyne_jobs.errors import InvalidJob, JobError, LeaseLost, NoSchema, NotRegistered, UnknownJob, WrongState
 from osrdyne_jobs.job_types import JobType
-from osrdyne_jobs.redo import Redo, RedoSettings, Scan
+from osrdyne_jobs.redo import Redo, Scan
 from osrdyne_jobs.store import Job
 from osrdyne_jobs.worker import JobCancelled, JobWorker, Run
+from osrdyne_protocol.settings import RedoSettings
 
 __all__ = [
     "AsyncJobClient",

@@ -20,34 +20,9 @@ from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages, store
 from osrdyne_jobs.client import CAST_PATIENCE, Caster
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_protocol.settings import RedoSettings
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedoSettings:
-    """How redo works. Times are in seconds."""
-
-    #: Between two scans.
-    interval: float = 5.0
-    #: Most jobs that are read at once: what a scan keeps in memory.
-    batch: int = 1000
-    #: Most due jobs of one scan. What is due beyond that waits for the next scan, oldest first.
-    most: int = 10_000
-    #: Until a job that was cast and has not begun is cast again; then twice as long, and so on up to ten times.
-    pause: float = 60.0
-    #: Until a standby takes over from a leader that is gone.
-    lease: float = 15.0
-    #: Between two casts for a job that runs, so that the daemon sees that its group is in use. Keep it below half of
-    #: the pool's `unbind_delay`.
-    alive_interval: float = 120.0
-    #: After an outage of the database, for workers to renew their leases: those that ran out meanwhile count as lost
-    #: after this time. Not less than the lease of the workers.
-    patience: float = 30.0
-    #: Until a job that has ended moves to the history.
-    archive_after: float = 3600.0
-    #: For which the history is kept.
-    keep: float = 30 * 86400.0
 
 
 @dataclass(slots=True)

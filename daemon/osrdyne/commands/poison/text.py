@@ -12,12 +12,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from osrdyne.commands.output import complain, print_json, shown
 from osrdyne.commands.poison.entry import Entry
 from osrdyne.commands.poison.inventory import PoisonOutcome
 from osrdyne.commands.status_table import console
 from osrdyne_amqp import Message
 from osrdyne_protocol import headers
+from osrdyne_protocol.console.output import complain, print_json, shown
 
 #: Most characters of a body that are shown to a person; `--json` has all of it.
 _SHOWN_CHARACTERS = 4000
