@@ -16,7 +16,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, Float, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -148,10 +148,30 @@ def check_tables(engine: Engine) -> None:
 
 def check_tables_over(connection: Connection) -> None:
     """Do what `check_tables` does, over a connection."""
-    head = ScriptDirectory.from_config(_migrations()).get_current_head()
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    if context.get_current_revision() != head:
+    if context.get_current_revision() != newest_version():
         raise NoSchema
+
+
+def newest_version() -> str | None:
+    """Return the version that `migrate` brings the tables to."""
+    return ScriptDirectory.from_config(_migrations()).get_current_head()
+
+
+def reason(error: SQLAlchemyError) -> str:
+    """Return why a statement failed, in the driver's own words: SQLAlchemy's text has the statement with its values."""
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+
+
+def place(engine: Engine) -> str:
+    """Return which database this is, for a person; without password and options."""
+    # Not URL.set: it has no way to remove a password.
+    url = engine.url
+    return (
+        make_url(f"{url.get_backend_name()}://")
+        .set(username=url.username, host=url.host, port=url.port, database=url.database)
+        .render_as_string()
+    )
 
 
 #: Where Alembic notes which version the tables have; a program that shares the database has its own.

@@ -19,6 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages, store
 from osrdyne_jobs.client import CAST_PATIENCE, Caster
+from osrdyne_jobs.database import reason
+from osrdyne_jobs.redo_rules import Reach
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.settings import RedoSettings
 
@@ -53,21 +55,27 @@ class Redo:
         self._name = name
         self._leading = False
         self._alive_at = self._lose_at = 0.0
+        #: Until when another process may lead.
+        self._back_at = 0.0
+        self._reach = Reach(settings.lease)
+        self._stop = threading.Event()
 
     def run(self, stop: threading.Event) -> None:
-        """Scan until `stop` is set. An outage of database or broker is logged once, and waited for.
+        """Scan until `stop` is set, which also ends a scan between two batches.
+
+        An outage of database or broker is logged once, and waited for. When no cast gets through for longer than the
+        lease, another process may lead: its way to the broker may be open.
 
         Raises ClientClosed where the client of the pool was closed: end the process then.
         """
-        failing = False
+        failing, self._stop = False, stop
         while not stop.is_set():
             try:
                 scan = self.scan()
             except SQLAlchemyError as error:
                 self._lose_at = time.monotonic() + self._settings.patience
                 if not failing:
-                    reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-                    logger.warning("redo cannot reach the database", extra={"reason": reason})
+                    logger.warning("redo cannot reach the database", extra={"reason": reason(error)})
                 failing = True
             else:
                 failing = self._log(scan, failing)
@@ -94,6 +102,8 @@ class Redo:
     def scan(self) -> Scan:
         """Do all that is due now, if this process leads. Raises SQLAlchemyError."""
         settings, done = self._settings, Scan()
+        if time.monotonic() < self._back_at:
+            return done
         with self._engine.begin() as connection:
             done.leading = store.lead(connection, holder=self._name, lease=settings.lease)
         if not done.leading:
@@ -105,7 +115,16 @@ class Redo:
             self._alive_at = time.monotonic() + settings.alive_interval
             self._cast_running(done)
         self._archive(done)
+        if self._reach.note(casts=done.casts, not_cast=done.not_cast, now=time.monotonic()):
+            self._step_back(done)
         return done
+
+    def _step_back(self, done: Scan) -> None:
+        """Let another process lead. Where none does, this one leads again after a time that gives each the chance."""
+        logger.warning("the broker takes no cast of this process; another one may lead", extra={"holder": self._name})
+        self._back_at = time.monotonic() + max(self._settings.lease, 2 * self._settings.interval)
+        self._resign()
+        done.leading = False
 
     def _lose(self) -> int:
         lost = 0
@@ -113,12 +132,12 @@ class Redo:
             with self._engine.begin() as connection:
                 some = store.lose(connection, self._settings.batch)
             lost += some
-            if some < self._settings.batch:
+            if some < self._settings.batch or self._stop.is_set():
                 return lost
 
     def _cast_due(self, done: Scan) -> None:
         settings = self._settings
-        while done.due < settings.most:
+        while done.due < settings.most and not self._stop.is_set():
             with self._engine.begin() as connection:
                 # A standby that has taken over casts the same jobs: cast by two, they are begun once all the same.
                 leads = store.lead(connection, holder=self._name, lease=settings.lease)
@@ -134,7 +153,7 @@ class Redo:
 
     def _cast_running(self, done: Scan) -> None:
         settings, after = self._settings, 0
-        while True:
+        while not self._stop.is_set():
             with self._engine.begin() as connection:
                 some = store.running(connection, since=settings.alive_interval, after=after, most=settings.batch)
             failed = self._cast(some, done)
@@ -168,7 +187,7 @@ class Redo:
 
     def _archive(self, done: Scan) -> None:
         settings, until = self._settings, time.monotonic() + self._settings.interval
-        while time.monotonic() < until:  # the rest is for the next scan
+        while time.monotonic() < until and not self._stop.is_set():  # the rest is for the next scan
             with self._engine.begin() as connection:
                 moved, deleted = store.archive(
                     connection, after=settings.archive_after, keep=settings.keep, most=settings.batch

@@ -1,8 +1,10 @@
 """The `osrdyne` command: `daemon`, `call`, `status`, `lint`, `poison`, `replay`, each with `--json`.
 
-Other packages add commands by entry points of the group `osrdyne.commands`: the name is the command's, the object is a
-`typer.Typer`. Reads arguments and settings, prints for a person or as JSON, and turns every known error into one line that
+Reads arguments and settings, prints for a person or as JSON, and turns every known error into one line that
 says what is wrong, where, and what to do. Exit status: 0 done, 1 the answer is no, 2 it could not be asked.
+
+Other packages add commands by entry points of the group `osrdyne.commands`: the name is that of the command, the object
+a `typer.Typer`.
 """
 
 from __future__ import annotations
@@ -28,8 +30,6 @@ _PLAIN: Any = {"add_completion": False, "rich_markup_mode": None}
 #: In the order of the help. Each module is imported only when its command runs: importing what one command needs can
 #: take as long as all the work of another.
 _COMMANDS = ("daemon", "call", "status", "lint", "replay", "poison")
-
-
 #: Entry points of this group are commands of other packages.
 GROUP = "osrdyne.commands"
 
@@ -65,12 +65,10 @@ def _of_other_package(entry_point: EntryPoint) -> Any:
     try:
         return typer.main.get_command(entry_point.load())
     except Exception as error:  # noqa: BLE001 - it must not break the other commands
-        problem = (
-            f"command {entry_point.name!r} cannot be loaded from {entry_point.value}: {type(error).__name__}: {error}"
-        )
+        why = f"{type(error).__name__}: {error}"
 
     def broken(_: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
-        complain(f"{problem}; install its package again, or remove it")
+        complain(f"command {entry_point.name!r} cannot be loaded from {entry_point.value}: {why}; mend its package")
         raise typer.Exit(CANNOT)
 
     broken.__doc__ = f"Cannot be loaded from {entry_point.value}."

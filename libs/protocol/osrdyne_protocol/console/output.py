@@ -48,8 +48,7 @@ def failing_clearly(statuses: Mapping[type[Exception], int]) -> Callable[[Callab
 
 def complain(text: str) -> None:
     """Print one line for a person on standard error, whatever the text holds."""
-    line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-    print(f"osrdyne: {line}", file=sys.stderr, flush=True)  # noqa: T201 - a command's own words
+    print(f"osrdyne: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201 - a command's own words
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
@@ -57,6 +56,11 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     text = json.dumps(_named(value), indent=indent, ensure_ascii=not utf8, default=_plain)
     print(text, flush=True)  # noqa: T201 - what the command was asked for
+
+
+def printable(value: object) -> str:
+    """Return text without control characters: it may quote what others wrote."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(value))
 
 
 def shown(key: str) -> str:
