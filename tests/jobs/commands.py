@@ -34,12 +34,12 @@ class Jobs:
         self.url, self.engine = url, engine
         self.client = JobClient(engine, TYPES)
 
-    def __call__(self, *words: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> Done:
+    def __call__(self, *words: str | bytes, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> Done:
         """Run `osrdyne jobs WORDS` on this database."""
         given = {"OSRDYNE_JOBS_DATABASE": self.url, "OSRDYNE_JOBS_TYPES": TYPES_AT, **(variables or {})}
         return osrdyne("jobs", *words, stdin=stdin, variables=given)
 
-    def json(self, *words: str, code: int = 0, **options: Any) -> Any:
+    def json(self, *words: str | bytes, code: int = 0, **options: Any) -> Any:
         """Run it with `--json`, and return the document."""
         done = self(*words, "--json", **options)
         assert done.code == code, done

@@ -52,7 +52,7 @@ def test_a_broker_that_is_away_leaves_the_job_registered_and_the_command_says_so
     ],
 )
 def test_what_does_not_fit_is_a_no_that_names_the_field_and_nothing_is_registered(
-    jobs: Jobs, words: tuple[str, ...], why: str
+    jobs: Jobs, words: tuple[str | bytes, ...], why: str
 ) -> None:
     done = jobs("create", *words)
 

@@ -112,7 +112,7 @@ def test_an_unknown_job_is_a_no(jobs: Jobs) -> None:
         (("--resource", b"\xff"), "--resource '\\udcff' is not UTF-8 text"),
     ],
 )
-def test_a_filter_that_can_match_nothing_is_an_error(jobs: Jobs, words: tuple[str, ...], why: str) -> None:
+def test_a_filter_that_can_match_nothing_is_an_error(jobs: Jobs, words: tuple[str | bytes, ...], why: str) -> None:
     done = jobs("list", *words)
 
     assert (done.code, done.out) == (2, b"")

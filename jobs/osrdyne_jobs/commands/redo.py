@@ -53,6 +53,7 @@ def command(
         changing.each(ids, changing.redo, database_file, as_json=json)
         return
     log_format.configure(as_json=json)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it reports each look at the tables
     name, redo = _settings(settings, pool)
 
     def address() -> str:
