@@ -66,7 +66,7 @@ def as_written(value: Any) -> str:
         return "*none*"
     if dataclasses.is_dataclass(value):
         return "`{}`"
-    return f"`{value:g}`" if isinstance(value, float) and value < 1e6 else f"`{value}`"
+    return f"`{value:.15g}`" if isinstance(value, float) else f"`{value}`"
 
 
 @pytest.mark.parametrize("heading", TABLES)
