@@ -37,7 +37,8 @@ def test_each_filter_leaves_the_jobs_that_it_names(jobs: Jobs) -> None:
 def test_pages_follow_one_another_until_there_is_no_next(jobs: Jobs) -> None:
     for number in range(5):
         jobs.client.submit("plain", str(number), {})
-    pages, after = [], 0
+    pages: list[list[int]] = []
+    after: int | None = 0
     while after is not None:
         page = jobs.json("list", "--most", "2", "--after", str(after))
         pages.append(ids(page))
