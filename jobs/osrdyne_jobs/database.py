@@ -15,6 +15,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, Float, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -131,13 +132,19 @@ def _migrations() -> Config:
 
 
 def migrate(engine: Engine) -> None:
-    """Make the tables, or bring them to this version. Does nothing where they are. Two at once do no harm."""
+    """Make the tables, or bring them to this version. Does nothing where they are. Two at once do no harm.
+
+    Raises JobError where a later version of this package has changed them.
+    """
     config = _migrations()
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('osrdyne_jobs'))")
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise JobError(f"the tables are of a version that this osrdyne_jobs does not know: {error}") from error
 
 
 def check_tables(engine: Engine) -> None:

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
-from osrdyne_jobs.database import engine_for, newest_version
+from osrdyne_jobs.database import VERSION_TABLE, engine_for, newest_version
 from testbed.command_line import Done, osrdyne
 from testbed.postgres import Postgres
 
@@ -30,6 +31,26 @@ def test_the_tables_are_made_once_and_then_left_as_they_are(database_url: str) -
     assert first.out.decode().endswith(f" has the tables of version {newest_version()}\n")
     assert json.loads(second.out)["version"] == newest_version()
     assert listing(database_url).out == b"no jobs\n"
+
+
+def test_tables_of_a_later_version_are_left_alone(database_url: str) -> None:
+    variables = {"OSRDYNE_JOBS_DATABASE": database_url}
+    osrdyne("jobs", "migrate", variables=variables)
+    engine = engine_for(database_url)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))  # noqa: S608 - our own name
+    engine.dispose()
+
+    assert "of a version that this osrdyne_jobs does not know" in refused(
+        osrdyne("jobs", "migrate", variables=variables)
+    )
+    assert "has not the tables of this version" in refused(listing(database_url))
+
+
+def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("These are notes, and they are longer than the head of a database would be.\n" * 10)
+
+    assert "file is not a database" in refused(listing(f"sqlite:///{tmp_path}/notes"))
 
 
 def test_the_address_can_be_in_a_file_which_wins_over_the_environment(tmp_path: Path) -> None:
