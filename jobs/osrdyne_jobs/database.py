@@ -172,8 +172,7 @@ def reason(error: SQLAlchemyError) -> str:
 
 def place(engine: Engine) -> str:
     """Return which database this is, for a person; without password and options."""
-    # Not URL.set: it has no way to remove a password.
-    url = engine.url
+    url = engine.url  # whose own `set` cannot take a password away
     return (
         make_url(f"{url.get_backend_name()}://")
         .set(username=url.username, host=url.host, port=url.port, database=url.database)

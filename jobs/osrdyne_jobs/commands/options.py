@@ -55,4 +55,4 @@ Broker = Annotated[
     ),
 ]
 Id = Annotated[int, typer.Argument(metavar="ID", min=1, max=MOST_ID, help="A job, as `list` names it.")]
-Ids = Annotated[list[int], typer.Argument(metavar="ID...", min=1, max=MOST_ID, help="Jobs, as `list` names them.")]
+Ids = Annotated[list[int], typer.Argument(metavar="ID", min=1, max=MOST_ID, help="Jobs, as `list` names them.")]

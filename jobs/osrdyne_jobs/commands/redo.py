@@ -28,7 +28,7 @@ def command(
     context: typer.Context,
     ids: Annotated[
         list[int] | None,
-        typer.Argument(metavar="ID...", min=1, max=MOST_ID, help="Failed, parked or cancelled jobs."),
+        typer.Argument(metavar="ID", min=1, max=MOST_ID, help="Failed, parked or cancelled jobs."),
     ] = None,
     *,
     settings: Annotated[
