@@ -34,17 +34,23 @@ class Redo:
     """A process, and what it logged."""
 
     def __init__(self, directory: Path, url: str, broker: str) -> None:
-        self.broker, self._log = directory / "broker", directory / "log"
-        self.broker.write_text(broker)
+        self._broker, self._log = directory / "broker", directory / "log"
+        self.use(broker)
         settings = directory / "settings.toml"
         settings.write_text(to_toml(SOON))
-        words = ["--settings", str(settings), "--broker-file", str(self.broker), "--json"]
+        words = ["--settings", str(settings), "--broker-file", str(self._broker), "--json"]
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
                 [str(steps.BIN / "osrdyne"), "jobs", "redo", *words],
                 env={"PATH": os.environ["PATH"], "OSRDYNE_JOBS_DATABASE": url},
                 stderr=log,
             )
+
+    def use(self, broker: str) -> None:
+        """Put the broker's address into its file, at once."""
+        new = self._broker.with_suffix(".new")
+        new.write_text(broker)
+        new.replace(self._broker)
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(one) for one in self._log.read_text().splitlines(keepends=True) if one.endswith("\n")]
@@ -98,7 +104,7 @@ def test_once_the_broker_is_there_it_leads_and_casts_what_was_missed(
     number = jobs.json("create", "plain", "r", "{}")["id"]
     jobs.json("cancel", str(number))
     jobs.json("redo", str(number))  # which makes it due at once
-    redo.broker.write_text(pool.client_uri)
+    redo.use(pool.client_uri)
     redo.said("redo leads")
 
     until(lambda: pool.depth(pool.names.orphan_queue))

@@ -59,7 +59,7 @@ def command(
     def address() -> str:
         return broker_address.chosen(context, broker, broker_file, variable="OSRDYNE_CLIENT_URI")
 
-    address()  # a file that cannot be read is an error now, and waited for later
+    address()  # an address that is missing is an error before anything is waited for
     holder = f"{socket.gethostname()}-{os.getpid()}"
     with connectable(database_file) as engine:
         log.info("redo started", extra={"holder": holder, "pool": name})
