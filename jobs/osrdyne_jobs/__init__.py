@@ -7,16 +7,22 @@
 
 `client` registers and casts, `worker` does, `redo` finds what was missed. `job_types` declares what there is to do,
 `store` has every change of a job as one transaction, over `tables` in a `database`; `migrations` makes the tables.
-`states` and `messages` are pure; `errors` has what is raised. Docs: docs/jobs.md.
+`commands` is `osrdyne jobs`, and `processes` runs redo for it. `documents`, `messages`, `redo_rules` and `states` are
+pure; `errors` has what is raised. Docs: docs/jobs.md.
 """
 
-from osrdyne_jobs.client import AsyncJobClient, JobClient, Registered
-from osrdyne_jobs.database import async_engine_for, engine_for, migrate
-from osrdyne_jobs.errors import InvalidJob, JobError, LeaseLost, NoSchema, NotRegistered, UnknownJob, WrongState
-from osrdyne_jobs.job_types import JobType
-from osrdyne_jobs.redo import Redo, RedoSettings, Scan
-from osrdyne_jobs.store import Job
-from osrdyne_jobs.worker import JobCancelled, JobWorker, Run
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from osrdyne_jobs.client import AsyncJobClient, JobClient, Registered
+    from osrdyne_jobs.database import async_engine_for, engine_for, migrate
+    from osrdyne_jobs.errors import InvalidJob, JobError, LeaseLost, NoSchema, NotRegistered, UnknownJob, WrongState
+    from osrdyne_jobs.job_types import JobType
+    from osrdyne_jobs.redo import Redo, Scan
+    from osrdyne_jobs.store import Job
+    from osrdyne_jobs.worker import JobCancelled, JobWorker, Run
+    from osrdyne_protocol.settings import RedoSettings
 
 __all__ = [
     "AsyncJobClient",
@@ -41,3 +47,31 @@ __all__ = [
     "engine_for",
     "migrate",
 ]
+
+#: Where each name is. They are imported at their first use: `osrdyne --help` finds the commands here, and does not wait
+#: for SQLAlchemy.
+_MODULES = {
+    "osrdyne_jobs.client": ("AsyncJobClient", "JobClient", "Registered"),
+    "osrdyne_jobs.database": ("async_engine_for", "engine_for", "migrate"),
+    "osrdyne_jobs.errors": (
+        "InvalidJob",
+        "JobError",
+        "LeaseLost",
+        "NoSchema",
+        "NotRegistered",
+        "UnknownJob",
+        "WrongState",
+    ),
+    "osrdyne_jobs.job_types": ("JobType",),
+    "osrdyne_jobs.redo": ("Redo", "Scan"),
+    "osrdyne_jobs.store": ("Job",),
+    "osrdyne_jobs.worker": ("JobCancelled", "JobWorker", "Run"),
+    "osrdyne_protocol.settings": ("RedoSettings",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

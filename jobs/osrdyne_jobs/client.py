@@ -21,7 +21,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from osrdyne_jobs import messages, store
-from osrdyne_jobs.database import READ_ONLY, async_engine_for, check_tables, check_tables_over, engine_for, reading
+from osrdyne_jobs.database import (
+    READ_ONLY,
+    async_engine_for,
+    check_tables,
+    check_tables_over,
+    engine_for,
+    reading,
+    reason,
+)
 from osrdyne_jobs.errors import NotRegistered
 from osrdyne_jobs.job_types import JobType, JobTypes, check_resource
 from osrdyne_protocol.errors import OsrdyneError
@@ -268,6 +276,6 @@ class AsyncJobClient(_Base):
 
 
 def _not_registered(error: SQLAlchemyError) -> NotRegistered:
-    # Only the driver's own words: SQLAlchemy's text has the statement with the payload.
-    reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-    return NotRegistered(f"the database did not take the job: {reason}. Submit it again once the database answers")
+    return NotRegistered(
+        f"the database did not take the job: {reason(error)}. Submit it again once the database answers"
+    )

@@ -15,8 +15,9 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, Float, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -131,13 +132,19 @@ def _migrations() -> Config:
 
 
 def migrate(engine: Engine) -> None:
-    """Make the tables, or bring them to this version. Does nothing where they are. Two at once do no harm."""
+    """Make the tables, or bring them to this version. Does nothing where they are. Two at once do no harm.
+
+    Raises JobError where a later version of this package has changed them.
+    """
     config = _migrations()
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('osrdyne_jobs'))")
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise JobError(f"the tables are of a version that this osrdyne_jobs does not know: {error}") from error
 
 
 def check_tables(engine: Engine) -> None:
@@ -148,10 +155,29 @@ def check_tables(engine: Engine) -> None:
 
 def check_tables_over(connection: Connection) -> None:
     """Do what `check_tables` does, over a connection."""
-    head = ScriptDirectory.from_config(_migrations()).get_current_head()
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    if context.get_current_revision() != head:
+    if context.get_current_revision() != newest_version():
         raise NoSchema
+
+
+def newest_version() -> str | None:
+    """Return the version that `migrate` brings the tables to."""
+    return ScriptDirectory.from_config(_migrations()).get_current_head()
+
+
+def reason(error: SQLAlchemyError) -> str:
+    """Return why a statement failed, in the driver's own words: SQLAlchemy's text has the statement with its values."""
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+
+
+def place(engine: Engine) -> str:
+    """Return which database this is, for a person; without password and options."""
+    url = engine.url  # whose own `set` cannot take a password away
+    return (
+        make_url(f"{url.get_backend_name()}://")
+        .set(username=url.username, host=url.host, port=url.port, database=url.database)
+        .render_as_string()
+    )
 
 
 #: Where Alembic notes which version the tables have; a program that shares the database has its own.

@@ -31,7 +31,7 @@ class LeaseLost(JobError):
 
 
 class NoSchema(JobError):
-    """The database has not the tables of this version: make them with osrdyne_jobs.migrate."""
+    """The database has not the tables of this version: make them with `osrdyne jobs migrate`."""
 
 
 class NotRegistered(JobError):

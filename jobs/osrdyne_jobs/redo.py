@@ -19,35 +19,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages, store
 from osrdyne_jobs.client import CAST_PATIENCE, Caster
+from osrdyne_jobs.database import reason
+from osrdyne_jobs.redo_rules import Reach
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_protocol.settings import RedoSettings
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedoSettings:
-    """How redo works. Times are in seconds."""
-
-    #: Between two scans.
-    interval: float = 5.0
-    #: Most jobs that are read at once: what a scan keeps in memory.
-    batch: int = 1000
-    #: Most due jobs of one scan. What is due beyond that waits for the next scan, oldest first.
-    most: int = 10_000
-    #: Until a job that was cast and has not begun is cast again; then twice as long, and so on up to ten times.
-    pause: float = 60.0
-    #: Until a standby takes over from a leader that is gone.
-    lease: float = 15.0
-    #: Between two casts for a job that runs, so that the daemon sees that its group is in use. Keep it below half of
-    #: the pool's `unbind_delay`.
-    alive_interval: float = 120.0
-    #: After an outage of the database, for workers to renew their leases: those that ran out meanwhile count as lost
-    #: after this time. Not less than the lease of the workers.
-    patience: float = 30.0
-    #: Until a job that has ended moves to the history.
-    archive_after: float = 3600.0
-    #: For which the history is kept.
-    keep: float = 30 * 86400.0
 
 
 @dataclass(slots=True)
@@ -78,21 +55,27 @@ class Redo:
         self._name = name
         self._leading = False
         self._alive_at = self._lose_at = 0.0
+        #: Until when another process may lead.
+        self._back_at = 0.0
+        self._reach = Reach(settings.lease)
+        self._stop = threading.Event()
 
     def run(self, stop: threading.Event) -> None:
-        """Scan until `stop` is set. An outage of database or broker is logged once, and waited for.
+        """Scan until `stop` is set, which also ends a scan between two batches.
+
+        An outage of database or broker is logged once, and waited for. When no cast gets through for longer than the
+        lease, another process may lead: its way to the broker may be open.
 
         Raises ClientClosed where the client of the pool was closed: end the process then.
         """
-        failing = False
+        failing, self._stop = False, stop
         while not stop.is_set():
             try:
                 scan = self.scan()
             except SQLAlchemyError as error:
                 self._lose_at = time.monotonic() + self._settings.patience
                 if not failing:
-                    reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-                    logger.warning("redo cannot reach the database", extra={"reason": reason})
+                    logger.warning("redo cannot reach the database", extra={"reason": reason(error)})
                 failing = True
             else:
                 failing = self._log(scan, failing)
@@ -119,6 +102,8 @@ class Redo:
     def scan(self) -> Scan:
         """Do all that is due now, if this process leads. Raises SQLAlchemyError."""
         settings, done = self._settings, Scan()
+        if time.monotonic() < self._back_at:
+            return done
         with self._engine.begin() as connection:
             done.leading = store.lead(connection, holder=self._name, lease=settings.lease)
         if not done.leading:
@@ -130,7 +115,16 @@ class Redo:
             self._alive_at = time.monotonic() + settings.alive_interval
             self._cast_running(done)
         self._archive(done)
+        if self._reach.note(casts=done.casts, not_cast=done.not_cast, now=time.monotonic()):
+            self._step_back(done)
         return done
+
+    def _step_back(self, done: Scan) -> None:
+        """Let another process lead. Where none does, this one leads again after a time that gives each the chance."""
+        logger.warning("the broker takes no cast of this process; another one may lead", extra={"holder": self._name})
+        self._back_at = time.monotonic() + max(self._settings.lease, 2 * self._settings.interval)
+        self._resign()
+        done.leading = False
 
     def _lose(self) -> int:
         lost = 0
@@ -138,12 +132,12 @@ class Redo:
             with self._engine.begin() as connection:
                 some = store.lose(connection, self._settings.batch)
             lost += some
-            if some < self._settings.batch:
+            if some < self._settings.batch or self._stop.is_set():
                 return lost
 
     def _cast_due(self, done: Scan) -> None:
         settings = self._settings
-        while done.due < settings.most:
+        while done.due < settings.most and not self._stop.is_set():
             with self._engine.begin() as connection:
                 # A standby that has taken over casts the same jobs: cast by two, they are begun once all the same.
                 leads = store.lead(connection, holder=self._name, lease=settings.lease)
@@ -159,7 +153,7 @@ class Redo:
 
     def _cast_running(self, done: Scan) -> None:
         settings, after = self._settings, 0
-        while True:
+        while not self._stop.is_set():
             with self._engine.begin() as connection:
                 some = store.running(connection, since=settings.alive_interval, after=after, most=settings.batch)
             failed = self._cast(some, done)
@@ -193,7 +187,7 @@ class Redo:
 
     def _archive(self, done: Scan) -> None:
         settings, until = self._settings, time.monotonic() + self._settings.interval
-        while time.monotonic() < until:  # the rest is for the next scan
+        while time.monotonic() < until and not self._stop.is_set():  # the rest is for the next scan
             with self._engine.begin() as connection:
                 moved, deleted = store.archive(
                     connection, after=settings.archive_after, keep=settings.keep, most=settings.batch

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_jobs import messages, states, store
-from osrdyne_jobs.database import check_tables, engine_for
+from osrdyne_jobs.database import check_tables, engine_for, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes
 from osrdyne_protocol.worker_environment import WorkerEnvironment
@@ -332,7 +332,4 @@ def _said(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    # Only the driver's own words: SQLAlchemy's text has the statement with its values.
-    if isinstance(error, SQLAlchemyError):
-        return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-    return str(error)
+    return reason(error) if isinstance(error, SQLAlchemyError) else str(error)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import steps
 from osrdyne_jobs import RedoSettings, Run, engine_for, states, store, worker
 from osrdyne_jobs.client import CAST_AFTER
 from osrdyne_jobs.database import reading
 from osrdyne_jobs.job_types import MOST_PAYLOAD
+from testbed.command_line import osrdyne
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until
 from tests.broker.conftest import make_daemon, make_pool
@@ -22,13 +26,14 @@ from tests.broker.conftest import make_daemon, make_pool
 __all__ = ["make_daemon", "make_pool"]
 
 PAGE = Path(steps.ROOT, "docs/jobs.md").read_text()
+COMMANDS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def test_the_programs_of_the_page_do_a_job_together(
     make_pool: Callable[..., Pool], make_daemon: Callable[..., DaemonProcess], tmp_path: Path
 ) -> None:
-    client, do, redo, own = PROGRAMS
+    client, do, own, _ = PROGRAMS
     pool, database = make_pool(), f"sqlite:///{tmp_path / 'jobs.db'}"
     (tmp_path / "do.py").write_text(do)
     make_daemon(pool, worker=[sys.executable, str(tmp_path / "do.py")], environment={"JOBS_DATABASE": database})
@@ -49,7 +54,8 @@ def test_the_programs_of_the_page_do_a_job_together(
     assert run(client) == "registered 1\n"
     # Which has no client of the pool, so that redo casts its job
     run(own)
-    with subprocess.Popen([sys.executable, "-c", redo], env=environment) as process:
+    redo = in_place(COMMANDS[0], tmp_path, {"client.uri": pool.client_uri, "jobs.address": database})
+    with subprocess.Popen(shlex.split(redo), env={"PATH": steps.environment()["PATH"]}) as process:
         engine = engine_for(database)
 
         def all_done() -> bool:
@@ -62,6 +68,33 @@ def test_the_programs_of_the_page_do_a_job_together(
             engine.dispose()
             process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
+
+
+def in_place(text: str, directory: Path, addresses: dict[str, str]) -> str:
+    """Return commands of the page that read these addresses from files in the directory."""
+    for name, address in addresses.items():
+        (directory / name).write_text(address)
+    return text.replace("/etc/osrdyne/core", str(directory))
+
+
+def test_the_commands_of_the_page_make_show_and_change_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "routes.py").write_text(PROGRAMS[3])
+    monkeypatch.chdir(tmp_path)
+    export, *commands = in_place(COMMANDS[1], tmp_path, {"jobs.address": f"sqlite:///{tmp_path}/jobs.db"}).splitlines()
+    variables = dict(word.split("=", 1) for word in shlex.split(export)[1:])
+    done = [osrdyne(*shlex.split(line, comments=True)[1:], variables=variables) for line in commands]
+    assert [(one.code, one.err) for one in done] == [(0, "")] * len(commands)
+    ran = {shlex.split(line)[2]: one.out.decode() for line, one in zip(commands, done, strict=True)}
+    assert ran["schemas"].startswith("name: rebuild-routes\n")
+    assert ran["create"].startswith("job 1 is registered")
+    assert 'payload: {"year": 2013}' in ran["show"]
+    assert ran["delete"] == "job 1: deleted\n"
+
+
+def test_the_page_names_every_command() -> None:
+    from osrdyne_jobs.commands import _COMMANDS
+
+    assert {line.split()[2] for line in "".join(COMMANDS).splitlines() if "jobs" in line.split()} == {*_COMMANDS}
 
 
 def test_the_figures_of_the_page_are_those_of_the_code() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from osrdyne_amqp.errors import BrokerUnreachable
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import JobClient, JobType, Redo, RedoSettings, states, store
+from osrdyne_jobs import redo as redo_module
 from osrdyne_jobs.database import engine_for, migrate
 from osrdyne_jobs.tables import job
 from testbed.waiting import PATIENCE, until
@@ -189,6 +191,46 @@ def test_finished_jobs_are_archived_and_deleted(engine: Engine, client: JobClien
     assert one.scan().archived == 5
     scan = redo(engine, pool, batch=2, archive_after=-1.0, keep=-1.0).scan()
     assert (scan.archived, scan.deleted) == (0, 5)
+
+
+def test_a_stop_ends_a_scan_between_two_batches(
+    engine: Engine, client: JobClient, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for resource in "abc":
+        client.submit("plain", resource, {})
+    stop = threading.Event()
+    start_cast = pool.start_cast
+
+    def stopping(key: str, body: bytes, *, timeout: float | None = None) -> Future[None]:
+        stop.set()
+        return start_cast(key, body, timeout=timeout)
+
+    monkeypatch.setattr(pool, "start_cast", stopping)
+    redo(engine, pool, batch=1).run(stop)
+    assert pool.keys == ["a"]
+
+
+def test_a_leader_whose_casts_do_not_get_through_for_longer_than_its_lease_lets_a_standby_lead(
+    engine: Engine, client: JobClient, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a broker that only the leader cannot reach
+    client.submit("plain", "r", {})
+    cut_off = Pool()
+    cut_off.away = True
+    time = [0.0]
+    monkeypatch.setattr(redo_module, "time", SimpleNamespace(monotonic=lambda: time[0]))
+    leader, standby = (redo(engine, one, name, lease=LONG, interval=0.0) for one, name in ((cut_off, "a"), (pool, "b")))
+    assert leader.scan().leading
+    time[0] = LONG
+    assert (leader.scan().leading, standby.scan().leading) == (True, False)
+    # When its lease has passed without a cast
+    time[0] = LONG + 1
+    assert not leader.scan().leading
+    # Then the standby leads, and the former leader does not take it back
+    assert not leader.scan().leading
+    assert standby.scan().casts == 1
+    time[0] = 3 * LONG
+    assert not leader.scan().leading
 
 
 def test_it_runs_until_it_is_stopped_and_logs_an_outage_once(

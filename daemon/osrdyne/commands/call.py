@@ -16,14 +16,14 @@ from typing import Annotated, Any
 
 import typer
 
-from osrdyne.commands import broker_address
-from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
-from osrdyne.runtime import log_format
+from osrdyne.commands.output import one_line_errors
 from osrdyne_amqp.errors import AccessRefused
 from osrdyne_client import CallTimeout, Client, RemoteError
 from osrdyne_client.errors import Expired
 from osrdyne_protocol import expiry, statuses
 from osrdyne_protocol import headers as names
+from osrdyne_protocol.console import broker_address, log_format
+from osrdyne_protocol.console.output import NO, CannotAsk, complain, print_json
 from osrdyne_protocol.durations import parse_seconds
 
 #: What a person can do about an error reply; where nothing is said, its meaning says enough.
@@ -35,7 +35,7 @@ _NEXT = {
 }
 
 
-@failing_clearly
+@one_line_errors
 def command(
     context: typer.Context,
     key: Annotated[str, typer.Argument(help="Which specialization is asked; the routing key, '' included.")],

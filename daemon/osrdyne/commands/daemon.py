@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from osrdyne.commands.output import failing_clearly
-from osrdyne.runtime import log_format
+from osrdyne.commands.output import one_line_errors
 from osrdyne.settings.daemon import environment_names
+from osrdyne_protocol.console import log_format
 
 log = logging.getLogger(__name__)
 
 
-@failing_clearly
+@one_line_errors
 def command(
     settings: Annotated[Path, typer.Option(help="The daemon's settings file (TOML).")],
     json: Annotated[bool, typer.Option("--json", help="Log as JSON, one object a line.")] = False,

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.commands import lost_queues
-from osrdyne.commands.output import NO, CannotAsk, failing_clearly, print_json
+from osrdyne.commands.output import one_line_errors
 from osrdyne.commands.status_table import console
 from osrdyne.settings.credentials import secret
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings, load
@@ -26,10 +26,11 @@ from osrdyne_amqp.address import virtual_host
 from osrdyne_protocol.broker.drift import concerning, drift, request_queues
 from osrdyne_protocol.broker.lint import Finding, lint
 from osrdyne_protocol.broker.topology import Topology, Users, topology
+from osrdyne_protocol.console.output import NO, CannotAsk, print_json
 from osrdyne_protocol.errors import SettingsError
 
 
-@failing_clearly
+@one_line_errors
 def command(
     settings: Annotated[Path, typer.Option(help="The daemon's settings file; its [pool] says what is declared.")],
     live: Annotated[

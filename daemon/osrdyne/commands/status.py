@@ -17,14 +17,15 @@ from typing import Annotated, Any
 import typer
 
 from osrdyne.commands import status_table
-from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
+from osrdyne.commands.output import one_line_errors
 from osrdyne.settings.daemon import StatusSettings, load
+from osrdyne_protocol.console.output import NO, CannotAsk, complain, print_json
 
 #: Longest wait for the daemon, which answers from memory.
 _TIMEOUT_SECONDS = 5.0
 
 
-@failing_clearly
+@one_line_errors
 def command(
     url: Annotated[str | None, typer.Option(help="Address of the daemon's status endpoints.")] = None,
     settings: Annotated[Path | None, typer.Option(help="The daemon's settings file, to find that address.")] = None,

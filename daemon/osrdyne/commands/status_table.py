@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from osrdyne.commands.output import shown
+from osrdyne_protocol.console.output import printable, shown
 
 #: What each state of a daemon means, for a person on call.
 _DAEMON = {
@@ -74,17 +74,17 @@ def span(seconds: float | None) -> str:
 
 
 def _daemon(document: dict[str, Any]) -> Text:
-    state = _printable(document.get("state"))
-    head = f"pool {_printable(document.get('pool'))}, instance {_printable(document.get('instance'))}: "
+    state = printable(document.get("state"))
+    head = f"pool {printable(document.get('pool'))}, instance {printable(document.get('instance'))}: "
     line = Text(head).append(state, style=_STYLES.get(state, ""))
     line.append(f" ({_DAEMON[state]})" if state in _DAEMON else "")
     if document.get("detail"):
-        line.append(f"\nwhy: {_printable(document['detail'])}", style="red")
+        line.append(f"\nwhy: {printable(document['detail'])}", style="red")
     if document.get("alarm"):
-        why = _printable(document["alarm"])
+        why = printable(document["alarm"])
         line.append(f"\nbroker alarm ({why}): it takes no publishes until that is over, and all wait", style="red")
     line.append(f"\nmessages in {_depths(document.get('queues') or {})}")
-    line.append(f"\ndriver {_printable(document.get('driver'))}, {len(document['keys'])} key(s)")
+    line.append(f"\ndriver {printable(document.get('driver'))}, {len(document['keys'])} key(s)")
     return line.append(f", message counts {_age(document.get('counts_age'))}" if document["keys"] else "")
 
 
@@ -93,7 +93,7 @@ def _age(seconds: float | None) -> str:
 
 
 def _depths(queues: dict[str, Any]) -> str:
-    known = (f"{_printable(name)} {'unknown' if one is None else one}" for name, one in queues.items())
+    known = (f"{printable(name)} {'unknown' if one is None else one}" for name, one in queues.items())
     return ", ".join(known) or "the pool's queues unknown"
 
 
@@ -105,7 +105,7 @@ def _table(keys: list[dict[str, Any]]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("last error", overflow="fold")
     for one in keys:
-        state = _printable(one.get("state"))
+        state = printable(one.get("state"))
         counts = (one.get(name) for name in ("ready", "unacknowledged", "consumers", "workers"))
         table.add_row(
             Text(shown(one["key"])),
@@ -113,15 +113,10 @@ def _table(keys: list[dict[str, Any]]) -> Table:
             *("-" if count is None else str(count) for count in counts),
             span(one.get("unbinds_in")),
             span(one.get("stops_in")),
-            Text(_printable(one.get("last_error") or _remade(one.get("queue_remade_ago")))),
+            Text(printable(one.get("last_error") or _remade(one.get("queue_remade_ago")))),
         )
     return table
 
 
 def _remade(ago: float | None) -> str:
     return "-" if ago is None else f"none now; {span(ago)} ago its queue, lost by the broker, was created again"
-
-
-def _printable(value: object) -> str:
-    """Return text without control characters: errors quote texts of workers and brokers."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(value))

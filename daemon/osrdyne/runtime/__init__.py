@@ -1,4 +1,4 @@
-"""The base of all tasks: waiting for changes (`changes`), pauses after failures (`back_off`), and `log_format`.
+"""The base of all tasks: waiting for changes (`changes`), and pauses after failures (`back_off`).
 
 Nothing here knows pools, queues or workers.
 """

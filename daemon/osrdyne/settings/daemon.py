@@ -7,7 +7,6 @@ Credentials are in separate files that it names, or in the environment. Duration
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +24,7 @@ from osrdyne.drivers import registry
 from osrdyne.drivers.registry import AnyDriverSettings
 from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
 from osrdyne.settings.model import Seconds, StrictModel
+from osrdyne_protocol import settings_file
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
 
@@ -33,11 +33,7 @@ _ADDRESSES = (("broker", "amqp_uri"), ("broker", "management_uri"), ("driver", "
 
 
 def _pool(value: object) -> PoolSettings:
-    if isinstance(value, PoolSettings):
-        return value
-    if not isinstance(value, Mapping):
-        raise SettingsError("pool", "is missing; give a table [pool] with at least a name")
-    return PoolSettings.from_mapping(value)
+    return value if isinstance(value, PoolSettings) else settings_file.pool(value)
 
 
 class BrokerSettings(StrictModel):
@@ -128,7 +124,7 @@ class DaemonSettings(BaseSettings):
 
 def load(path: Path) -> DaemonSettings:
     """Read the settings file; the environment has precedence."""
-    values = _read(path)
+    values = settings_file.read(path)
     tables = DaemonSettings.model_fields.keys()
     for name in sorted(values.keys() - tables):
         raise SettingsError(f"{path}: {name}", f"is not a setting; there are the tables {', '.join(tables)}")
@@ -146,19 +142,6 @@ def load(path: Path) -> DaemonSettings:
         if isinstance(cause, SettingsError):
             raise SettingsError(f"{path}: {cause.path}", cause.problem) from None
         raise SettingsError(f"{path}: {where}", _problem(first)) from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SettingsError(str(path), "does not exist; name the settings file with --settings") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(str(path), f"is not TOML: {error}") from error
-    except RecursionError:
-        raise SettingsError(str(path), "is not TOML: nested too deeply") from None
-    except (OSError, ValueError) as error:
-        raise SettingsError(str(path), f"cannot be read: {error}") from error
 
 
 def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: Path) -> None:

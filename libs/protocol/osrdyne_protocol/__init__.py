@@ -4,5 +4,5 @@ On the wire: `names` of broker objects, `keys`, `headers`, `statuses`, `expiry` 
 `events` and their `event_batches`, and the `worker_environment`. A pool's `settings`, with `durations` and `windows`.
 `settings_text` writes a settings file. `broker` is the topology, with its linter and its form in the management API.
 `errors` has what these raise. Only pure code over the standard library belongs here: no I/O, no clock, no third-party
-import.
+import. Two read and write: `settings_file` reads settings, and `console` is how all commands print.
 """

@@ -8,7 +8,7 @@ text, and are kept as seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from osrdyne_protocol.durations import parse_seconds
@@ -23,6 +23,9 @@ DEFAULT_INSTANCE = "default"
 #: Most windows that one key can have: six a day.
 MOST_WINDOWS = 42
 
+#: Default of `RedoSettings.alive_interval`, in seconds.
+ALIVE_INTERVAL = 120.0
+
 
 @dataclass(frozen=True, slots=True)
 class Delays:
@@ -35,6 +38,54 @@ class Delays:
     #: Windows in which the key is kept active without calls, as text; see `windows.parse_window`. No delay follows a
     #: window's end.
     warm: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedoSettings:
+    """How `osrdyne jobs redo` finds jobs that were missed. Times are in seconds."""
+
+    #: Between two scans.
+    interval: float = 5.0
+    #: Most jobs that are read at once: what a scan keeps in memory.
+    batch: int = 1000
+    #: Most due jobs of one scan. What is due beyond that waits for the next scan, oldest first.
+    most: int = 10_000
+    #: Until a job that was cast and has not begun is cast again; then twice as long, and so on up to ten times.
+    pause: float = 60.0
+    #: Until a standby takes over from a leader that is gone. Longer than `interval`.
+    lease: float = 15.0
+    #: Between two casts for a job that runs, so that the daemon sees that its group is in use. Less than half of the
+    #: pool's shortest `unbind_delay`.
+    alive_interval: float = ALIVE_INTERVAL
+    #: After an outage of the database, for workers to renew their leases: those that ran out meanwhile count as lost
+    #: after this time. Not less than the lease of the workers.
+    patience: float = 30.0
+    #: Until a job that has ended moves to the history.
+    archive_after: float = 3600.0
+    #: For which the history is kept.
+    keep: float = 30 * 86_400.0
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], *, path: str = "redo") -> RedoSettings:
+        """Parse a mapping; as `PoolSettings.from_mapping`."""
+        found = cls(**_parsed(values, _REDO_PARSERS, path))
+        if found.lease <= found.interval:
+            problem = f"must be longer than the interval of {found.interval:g} s: the leader renews it at each scan"
+            raise SettingsError(f"{path}.lease", problem)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsSettings:
+    """The jobs of a pool, which the package `osrdyne_jobs` adds."""
+
+    redo: RedoSettings = field(default_factory=RedoSettings)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], *, path: str = "jobs") -> JobsSettings:
+        """Parse a mapping; as `PoolSettings.from_mapping`."""
+        tables = _parsed(values, {"redo": _table}, path)
+        return cls(redo=RedoSettings.from_mapping(tables.get("redo", {}), path=f"{path}.redo"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +118,8 @@ class PoolSettings:
     events_max_age: float = 7 * 86_400.0
     #: Largest size of the events stream, in bytes.
     events_max_bytes: int = 1_000_000_000
+    #: How jobs of this pool are managed.
+    jobs: JobsSettings = field(default_factory=JobsSettings)
 
     def __post_init__(self) -> None:
         try:
@@ -78,25 +131,50 @@ class PoolSettings:
         """Return the delays of a key: its override, or the pool's."""
         return self.overrides.get(key) or Delays(self.unbind_delay, self.stop_delay)
 
+    @property
+    def shortest_unbind_delay(self) -> float:
+        """Of all keys, in seconds."""
+        return min([self.unbind_delay, *(one.unbind_delay for one in self.overrides.values())])
+
+    def redo(self) -> RedoSettings:
+        """Return the settings of redo. The default `alive_interval` is shortened where keys are unbound sooner."""
+        redo = self.jobs.redo
+        if redo.alive_interval != ALIVE_INTERVAL:
+            return redo
+        return replace(redo, alive_interval=min(ALIVE_INTERVAL, self.shortest_unbind_delay / 3))
+
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, path: str = "pool") -> PoolSettings:
         """Parse a mapping. Raises `SettingsError` with the setting's path and what would be right."""
-        known = {one.name for one in fields(cls)}
-        _refuse_unknown(values, known, path)
+        _refuse_unknown(values, set(_PARSERS), path)
         if "name" not in values:
             raise SettingsError(f"{path}.name", "is missing; give the pool a name, for example 'core'")
-        parsed: dict[str, Any] = {}
-        for name, value in values.items():
-            try:
-                parsed[name] = _PARSERS[name](value)
-            except SettingsError:
-                raise
-            except ValueError as error:
-                raise SettingsError(f"{path}.{name}", str(error)) from error
-        if "overrides" in parsed:
-            base = cls(**{name: value for name, value in parsed.items() if name != "overrides"})
-            parsed["overrides"] = _overrides(parsed["overrides"], base, f"{path}.overrides")
-        return cls(**parsed)
+        parsed = _parsed(values, _PARSERS, path)
+        overrides, jobs = parsed.pop("overrides", {}), parsed.pop("jobs", {})
+        plain = cls(**parsed)
+        pool = replace(
+            plain,
+            overrides=_overrides(overrides, plain, f"{path}.overrides"),
+            jobs=JobsSettings.from_mapping(jobs, path=f"{path}.jobs"),
+        )
+        alive, shortest = pool.redo().alive_interval, pool.shortest_unbind_delay
+        if alive >= shortest / 2:
+            problem = f"must be less than {shortest / 2:g}, half of the shortest unbind_delay, not {alive:g}"
+            raise SettingsError(f"{path}.jobs.redo.alive_interval", problem)
+        return pool
+
+
+def _parsed(values: Mapping[str, Any], parsers: Mapping[str, Callable[[object], Any]], path: str) -> dict[str, Any]:
+    _refuse_unknown(values, set(parsers), path)
+    parsed: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            parsed[name] = parsers[name](value)
+        except SettingsError:
+            raise
+        except ValueError as error:
+            raise SettingsError(f"{path}.{name}", str(error)) from error
+    return parsed
 
 
 def _refuse_unknown(values: Mapping[str, Any], known: set[str], path: str) -> None:
@@ -164,7 +242,7 @@ def _positive_integer(value: object) -> int:
 
 def _table(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{value!r} is no table of keys")
+        raise ValueError(f"{value!r} is no table")
     return value
 
 
@@ -182,4 +260,16 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
     "poison_max_length": _positive_integer,
     "events_max_age": _positive_seconds,
     "events_max_bytes": _positive_integer,
+    "jobs": _table,
+}
+_REDO_PARSERS: Mapping[str, Callable[[object], Any]] = {
+    "interval": _positive_seconds,
+    "batch": _positive_integer,
+    "most": _positive_integer,
+    "pause": _positive_seconds,
+    "lease": _positive_seconds,
+    "alive_interval": _positive_seconds,
+    "patience": _positive_seconds,
+    "archive_after": parse_seconds,
+    "keep": parse_seconds,
 }

@@ -1,4 +1,4 @@
-"""Writes the text of a settings file: the one writer for infrastructure code and tests; the daemon only reads."""
+"""Writes the text of a settings file: the one writer for infrastructure code and tests. `settings_file` reads."""
 
 from __future__ import annotations
 

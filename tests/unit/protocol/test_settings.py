@@ -9,7 +9,7 @@ import pytest
 
 from osrdyne_protocol import settings
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.settings import Delays, PoolSettings
+from osrdyne_protocol.settings import ALIVE_INTERVAL, Delays, JobsSettings, PoolSettings, RedoSettings
 
 
 def parse(**values: object) -> PoolSettings:
@@ -28,6 +28,7 @@ def test_durations_are_kept_as_seconds() -> None:
 
 def test_every_setting_can_be_given() -> None:
     assert settings._PARSERS.keys() == {one.name for one in fields(PoolSettings)}
+    assert settings._REDO_PARSERS.keys() == {one.name for one in fields(RedoSettings)}
 
 
 def test_an_override_changes_the_delays_of_its_key_only() -> None:
@@ -60,7 +61,7 @@ def test_an_override_can_have_windows_and_passes_through_json_as_it_is() -> None
         ({"instance": ""}, "pool.instance", "'' is no text of 1 to 255 bytes"),
         ({"name": "Core"}, "pool.name", "use lower-case letters, digits and inner hyphens"),
         ({"name": 5}, "pool.name", "5 is no text of 1 to 255 bytes"),
-        ({"overrides": []}, "pool.overrides", "[] is no table of keys"),
+        ({"overrides": []}, "pool.overrides", "[] is no table"),
         ({"overrides": {"42": 5}}, "pool.overrides.'42'", "is no table; give unbind_delay, stop_delay or warm"),
         ({"overrides": {"42": {"ttl": 5}}}, "pool.overrides.'42'.ttl", "known are stop_delay, unbind_delay, warm"),
         ({"overrides": {"42": {"warm": "mon 10:00-12:00"}}}, "pool.overrides.'42'.warm", "is no list of at most 42"),
@@ -72,6 +73,23 @@ def test_an_override_can_have_windows_and_passes_through_json_as_it_is() -> None
         ({"overrides": {"42": {"warm": ["sun 10:00-12:00", "x"]}}}, "pool.overrides.'42'.warm[1]", "'x' is no window"),
         ({"overrides": {"42": {"stop_delay": -5}}}, "pool.overrides.'42'.stop_delay", "-5 is no duration"),
         ({"overrides": {"a\0b": {"stop_delay": 5}}}, "pool.overrides.'a\\x00b'", "NUL"),
+        ({"jobs": 5}, "pool.jobs", "5 is no table"),
+        ({"jobs": {"undo": {}}}, "pool.jobs.undo", "is not a setting; known are redo"),
+        ({"jobs": {"redo": 5}}, "pool.jobs.redo", "5 is no table"),
+        ({"jobs": {"redo": {"paus": 5}}}, "pool.jobs.redo.paus", "is not a setting; known are alive_interval, "),
+        ({"jobs": {"redo": {"patience": 0}}}, "pool.jobs.redo.patience", "must be longer than 0 seconds"),
+        ({"jobs": {"redo": {"batch": 0}}}, "pool.jobs.redo.batch", "0 is no integer of 1 or more"),
+        ({"jobs": {"redo": {"lease": 5}}}, "pool.jobs.redo.lease", "must be longer than the interval of 5 s"),
+        (
+            {"unbind_delay": 200, "jobs": {"redo": {"alive_interval": 100}}},
+            "pool.jobs.redo.alive_interval",
+            "must be less than 100, half of the shortest unbind_delay, not 100",
+        ),
+        (
+            {"overrides": {"42": {"unbind_delay": 20}}, "jobs": {"redo": {"alive_interval": 60}}},
+            "pool.jobs.redo.alive_interval",
+            "must be less than 10, half of the shortest unbind_delay, not 60",
+        ),
     ],
 )
 def test_an_error_names_the_setting_and_what_would_be_right(values: dict[str, object], path: str, problem: str) -> None:
@@ -90,3 +108,18 @@ def test_a_pool_without_a_name_is_refused() -> None:
 def test_the_path_can_be_that_of_another_file() -> None:
     with pytest.raises(SettingsError, match=r"^config\.core\.x: is not a setting"):
         PoolSettings.from_mapping({"name": "core", "x": 1}, path="config.core")
+
+
+def test_settings_of_redo_are_parsed_and_pass_through_json_as_they_are() -> None:
+    parsed = parse(jobs={"redo": {"interval": 2, "keep": "P7D", "alive_interval": "PT1M"}})
+
+    redo = RedoSettings(interval=2.0, keep=604_800.0, alive_interval=60.0)
+    assert parsed.jobs == JobsSettings(redo=redo)
+    assert parsed.redo() == redo
+    assert PoolSettings.from_mapping(json.loads(json.dumps(asdict(parsed)))) == parsed
+
+
+def test_where_keys_are_unbound_soon_casts_that_keep_their_groups_come_often_enough_by_themselves() -> None:
+    assert parse().redo().alive_interval == ALIVE_INTERVAL
+    assert parse(unbind_delay=60).redo().alive_interval == 20.0
+    assert parse(overrides={"42": {"unbind_delay": 30}}).redo().alive_interval == 10.0

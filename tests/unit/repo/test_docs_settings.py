@@ -20,13 +20,14 @@ from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.drivers.subprocess.template import SubprocessTemplate
 from osrdyne.drivers.systemd.settings import SystemdSettings
 from osrdyne.settings import daemon as settings
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.settings import PoolSettings, RedoSettings
 
 PAGE = Path(steps.ROOT, "docs/settings.md").read_text()
 
 #: Heading of the page -> what it describes.
 TABLES: dict[str, Any] = {
     "`[pool]`": PoolSettings,
+    "`[pool.jobs.redo]`": RedoSettings,
     "`[broker]`": settings.BrokerSettings,
     '`kind = "noop"`': NoopSettings,
     '`kind = "subprocess"`': SubprocessSettings,
@@ -63,7 +64,9 @@ def as_written(value: Any) -> str:
         return "-"
     if value is None:
         return "*none*"
-    return f"`{value:g}`" if isinstance(value, float) and value < 1e6 else f"`{value}`"
+    if dataclasses.is_dataclass(value):
+        return "`{}`"
+    return f"`{value:.15g}`" if isinstance(value, float) else f"`{value}`"
 
 
 @pytest.mark.parametrize("heading", TABLES)

@@ -16,17 +16,17 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from osrdyne.commands import broker_address
-from osrdyne.commands.output import NO, CannotAsk, complain, failing_clearly, print_json
+from osrdyne.commands.output import one_line_errors
 from osrdyne.commands.poison import audit_file as audits
 from osrdyne.commands.poison import text
 from osrdyne.commands.poison.entry import Entry, Selection
 from osrdyne.commands.poison.inventory import Inventory, PoisonOutcome, opened
 from osrdyne.drivers.subprocess.settings import SubprocessSettings
-from osrdyne.runtime import log_format
 from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_amqp import Message
 from osrdyne_protocol import events
+from osrdyne_protocol.console import broker_address, log_format
+from osrdyne_protocol.console.output import NO, CannotAsk, complain, print_json
 from osrdyne_protocol.names import PoolNames
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def _on_inventory(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @app.command("list")
-@failing_clearly
+@one_line_errors
 @_on_inventory
 def list_(
     place: _Place,
@@ -127,7 +127,7 @@ def list_(
 
 
 @app.command()
-@failing_clearly
+@one_line_errors
 @_on_inventory
 def show(
     place: _Place,
@@ -148,7 +148,7 @@ def show(
 
 
 @app.command()
-@failing_clearly
+@one_line_errors
 @_on_inventory
 def replay(
     place: _Place,
@@ -174,7 +174,7 @@ def replay(
 
 
 @app.command()
-@failing_clearly
+@one_line_errors
 @_on_inventory
 def bury(
     place: _Place,

@@ -12,12 +12,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from osrdyne.commands.output import complain, print_json, shown
 from osrdyne.commands.poison.entry import Entry
 from osrdyne.commands.poison.inventory import PoisonOutcome
 from osrdyne.commands.status_table import console
 from osrdyne_amqp import Message
 from osrdyne_protocol import headers
+from osrdyne_protocol.console.output import complain, print_json, printable, shown
 
 #: Most characters of a body that are shown to a person; `--json` has all of it.
 _SHOWN_CHARACTERS = 4000
@@ -61,7 +61,7 @@ def print_table(entries: Iterable[Entry]) -> None:
             one.size,
             one.correlation_id,
         )
-        table.add_row(*(Text(_NOWHERE if cell is None else _safe(str(cell))) for cell in cells))
+        table.add_row(*(Text(_NOWHERE if cell is None else printable(cell)) for cell in cells))
     console().print(table)
 
 
@@ -94,7 +94,7 @@ def print_outcomes(outcomes: list[PoisonOutcome], missing: list[str], done: str,
     else:
         for entry in removed:
             key = _NOWHERE if entry.key is None else shown(entry.key)
-            typer.echo(_safe(f"{done} {entry.id} (key {key}, {entry.reason})"))
+            typer.echo(printable(f"{done} {entry.id} (key {key}, {entry.reason})"))
         if not outcomes and not missing:
             typer.echo("nothing there")
     for one in kept:
@@ -111,14 +111,14 @@ def _print_body(body: bytes) -> None:
         cut = len(body) > _SHOWN_CHARACTERS // 4
     else:
         for line in text[:_SHOWN_CHARACTERS].split("\n"):
-            typer.echo(f"  {_safe(line)}")
+            typer.echo(f"  {printable(line)}")
         cut = len(text) > _SHOWN_CHARACTERS
     if cut:
         typer.echo("  ... (all of it: --json)")
 
 
 def _line(name: str, value: object) -> None:
-    typer.echo(_safe(f"{name}: {_NOWHERE if value is None else value}"))
+    typer.echo(printable(f"{name}: {_NOWHERE if value is None else value}"))
 
 
 def _death(death: object) -> str:
@@ -134,7 +134,3 @@ def _moment(time_ms: int | None) -> str | None:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):
         return str(time_ms)
-
-
-def _safe(text: str) -> str:
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -17,8 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from osrdyne.commands.output import CannotAsk
 from osrdyne.commands.replay.simulated_pool import PastCall
+from osrdyne_protocol.console.output import CannotAsk
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.keys import decode

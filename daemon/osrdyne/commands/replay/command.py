@@ -24,11 +24,12 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 
-from osrdyne.commands.output import CannotAsk, failing_clearly, print_json
+from osrdyne.commands.output import one_line_errors
 from osrdyne.commands.replay import calls_file
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay, Tally
 from osrdyne.settings.daemon import BrokerSettings, IntervalSettings
 from osrdyne.target.window_rules import Schedule
+from osrdyne_protocol.console.output import CannotAsk, print_json
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import Delays, PoolSettings
@@ -38,7 +39,7 @@ _PROGRESS_ROWS = 10_000
 _HOUR_MS = 3_600_000
 
 
-@failing_clearly
+@one_line_errors
 def command(
     calls: Annotated[Path, typer.Option(help="The calls: time,key[,duration] as .csv or .jsonl, or these with .gz.")],
     out: Annotated[Path, typer.Option(help="The file of events to write: .jsonl or .jsonl.gz.")],

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from osrdyne.commands.output import shown
 from osrdyne.commands.status_table import render, span
+from osrdyne_protocol.console.output import shown
 from testbed.command_line import osrdyne
 
 KEY: dict[str, Any] = {

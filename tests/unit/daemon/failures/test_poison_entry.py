@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.commands import output
 from osrdyne.commands.poison import audit_file
 from osrdyne.commands.poison import entry as poison_entry
 from osrdyne.commands.poison import text as poison_text
@@ -19,6 +18,7 @@ from osrdyne.failures import dead_letter_rules
 from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers
+from osrdyne_protocol.console import output
 
 
 def message(body: bytes = b"body", *, malformed: bytes | None = None, **properties: Any) -> Message:

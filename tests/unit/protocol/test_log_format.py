@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from osrdyne.runtime import log_format
+from osrdyne_protocol.console import log_format
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,66 @@
+"""The database that a command works on: its address, which holds a password, and an engine of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from osrdyne_jobs.database import check_tables, engine_for, place, reason
+from osrdyne_protocol.console.broker_address import in_file
+from osrdyne_protocol.console.output import CannotAsk
+
+#: Variable that holds the address where no file is named.
+VARIABLE = "OSRDYNE_JOBS_DATABASE"
+
+
+@contextmanager
+def opened(file: Path | None) -> Iterator[Engine]:
+    """Give an engine of the database whose address a file holds, or the environment, with the tables checked.
+
+    Raises CannotAsk, also for what the database refuses meanwhile, NoSchema, and JobError for no address of ours.
+    """
+    with connectable(file) as engine:
+        check_tables(engine)
+        yield engine
+
+
+@contextmanager
+def connectable(file: Path | None, *, may_make: bool = False) -> Iterator[Engine]:
+    """Give the same engine without a look at the tables. `may_make`: a file of SQLite need not exist."""
+    engine = _engine(address(file))
+    try:
+        if not may_make:
+            _refuse_missing(engine)
+        yield engine
+    except SQLAlchemyError as error:
+        raise CannotAsk(f"database {place(engine)}: {reason(error)}") from None
+    finally:
+        engine.dispose()
+
+
+def address(file: Path | None) -> str:
+    """Return the database's address. Raises CannotAsk where none is given."""
+    if file is not None:
+        return in_file(file, "--database-file")
+    if VARIABLE not in os.environ:
+        raise CannotAsk(f"no database is named; give --database-file FILE, or set {VARIABLE}")
+    return os.environ[VARIABLE].strip()
+
+
+def _engine(url: str) -> Engine:
+    try:
+        return engine_for(url)
+    except ModuleNotFoundError as error:
+        raise CannotAsk(f"{error.name} is not installed; install osrdyne-jobs[postgresql]") from None
+
+
+def _refuse_missing(engine: Engine) -> None:
+    """Refuse a file of SQLite that does not exist: it would be made, and be empty."""
+    name = engine.url.database
+    if engine.dialect.name == "sqlite" and name and name != ":memory:" and not Path(name).exists():
+        raise CannotAsk(f"database {place(engine)}: there is no such file; make it with `osrdyne jobs migrate`")

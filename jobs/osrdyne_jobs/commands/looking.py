@@ -1,0 +1,103 @@
+"""`osrdyne jobs list` and `osrdyne jobs show`: what jobs there are, and what became of one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from osrdyne_jobs import documents, states, store
+from osrdyne_jobs.commands import text
+from osrdyne_jobs.commands.database import opened
+from osrdyne_jobs.commands.options import MOST_ID, DatabaseFile, Id, Json, one_line_errors
+from osrdyne_jobs.database import reading
+from osrdyne_protocol.console.output import CannotAsk, print_json
+from osrdyne_protocol.durations import parse_seconds
+
+
+@one_line_errors
+def list_(
+    *,
+    kind: Annotated[str | None, typer.Option("--type", help="Only jobs of this type.")] = None,
+    resource: Annotated[str | None, typer.Option(help="Only jobs of this resource.")] = None,
+    state: Annotated[str | None, typer.Option(help=f"Only jobs in this state: {', '.join(states.STATES)}.")] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only jobs registered so long ago: seconds (90) or ISO 8601 (PT1M30S)."),
+    ] = None,
+    after: Annotated[int, typer.Option(metavar="ID", min=0, max=MOST_ID, help="Only jobs behind this id.")] = 0,
+    most: Annotated[int, typer.Option(min=1, max=10_000, help="Most jobs of one page.")] = 100,
+    history: Annotated[
+        bool, typer.Option("--history", help="Those that ended some time ago, instead of the present ones.")
+    ] = False,
+    database_file: DatabaseFile = None,
+    json: Json = False,
+) -> None:
+    """List jobs in the order of their ids, a page at a time.
+
+    Where there are more, the last line says how to get them. With --json, `next` is the id for --after, or null.
+    """
+    filters: dict[str, Any] = {
+        "type": _text(kind, "--type"),
+        "resource": _text(resource, "--resource"),
+        "state": _state(state),
+        "older_than": _seconds(older_than),
+    }
+    with opened(database_file) as engine, reading(engine) as connection:
+        found = store.listed(connection, **filters, after=after, most=most + 1, history=history)
+    page = [documents.of_job(one) for one in found[:most]]
+    following = found[most - 1].id if len(found) > most else None
+    if json:
+        print_json({"jobs": page, "next": following})
+        return
+    if page:
+        text.print_jobs(page)
+    else:
+        typer.echo("no jobs")
+    if following is not None:
+        typer.echo(f"there are more: --after {following}")
+
+
+@one_line_errors
+def show(id: Id, *, database_file: DatabaseFile = None, json: Json = False) -> None:  # noqa: A002 - the argument's name
+    """Show one job: its state, its payload, and each of its runs. Jobs of the history are found, too."""
+    with opened(database_file) as engine, reading(engine) as connection:
+        job, runs = store.get(connection, id), store.attempts(connection, id)
+    document = documents.of_job(job) | {"runs": [documents.of_run(one) for one in runs]}
+    if json:
+        print_json(document)
+    else:
+        text.print_job(document)
+
+
+def _state(given: str | None) -> str | None:
+    if given is not None and given not in states.STATES:
+        raise CannotAsk(f"--state {given!r} is no state; there are {', '.join(states.STATES)}")
+    return given
+
+
+def _seconds(given: str | None) -> float | None:
+    if given is None:
+        return None
+    try:
+        return parse_seconds(float(given) if _is_number(given) else given)
+    except ValueError as error:
+        raise CannotAsk(f"--older-than: {error}") from None
+
+
+def _is_number(given: str) -> bool:
+    try:
+        float(given)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(given: str | None, option: str) -> str | None:
+    """Refuse bytes of the command line that are no text: no database finds them."""
+    if given is not None and not given.isascii():
+        try:
+            given.encode()
+        except UnicodeEncodeError:
+            raise CannotAsk(f"{option} {given!r} is not UTF-8 text") from None
+    return given

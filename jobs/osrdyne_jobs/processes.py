@@ -1,0 +1,84 @@
+"""The processes of jobs: redo. A process waits for what is away when it starts, and ends at SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from osrdyne_client import BrokerError, Client
+from osrdyne_client.errors import InvalidUri
+from osrdyne_jobs.database import check_tables, reason
+from osrdyne_jobs.redo import Redo
+from osrdyne_protocol.settings import RedoSettings
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two attempts to reach what is away.
+PAUSE = 1.0
+
+
+def redo(engine: Engine, make_client: Callable[[], Client], settings: RedoSettings, *, name: str) -> None:
+    """Scan until SIGTERM or SIGINT, which end a scan between two batches.
+
+    `make_client` returns a client of the pool that is not yet open. Raises NoSchema, InvalidUri, and ClientClosed.
+    """
+    asyncio.run(_until_signal(partial(_redo, engine, make_client, settings, name)))
+
+
+async def _until_signal(work: Callable[[threading.Event], None]) -> None:
+    """Do work in a thread, and tell it of a signal. A handler in the thread that waits for the event could hang it."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await asyncio.to_thread(work, stop)
+
+
+def _redo(
+    engine: Engine, make_client: Callable[[], Client], settings: RedoSettings, name: str, stop: threading.Event
+) -> None:
+    if _reached(lambda: _with_tables(engine), "the database is away; waiting for it", stop) is None:
+        return
+    client = _reached(lambda: _opened(make_client()), "the broker is away; waiting for it", stop)
+    if client is None:
+        return
+    try:
+        Redo(engine, client, settings, name=name).run(stop)
+    finally:
+        client.close()
+
+
+def _with_tables(engine: Engine) -> Engine:
+    check_tables(engine)
+    return engine
+
+
+def _opened(client: Client) -> Client:
+    client.open()
+    return client
+
+
+def _reached(reach: Callable[[], T], away: str, stop: threading.Event) -> T | None:
+    """Return what `reach` does, once it works, or None at the end. Each new reason is logged once."""
+    said = None
+    while not stop.is_set():
+        try:
+            return reach()
+        except InvalidUri:
+            raise
+        except (SQLAlchemyError, BrokerError) as error:
+            why = reason(error) if isinstance(error, SQLAlchemyError) else str(error)
+            if why != said:
+                logger.warning(away, extra={"reason": why})
+            said = why
+        stop.wait(PAUSE)
+    return None

@@ -1,0 +1,82 @@
+"""The output of commands: one line for an error, one JSON document on request, and no control characters."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, ParamSpec
+
+from osrdyne_protocol.errors import OsrdyneError
+
+P = ParamSpec("P")
+
+#: Exit status when the answer is no: an error reply, a daemon that is not ready, findings, an unknown job.
+NO = 1
+#: Exit status when the command could not do its work at all.
+CANNOT = 2
+
+
+class CannotAsk(OsrdyneError):
+    """The command cannot do its work; its text says what, where, and what to do."""
+
+
+def failing_clearly(statuses: Mapping[type[Exception], int]) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Turn known errors of a command into one line on standard error and an exit status.
+
+    `statuses` names the errors with their exit status; the first class that fits counts. Where the command has an
+    argument `json` that is true, the same text is also the one document on standard output, as `error`.
+    """
+
+    def around(command: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(command)
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                command(*args, **kwargs)
+            except tuple(statuses) as error:
+                if kwargs.get("json"):
+                    print_json({"error": str(error)})
+                complain(str(error))
+                sys.exit(next(status for kind, status in statuses.items() if isinstance(error, kind)))
+
+        return wrapped
+
+    return around
+
+
+def complain(text: str) -> None:
+    """Print one line for a person on standard error, whatever the text holds."""
+    print(f"osrdyne: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201 - a command's own words
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print one JSON document; `indent=None` keeps it on one line."""
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(_named(value), indent=indent, ensure_ascii=not utf8, default=_plain)
+    print(text, flush=True)  # noqa: T201 - what the command was asked for
+
+
+def printable(value: object) -> str:
+    """Return text without control characters: it may quote what others wrote."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(value))
+
+
+def shown(key: str) -> str:
+    """Return a key for a person: unchanged where that is clear, else quoted and escaped."""
+    clear = key.isprintable() and key == key.strip() and not set("'\"\\") & set(key)
+    return key if key and clear else repr(key)
+
+
+def _named(value: object) -> object:
+    """Return a value in which all names are text: a header's name is bytes where it is not UTF-8."""
+    if isinstance(value, dict):
+        return {name if isinstance(name, str) else _plain(name): _named(one) for name, one in value.items()}
+    return [_named(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", errors="backslashreplace")
+    return value.isoformat() if isinstance(value, datetime) else str(value)

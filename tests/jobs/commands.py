@@ -1,0 +1,65 @@
+"""`osrdyne jobs` in a test: on a database of the test's own, with the types of this module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from sqlalchemy import Engine
+
+from osrdyne_jobs import JobClient, JobType, store
+from osrdyne_jobs.database import engine_for, migrate
+from testbed.command_line import Done, osrdyne
+
+
+class Region(BaseModel):
+    """A payload with a field that can be wrong."""
+
+    year: int
+
+
+PLAIN = JobType("plain", max_attempts=1)
+REGION = JobType("region", payload=Region, coalesce=True)
+TYPES = [PLAIN, REGION]
+TYPES_AT = f"{__name__}:TYPES"
+
+
+class Jobs:
+    """A database with tables, and the commands on it."""
+
+    def __init__(self, url: str, engine: Engine) -> None:
+        self.url, self.engine = url, engine
+        self.client = JobClient(engine, TYPES)
+
+    def __call__(self, *words: str | bytes, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> Done:
+        """Run `osrdyne jobs WORDS` on this database."""
+        given = {"OSRDYNE_JOBS_DATABASE": self.url, "OSRDYNE_JOBS_TYPES": TYPES_AT, **(variables or {})}
+        return osrdyne("jobs", *words, stdin=stdin, variables=given)
+
+    def json(self, *words: str | bytes, code: int = 0, **options: Any) -> Any:
+        """Run it with `--json`, and return the document."""
+        done = self(*words, "--json", **options)
+        assert done.code == code, done
+        return json.loads(done.out)
+
+    def fail(self, number: int) -> None:
+        """Let a worker begin a job and fail."""
+        with self.engine.begin() as connection:
+            one = store.get(connection, number)
+            begun = store.begin(connection, type=one.type, resource=one.resource, worker="w-1", lease=60.0)
+            assert begun is not None
+            store.finish(connection, begun.token, "failed", "it is \x1b[31mbroken")
+
+    def state(self, number: int) -> str:
+        return self.client.get(number).state
+
+
+@pytest.fixture
+def jobs(database_url: str) -> Iterator[Jobs]:
+    engine = engine_for(database_url)
+    migrate(engine)
+    yield Jobs(database_url, engine)
+    engine.dispose()

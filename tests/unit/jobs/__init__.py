@@ -1,0 +1,1 @@
+"""Unit tests of osrdyne_jobs: decisions, without a database."""
