@@ -7,7 +7,8 @@
 
 `client` registers and casts, `worker` does, `redo` finds what was missed. `job_types` declares what there is to do,
 `store` has every change of a job as one transaction, over `tables` in a `database`; `migrations` makes the tables.
-`commands` is `osrdyne jobs`, and `processes` runs redo for it. `documents`, `messages`, `redo_rules` and `states` are
+`commands` is `osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over HTTP, and `figures`
+is what it shows of all jobs. `documents`, `messages`, `redo_rules` and `states` are
 pure; `errors` has what is raised. Docs: docs/jobs.md.
 """
 

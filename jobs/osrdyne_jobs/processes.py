@@ -32,10 +32,10 @@ def redo(engine: Engine, make_client: Callable[[], Client], settings: RedoSettin
 
     `make_client` returns a client of the pool that is not yet open. Raises NoSchema, InvalidUri, and ClientClosed.
     """
-    asyncio.run(_until_signal(partial(_redo, engine, make_client, settings, name)))
+    asyncio.run(until_signal(partial(_redo, engine, make_client, settings, name)))
 
 
-async def _until_signal(work: Callable[[threading.Event], None]) -> None:
+async def until_signal(work: Callable[[threading.Event], None]) -> None:
     """Do work in a thread, and tell it of a signal. A handler in the thread that waits for the event could hang it."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, get_args
 
 import pytest
@@ -131,7 +132,9 @@ def test_a_job_is_shown_with_its_attempts(api: Administration, jobs: Store) -> N
     assert (shown["state"], shown["reason"], shown["attempts"]) == (states.PARKED, "ValueError: no", 1)
     (run,) = shown["runs"]
     assert (run["token"], run["worker"], run["outcome"], run["reason"]) == (token, "w", "failed", "ValueError: no")
-    assert run["began_at"] <= run["ended_at"]
+    times = [datetime.fromisoformat(one) for one in (shown["registered_at"], run["began_at"], run["ended_at"])]
+    assert times == sorted(times)
+    assert times[0].timestamp() == pytest.approx(jobs.get(number).registered_at, abs=0.001)
 
 
 def test_a_parked_job_is_registered_again_and_cast(jobs: Store) -> None:
@@ -186,7 +189,7 @@ def test_figures_and_schemas_are_shown(api: Administration, jobs: Store) -> None
     assert found["causes"] == [{"type": "t", "reason": "ValueError: no", "jobs": 1, "latest": number}]
     assert (found["runs"]["failed"], found["redo_lag"], found["expired_leases"]) == (1, 0, 0)
 
-    schemas = {one["type"]: one for one in api.get("/api/jobs/schemas")}
+    schemas = {one["name"]: one for one in api.get("/api/jobs/schemas")}
     assert {name: one["coalesce"] for name, one in schemas.items()} == {"t": False, "rebuild": True}
     assert schemas["t"]["payload"]["additionalProperties"] == {"type": "integer"}
 

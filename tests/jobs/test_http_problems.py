@@ -46,7 +46,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def test_missing_tables_are_named_with_what_to_do_until_they_are_there(engine: Engine) -> None:
     with administration(engine) as served:
         ((status, error),) = errors(answers(served))
-        assert (status, "make them with osrdyne_jobs.migrate" in error) == (503, True)
+        assert (status, "make them with `osrdyne jobs migrate`" in error) == (503, True)
         migrate(engine)
         assert served.get("/api/jobs")["jobs"] == []
         metadata.drop_all(engine)

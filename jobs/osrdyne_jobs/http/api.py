@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
-from osrdyne_jobs import client, figures, store
+from osrdyne_jobs import client, documents, figures, store
 from osrdyne_jobs.http import models
 from osrdyne_jobs.http.backend import Backend, TheBackend
 from osrdyne_jobs.http.problems import Problem
@@ -78,10 +78,7 @@ def show_figures(backend: TheBackend) -> models.Figures:
 @router.get("/schemas")
 def list_schemas(backend: TheBackend) -> list[models.Schema]:
     """List the types of jobs that this server can register, with the schemas of their payloads."""
-    return [
-        models.Schema(type=one.name, coalesce=one.coalesce, max_attempts=one.max_attempts, payload=one.schema())
-        for one in backend.jobs.types
-    ]
+    return [models.Schema(**documents.of_type(one)) for one in backend.jobs.types]
 
 
 @router.get("/{id}", responses=_UNKNOWN)

@@ -15,9 +15,7 @@ from osrdyne_jobs.http import api, guard, metrics, page, problems
 from osrdyne_jobs.http.backend import Backend
 from osrdyne_jobs.job_types import JobType
 
-_ABOUT = (
-    "List, show, create, redo, cancel and delete jobs. Times are seconds since the Unix epoch, by the database's clock."
-)
+_ABOUT = "List, show, create, redo, cancel and delete jobs. Times are those of the database's clock."
 
 
 def create_app(

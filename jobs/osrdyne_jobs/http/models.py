@@ -1,10 +1,12 @@
-"""What the API takes and returns. Times are seconds since the Unix epoch on the database's clock."""
+"""What the API takes and returns. Times are those of the database's clock, as ISO 8601 texts in UTC."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from osrdyne_jobs import documents
 
 #: Largest id of a job in either database.
 MOST_ID = (1 << 63) - 1
@@ -18,6 +20,12 @@ def _without_nul(text: str) -> str:
     return text
 
 
+def _moment(time: Any) -> Any:
+    return documents.moment(time) if isinstance(time, float) else time
+
+
+#: A time, which the database has in seconds since the Unix epoch.
+Time = Annotated[str, BeforeValidator(_moment), Field(json_schema_extra={"format": "date-time"})]
 #: A type or resource that is looked for.
 Name = Annotated[str, AfterValidator(_without_nul)]
 
@@ -27,8 +35,8 @@ class Run(BaseModel):
 
     token: int = Field(description="The fencing token; later runs have larger ones.")
     worker: str
-    began_at: float
-    ended_at: float | None = Field(description="Null while it runs.")
+    began_at: Time
+    ended_at: Time | None = Field(description="Null while it runs.")
     outcome: str | None = Field(description="done, failed, cancelled, or lost (the worker did not renew its lease).")
     reason: str | None
 
@@ -45,12 +53,12 @@ class Job(BaseModel):
     state: State
     attempts: int = Field(description="Runs that began.")
     max_attempts: int
-    registered_at: float
-    begin_after: float = Field(description="The job does not begin earlier: the pause between two attempts.")
-    due_at: float = Field(description="When redo casts the job (again), where it waits.")
+    registered_at: Time
+    begin_after: Time = Field(description="The job does not begin earlier: the pause between two attempts.")
+    due_at: Time = Field(description="When redo casts the job (again), where it waits.")
     run_id: int | None = Field(description="The fencing token of its last run.")
     cancel: bool = Field(description="Whether it was cancelled while it ran.")
-    finished_at: float | None
+    finished_at: Time | None
     reason: str | None = Field(description="Why the last attempt failed.")
 
 
@@ -100,7 +108,7 @@ class Cancelled(BaseModel):
 class Schema(BaseModel):
     """A type of job that this server can register."""
 
-    type: str
+    name: str
     coalesce: bool
     max_attempts: int
     payload: dict[str, Any] = Field(description="The JSON schema of a payload.")

@@ -79,8 +79,8 @@ function link(text, action) {
 
 const jobLink = (id) => link(`job ${id}`, () => trying(() => showJob(id)));
 
-function time(seconds) {
-  return seconds === null ? "" : new Date(seconds * 1000).toLocaleString();
+function time(text) {
+  return text === null ? "" : new Date(text).toLocaleString();
 }
 
 function duration(seconds) {

@@ -1,0 +1,107 @@
+"""`osrdyne jobs serve`: the administration over HTTP, with its page and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osrdyne_client import BrokerError, Client
+from osrdyne_jobs import processes
+from osrdyne_jobs.commands import types
+from osrdyne_jobs.commands.database import connectable
+from osrdyne_jobs.commands.options import Broker, BrokerFile, DatabaseFile, Pool, Types, one_line_errors
+from osrdyne_protocol.console import broker_address, log_format
+from osrdyne_protocol.console.output import CannotAsk
+
+log = logging.getLogger(__name__)
+
+#: Variable that holds the token where no file is named.
+TOKEN_VARIABLE = "OSRDYNE_JOBS_TOKEN"  # noqa: S105 - the name of a variable
+
+
+@one_line_errors
+def command(
+    context: typer.Context,
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on; one that others reach needs a token.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0 lets the system choose, and the log says which.")
+    ] = 8043,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="OSRDYNE_JOBS_TOKEN_FILE",
+            help=f"File that holds the token that a request must bring. Without it, the variable {TOKEN_VARIABLE} may "
+            "hold the token. Without both, only requests to localhost are answered.",
+        ),
+    ] = None,
+    types_at: Types = None,
+    pool: Pool = None,
+    broker_file: BrokerFile = None,
+    broker: Broker = None,
+    database_file: DatabaseFile = None,
+    json: Annotated[bool, typer.Option("--json", help="Log one object a line.")] = False,
+) -> None:
+    """Serve the administration of jobs: an API, a page for people, and metrics. Ends at SIGTERM or SIGINT.
+
+    With --types, jobs can be created. With a broker, they are cast at once; otherwise redo casts them.
+    """
+    try:
+        from osrdyne_jobs.http import serve
+    except ModuleNotFoundError as error:
+        raise CannotAsk(f"{error.name} is not installed; install osrdyne-jobs[http]") from None
+    log_format.configure(as_json=json)
+    for noisy in ("alembic", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    secret = token(token_file)
+    known = types.load(types_at) if types_at is not None else ()
+    client = _client(context, pool, broker, broker_file)
+    with connectable(database_file) as engine, _opened(client) as caster:
+        asyncio.run(
+            processes.until_signal(
+                lambda stop: serve(engine, host=host, port=port, token=secret, types=known, client=caster, stop=stop)
+            )
+        )
+
+
+def token(file: Path | None) -> str | None:
+    """Return the token of a file or of the environment, or None where there is none. Raises CannotAsk."""
+    if file is not None:
+        return broker_address.in_file(file, "--token-file")
+    if TOKEN_VARIABLE in os.environ:
+        # An empty one is an error of `serve`, and does not mean that there is none.
+        return os.environ[TOKEN_VARIABLE].strip()
+    return None
+
+
+def _client(context: typer.Context, pool: str | None, broker: str | None, file: Path | None) -> Client | None:
+    """Return a client of the pool, not yet open, where a broker is named."""
+    if broker is None and file is None:
+        return None
+    if pool is None:
+        raise CannotAsk("a broker is named and no pool; give --pool NAME")
+    uri = broker_address.chosen(context, broker, file, variable="OSRDYNE_CLIENT_URI")
+    return Client(uri, pool, slots=1, name="osrdyne jobs serve")
+
+
+@contextmanager
+def _opened(client: Client | None) -> Iterator[Client | None]:
+    """Open a client. Where the broker is away, give None: the administration works, and redo casts."""
+    if client is not None:
+        try:
+            client.open()
+        except BrokerError as error:
+            log.warning("the broker is away; redo casts what is created here", extra={"reason": str(error)})
+            client = None
+    try:
+        yield client
+    finally:
+        if client is not None:
+            client.close()
