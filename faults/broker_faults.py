@@ -37,7 +37,7 @@ def broker_killed(rig: Rig, random: Random) -> str:
 
 
 def queue_lost(rig: Rig, random: Random) -> str:
-    """A queue with requests is lost as a SIGKILL loses one; 4.3 makes an empty one of it at once."""
+    """A queue with requests is lost as a SIGKILL loses one; on 4.3 it is empty then."""
     queue = rig.pool.names.request_queue(random.choice([*load.WARM, load.CRASHES]))
     rig.until_true(lambda: queue in rig.pool.queues(), what=queue)
     began = time.monotonic()

@@ -10,7 +10,7 @@ import time
 import urllib.error
 from random import Random
 
-from faults import timing
+from faults import load, timing
 from faults.rig import Rig
 from testbed import lost_events
 
@@ -20,39 +20,53 @@ LASTS = 2 * timing.UNBIND_DELAY
 
 def stream_away(rig: Rig, random: Random) -> str:
     """The broker does not find the stream, and ends the connection of each publisher."""
-    with lost_events.stream_away(rig.pool):
-        return _last_without_events(rig, "506")
+    return _without_events(rig, lost_events.stream_away(rig.pool), "506")
 
 
 def permission_revoked(rig: Rig, random: Random) -> str:
     """Neither daemon nor workers may publish events, and the daemon may not consume them."""
-    with lost_events.rights_revoked(rig.pool):
-        return _last_without_events(rig, "ACCESS_REFUSED")
+    return _without_events(rig, lost_events.rights_revoked(rig.pool), "ACCESS_REFUSED")
 
 
 def exchange_deleted(rig: Rig, random: Random) -> str:
     """There is no exchange to which events could be published."""
-    with lost_events.exchange_deleted(rig.pool):
-        return _last_without_events(rig, "NOT_FOUND")
+    return _without_events(rig, lost_events.exchange_deleted(rig.pool), "NOT_FOUND")
 
 
-def _last_without_events(rig: Rig, reason: str) -> str:
+def _without_events(rig: Rig, fault: contextlib.AbstractContextManager[None], reason: str) -> str:
     """Let a fault last, and return what was seen of it. Raises AssertionError where a key in use was unbound.
 
     `reason` is what the daemon's log must say of its events.
     """
-    # The keys may just have been started.
-    rig.until_true(lambda: not rig.deliveries("forwarded", since=time.monotonic() - 1.0), what="keys that are bound")
-    closed, began = _close_event_connections(rig), time.monotonic()
-    rig.last(LASTS)
-    # A request of a bound key goes to its queue without the daemon.
-    forwarded = rig.deliveries("forwarded", since=began)
+    _until_in_use(rig)
+    with fault:
+        began, logged, closed = time.monotonic(), len(rig.leader.lines()), _close_event_connections(rig)
+        rig.last(LASTS)
+
+        def noticed() -> bool:
+            nonlocal closed
+            if any(reason in str(line) and "events" in line["message"] for line in rig.leader.lines()[logged:]):
+                return True
+            # The management API lists a new connection late, so some may have been left out.
+            closed += _close_event_connections(rig)
+            return False
+
+        rig.until_true(noticed, what=f"{reason} in the daemon's log")
+        # A request of a bound key goes to its queue without the daemon.
+        forwarded = rig.deliveries("forwarded", since=began)
     assert not forwarded, f"keys in use were unbound {len(forwarded)} times"
-    rig.until_true(
-        lambda: any(reason in str(line) and "events" in line["message"] for line in rig.leader.lines()),
-        what=f"{reason} in the daemon's log",
-    )
     return f"{closed} connections for events had to connect again"
+
+
+def _until_in_use(rig: Rig) -> None:
+    """Wait until the worker of every warm key runs: a key that is just being started has requests of before to come."""
+    began = time.monotonic()
+
+    def missing() -> set[str]:
+        return set(load.WARM) - rig.read().keys_answered_since(began)
+
+    rig.until_true(lambda: not missing(), within=60.0, what="an answer of every warm key")
+    rig.until_true(lambda: not rig.deliveries("forwarded", since=time.monotonic() - 1.0), what="keys that are bound")
 
 
 def _close_event_connections(rig: Rig) -> int:

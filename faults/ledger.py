@@ -186,6 +186,10 @@ class Ledger:
         """Return the clients that have an `ok` for a request sent after this moment."""
         return {one.client for one in self.requests.values() if one.sent > moment and "ok" in one.replies}
 
+    def keys_answered_since(self, moment: float) -> set[str]:
+        """Return the keys that have an `ok` for a request sent after this moment."""
+        return {one.key for one in self.requests.values() if one.sent > moment and "ok" in one.replies}
+
     @property
     def lost(self) -> list[Request]:
         return [one for one in self.confirmed if one.fate is Fate.LOST]

@@ -284,12 +284,12 @@ class Rig:
         until(lambda: not self._silent(), within=within, what=f"answers of {', '.join(self._silent())}")
 
     def _silent(self) -> list[str]:
-        """Return keys whose queue was lost for good, and that were asked since and have answered nothing."""
+        """Return keys whose queue was lost, and that were asked since and have no `ok` yet."""
         requests = self.read().requests.values()
         silent = []
         for key, at in self._dead:
             since = [one for one in requests if one.key == key and one.sent > at and one.wants_reply]
-            if since and not any(one.replies for one in since):
+            if since and not any("ok" in one.replies for one in since):
                 silent.append(key)
         return silent
 

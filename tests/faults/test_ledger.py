@@ -145,3 +145,12 @@ def test_what_was_in_a_queue_that_the_broker_lost_is_counted_apart_and_nothing_e
     assert [one.name for one in account.lost] == ["long before", "after"]
     found = rows(account)[STEADY]
     assert (found.answered, found.lost_by_broker, found.lost) == (1, 1, 2)
+
+
+def test_a_key_has_answered_when_a_request_that_was_sent_since_has_an_ok() -> None:
+    account = ledger(*sent(1.0, "before"), *sent(3.0, "failed"))
+    account.reply("before", "ok")
+    account.reply("failed", "unroutable")
+    assert account.keys_answered_since(2.0) == set()
+    account.reply("failed", "ok")
+    assert account.keys_answered_since(2.0) == {"k"}

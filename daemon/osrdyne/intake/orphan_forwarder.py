@@ -115,7 +115,7 @@ class OrphanForwarder(MessageHandler):
             except MessageRefused as error:
                 return Answer(statuses.INVALID_REQUEST, str(error))
             except Nacked:
-                answer = Answer(statuses.MAXLEN, "the request queue is full")
+                answer = Answer(statuses.MAXLEN, "the request queue is full, or the broker does not run it")
             except Returned:
                 answer = Answer(
                     statuses.UNROUTABLE, "the request exchange has no alternate exchange; apply the topology"
