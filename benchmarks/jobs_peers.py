@@ -5,8 +5,8 @@ database before `submit` returns, jobs of a resource run one after the other, an
 again. Procrastinate has that by `lock`. For Celery it is written by hand (`sides/jobs_celery.py`), with a queue for
 each worker.
 
-In a turn, one client submits all jobs while the workers are stopped (SIGSTOP). Then they go on, and the time until the
-last job is done counts.
+In a turn, one client submits all jobs while the workers of its side are stopped (SIGSTOP). Then they go on, and the
+time until the last job is done counts.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class Runner:
 
     def turn(self, jobs: int) -> tuple[float, float]:
         """Submit jobs, have them done, and return both as jobs a second."""
+        self.pause()
         before, began = self.number_done(), time.perf_counter()
         for number in range(jobs):
             self.submit(RESOURCES[number % len(RESOURCES)])
@@ -73,7 +74,6 @@ class Runner:
         self.resume()
         until(lambda: self.number_done() == before + jobs, every=0.02, what=f"jobs that {self.name} does")
         ended = time.perf_counter()
-        self.pause()
         return jobs / (submitted - began), jobs / (ended - submitted)
 
 
@@ -90,8 +90,6 @@ def measure(rig: Rig) -> list[Row]:
             submits, ended = runners[name].turn(jobs)
             runners[name].submits.append(submits)
             runners[name].done.append(ended)
-        for one in runners.values():
-            one.resume()  # a process that is stopped does not end
         ours = runners["ours"]
         rows = []
         for peer in (runners[CELERY], runners[PROCRASTINATE]):

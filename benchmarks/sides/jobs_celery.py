@@ -83,7 +83,7 @@ def work(app: Celery, connection: psycopg.Connection[Any], resource: str) -> Non
                     connection.execute(FINISH, (job,))
 
     queue = f"celery-{resource}"
-    quiet = ("--without-gossip", "--without-mingle", "--loglevel", "WARNING")
+    quiet = ("--without-gossip", "--without-mingle", "--loglevel", "ERROR")
     app.worker_main(["worker", "--pool", "solo", "--queues", queue, "--hostname", f"{resource}@bench", *quiet])
 
 

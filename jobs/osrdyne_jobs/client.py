@@ -21,7 +21,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from osrdyne_jobs import messages, store
-from osrdyne_jobs.database import READ_ONLY, async_engine_for, check_tables, check_tables_over, engine_for, reading
+from osrdyne_jobs.database import (
+    READ_ONLY,
+    async_engine_for,
+    check_tables,
+    check_tables_over,
+    engine_for,
+    one_statement,
+    reading,
+)
 from osrdyne_jobs.errors import NotRegistered
 from osrdyne_jobs.job_types import JobType, JobTypes, check_resource
 from osrdyne_protocol.errors import OsrdyneError
@@ -140,6 +148,7 @@ class JobClient(_Base):
         """
         super().__init__(types, client, cast_after)
         self._engine = engine_for(database) if isinstance(database, str) else database
+        self._registering = self._engine.execution_options(**one_statement(self._engine.dialect.name))
         self._owned = isinstance(database, str)
 
     def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
@@ -153,7 +162,7 @@ class JobClient(_Base):
             if not self._checked:
                 check_tables(self._engine)
                 self._checked = True
-            with self._engine.begin() as connection:
+            with self._registering.begin() as connection:
                 job = self._register(connection, type, resource, payload)
         except SQLAlchemyError as error:
             raise _not_registered(error) from error
@@ -209,6 +218,7 @@ class AsyncJobClient(_Base):
         """Do what `JobClient` does; `client` is an `osrdyne_client.AsyncClient`."""
         super().__init__(types, client, cast_after)
         self._engine = async_engine_for(database) if isinstance(database, str) else database
+        self._registering = self._engine.execution_options(**one_statement(self._engine.dialect.name))
         self._owned = isinstance(database, str)
 
     async def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
@@ -219,7 +229,7 @@ class AsyncJobClient(_Base):
                 async with self._reading() as connection:
                     await connection.run_sync(check_tables_over)
                 self._checked = True
-            async with self._engine.begin() as connection:
+            async with self._registering.begin() as connection:
                 job = await self.register(connection, type, resource, payload)
         except SQLAlchemyError as error:
             raise _not_registered(error) from error
