@@ -12,6 +12,7 @@ import concurrent.futures
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ LEASE = 30.0
 RENEWALS = 4
 #: Part of the consumer timeout for which a request is held.
 HELD = 0.5
+#: Jobs that were done whose ids a worker keeps.
+MOST_DONE = 1000
 #: Pauses in seconds between attempts to write an outcome while the database is away.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -193,6 +196,9 @@ class JobWorker:
         #: A run begins only when a thread is free for it.
         self._free = threading.Semaphore(threads)
         self._closing = threading.Event()
+        #: The last jobs that this worker has done. One cast of a job that waits begins those behind it as well, and
+        #: their own casts then ask for nothing.
+        self._done: deque[int] = deque(maxlen=MOST_DONE)
 
     def run(self, **options: Any) -> None:
         """Serve the key of this process's environment until SIGTERM; options are those of `osrdyne_worker.run`."""
@@ -211,10 +217,12 @@ class JobWorker:
     def handle(self, request: Request) -> None:
         """Handle one request: do what is due of the type that it names. For `osrdyne_worker.run` or `serve`."""
         try:
-            named = messages.decode(request.body)
+            named, job = messages.decode(request.body)
             self._types.get(named)
         except (messages.NotAHint, InvalidJob) as error:
             raise Reject(str(error)) from None
+        if job in self._done:
+            return
         until = None if self._held is None else time.monotonic() + self._held
         if self._closing.is_set() or not self._free.acquire(timeout=_left(until)):
             return  # a long job goes on in that thread; redo casts again
@@ -345,12 +353,14 @@ class JobWorker:
                         store.finish(connection, run.token, outcome, reason)
             except LeaseLost:
                 logger.warning("a run lost its lease; the job is done again", extra={"token": run.token})
-                begun = None
+                return asked, None
             except SQLAlchemyError as error:
                 logger.warning("the outcome of a job could not be written", extra={"reason": _reason(error)})
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
+            if outcome == states.DONE:
+                self._done.append(run.job)
             return asked, begun
 
 
