@@ -17,6 +17,8 @@ from rich.console import Console
 from benchmarks import (
     calls,
     cold_start,
+    jobs_peers,
+    jobs_store,
     lost_queue,
     orphans,
     pipeline_source,
@@ -39,6 +41,8 @@ MEASUREMENTS: dict[str, Callable[[Rig], list[Row]]] = {
     "recovery": recovery.measure,
     "lost-queue": lost_queue.measure,
     "stack-up": stack_up.measure,
+    "jobs-store": jobs_store.measure,
+    "jobs-peers": jobs_peers.measure,
     "pipeline-source": pipeline_source.measure,
     "pipeline-tables": pipeline_tables.measure,
 }

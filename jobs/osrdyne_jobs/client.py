@@ -27,6 +27,7 @@ from osrdyne_jobs.database import (
     check_tables,
     check_tables_over,
     engine_for,
+    one_statement,
     reading,
     reason,
 )
@@ -148,6 +149,7 @@ class JobClient(_Base):
         """
         super().__init__(types, client, cast_after)
         self._engine = engine_for(database) if isinstance(database, str) else database
+        self._registering = self._engine.execution_options(**one_statement(self._engine.dialect.name))
         self._owned = isinstance(database, str)
 
     def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
@@ -161,7 +163,7 @@ class JobClient(_Base):
             if not self._checked:
                 check_tables(self._engine)
                 self._checked = True
-            with self._engine.begin() as connection:
+            with self._registering.begin() as connection:
                 job = self._register(connection, type, resource, payload)
         except SQLAlchemyError as error:
             raise _not_registered(error) from error
@@ -217,6 +219,7 @@ class AsyncJobClient(_Base):
         """Do what `JobClient` does; `client` is an `osrdyne_client.AsyncClient`."""
         super().__init__(types, client, cast_after)
         self._engine = async_engine_for(database) if isinstance(database, str) else database
+        self._registering = self._engine.execution_options(**one_statement(self._engine.dialect.name))
         self._owned = isinstance(database, str)
 
     async def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
@@ -227,7 +230,7 @@ class AsyncJobClient(_Base):
                 async with self._reading() as connection:
                     await connection.run_sync(check_tables_over)
                 self._checked = True
-            async with self._engine.begin() as connection:
+            async with self._registering.begin() as connection:
                 job = await self.register(connection, type, resource, payload)
         except SQLAlchemyError as error:
             raise _not_registered(error) from error

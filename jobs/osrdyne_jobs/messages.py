@@ -18,12 +18,13 @@ def encode(type: str, job: int) -> bytes:  # noqa: A002 - the field's name
     return json.dumps({"type": type, "job": job}, separators=(",", ":")).encode()
 
 
-def decode(body: bytes) -> str:
-    """Return the type of job that a message names. Raises NotAHint."""
+def decode(body: bytes) -> tuple[str, int | None]:
+    """Return the type of job that a message names, and the job where it names one. Raises NotAHint."""
     try:
         named = json.loads(body)
     except ValueError:
         raise NotAHint("the request is no JSON; jobs are cast by osrdyne_jobs") from None
     if not isinstance(named, dict) or not isinstance(named.get("type"), str):
         raise NotAHint('the request has no "type"; jobs are cast by osrdyne_jobs')
-    return str(named["type"])
+    job = named.get("job")
+    return str(named["type"]), job if isinstance(job, int) else None

@@ -3,8 +3,8 @@
 | from | to | by |
 |---|---|---|
 | (nothing) | registered | `register` |
-| registered, failed | running | `begin` |
-| running | done, failed, parked, cancelled | `finish`, and `lose` where the lease ran out |
+| registered, failed | running | `begin`, `go_on` |
+| running | done, failed, parked, cancelled | `finish`, `go_on`, and `lose` where the lease ran out |
 | registered, failed, parked | cancelled | `cancel` |
 | failed, parked, cancelled | registered | `redo` |
 
@@ -19,7 +19,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, delete, func, insert, literal, literal_column, or_, select, update
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Float,
+    Row,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from osrdyne_jobs import states
@@ -108,6 +123,51 @@ def _insert(connection: Connection, table: Any) -> Any:
     return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
 
 
+# --- statements ------------------------------------------------------------------------------------------------
+# Those of each job are built once: SQLAlchemy takes longer to build one than the database to run it.
+
+_TYPE: BindParameter[str] = bindparam("of_type")
+_RESOURCE: BindParameter[str] = bindparam("of_resource")
+_TOKEN: BindParameter[int] = bindparam("token")
+#: When a lease ends that begins now.
+_UNTIL = now() + bindparam("lease", type_=Float(53))
+_REGISTER = (
+    insert(job)
+    .values(registered_at=now(), begin_after=now(), due_at=now() + bindparam("cast_after", type_=Float(53)))
+    .returning(job.c.id)
+)
+_OF_RESOURCE = and_(job.c.type == _TYPE, job.c.resource == _RESOURCE)
+_NEXT = (
+    select(job.c.id, job.c.coalesce, (lock.c.expires_at <= now()).label("expired"))
+    .select_from(job.outerjoin(lock, and_(lock.c.type == job.c.type, lock.c.resource == job.c.resource)))
+    .where(_OF_RESOURCE, _WAITING, job.c.begin_after <= now())
+    .order_by(job.c.id)
+    .limit(1)
+)
+_LOCK = insert(lock).values(expires_at=_UNTIL)
+_GIVE_BACK = delete(lock).where(lock.c.run_id == _TOKEN).returning(lock.c.run_id)
+_BEGIN_RUN = insert(run).values(began_at=now()).returning(run.c.id)
+_END_RUN = (
+    update(run)
+    .where(run.c.id == _TOKEN)
+    .values(ended_at=now(), outcome=bindparam("ended_as"), reason=bindparam("why"))
+    .returning(run.c.type, run.c.resource)
+)
+_CLAIMED = {"state": states.RUNNING, "run_id": _TOKEN, "attempts": job.c.attempts + 1, "cancel": False}
+_CLAIM_ONE = (
+    update(job)
+    .where(job.c.id == bindparam("job"), _WAITING)
+    .values(_CLAIMED)
+    .returning(job.c.id, job.c.payload, job.c.attempts)
+)
+#: Those that failed too: the run does what they wait for.
+_CLAIM_ALL = update(job).where(_OF_RESOURCE, job.c.coalesce, _WAITING).values(_CLAIMED)
+_OF_RUN = and_(job.c.run_id == _TOKEN, job.c.state == states.RUNNING)
+_ATTEMPTS = insert(attempt).from_select(["job_id", "run_id"], select(job.c.id, job.c.run_id).where(_OF_RUN))
+_LAST = select(job.c.id, job.c.payload, job.c.attempts).where(_OF_RUN).order_by(job.c.id.desc()).limit(1)
+_DONE = update(job).where(_OF_RUN).values(state=states.DONE, finished_at=now(), reason=None, cancel=False)
+
+
 # --- registration -----------------------------------------------------------------------------------------------
 
 
@@ -129,11 +189,9 @@ def register(
         "coalesce": coalesce,
         "state": states.REGISTERED,
         "max_attempts": max_attempts,
-        "registered_at": now(),
-        "begin_after": now(),
-        "due_at": now() + cast_after,
+        "cast_after": cast_after,
     }
-    return int(connection.execute(insert(job).values(values).returning(job.c.id)).scalar_one())
+    return int(connection.execute(_REGISTER, values).scalar_one())
 
 
 # --- runs -------------------------------------------------------------------------------------------------------
@@ -145,31 +203,57 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
     Returns None where there is nothing to do now, or another run has the lock. A lock whose lease ran out is taken
     over. Jobs run in the order of their registration; one that failed waits for its time and lets others pass.
     """
-    if _next(connection, type, resource) is None and not _expired(connection, type, resource):
+    first = _next(connection, type, resource)
+    expired = _expired(connection, type, resource) if first is None else first.expired
+    if (first is None and not expired) or expired is False:
         return None
     if connection.dialect.name == "postgresql":
         # A run that ended within a transaction of its own may still hold its lock.
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_PATIENCE}s'")
-    # Not an update of the lock's row: only a deletion waits for a transaction of the former run (`hold`).
-    expired = delete(lock).where(_is(lock, type, resource), lock.c.expires_at <= now()).returning(lock.c.run_id)
-    former = connection.execute(expired).first()
-    taken = _insert(connection, lock).values(
-        type=type, resource=resource, worker=worker, expires_at=now() + lease, run_id=None
-    )
-    if connection.execute(taken.on_conflict_do_nothing().returning(lock.c.type)).first() is None:
+    former = None
+    if expired:
+        # Not an update of the lock's row: only a deletion waits for a transaction of the former run (`hold`).
+        gone = delete(lock).where(_is(lock, type, resource), lock.c.expires_at <= now()).returning(lock.c.run_id)
+        former = connection.execute(gone).first()
+    values = {"type": type, "resource": resource, "worker": worker, "lease": lease, "run_id": None}
+    taken = _insert(connection, lock).values(expires_at=_UNTIL).on_conflict_do_nothing().returning(lock.c.type)
+    if connection.execute(taken, values).first() is None:
         return None
     if former is not None:
         _settle(connection, former.run_id, states.LOST, _LOST)
-    values = {"type": type, "resource": resource, "worker": worker, "began_at": now()}
-    token = int(connection.execute(insert(run).values(values).returning(run.c.id)).scalar_one())
+        first = _next(connection, type, resource)  # what that run did comes before what was registered since
+    # Only now, with the lock: the tokens of later runs are larger.
+    token = _begin_run(connection, type, resource, worker)
     connection.execute(update(lock).where(_is(lock, type, resource)).values(run_id=token))
-    while (first := _next(connection, type, resource)) is not None:
-        begun = _claim(connection, token, first)
-        if begun is not None:  # else it was cancelled a moment ago
-            return begun
-    connection.execute(delete(lock).where(lock.c.run_id == token))
-    connection.execute(delete(run).where(run.c.id == token))
-    return None
+    return _claim_first(connection, token, first, type, resource)
+
+
+def go_on(
+    connection: Connection,
+    token: int,
+    outcome: str,
+    reason: str | None = None,
+    *,
+    type: str,  # noqa: A002
+    resource: str,
+    worker: str,
+    lease: float,
+) -> Begun | None:
+    """End a run as `finish` does, and begin the next one of its type and resource in the same transaction.
+
+    Returns None where nothing is to be done now; the lock is free then. Raises LeaseLost, and writes nothing then.
+    """
+    following = _next(connection, type, resource)
+    if following is None:
+        finish(connection, token, outcome, reason)
+        return None
+    # Not an update of the lock's row: see `begin`. Until this transaction ends, nobody else can take the lock.
+    _give_back(connection, token)
+    _end(connection, token, outcome, reason)
+    after = _begin_run(connection, type, resource, worker)
+    values = {"type": type, "resource": resource, "worker": worker, "lease": lease, "run_id": after}
+    connection.execute(_LOCK, values)
+    return _claim_first(connection, after, following, type, resource)
 
 
 _LOST = "its worker did not renew the lease: it ended, hung, or could not reach the database"
@@ -179,11 +263,9 @@ def _is(table: Any, type: str, resource: str) -> Any:  # noqa: A002
     return and_(table.c.type == type, table.c.resource == resource)
 
 
-def _next(connection: Connection, type: str, resource: str) -> Row[Any, Any, Any, Any] | None:  # noqa: A002
-    query = select(job.c.id, job.c.type, job.c.resource, job.c.coalesce).where(
-        _is(job, type, resource), _WAITING, job.c.begin_after <= now()
-    )
-    return connection.execute(query.order_by(job.c.id).limit(1)).first()
+def _next(connection: Connection, type: str, resource: str) -> Row[Any, Any, Any] | None:  # noqa: A002
+    """Return the next job of a resource; its `expired` is None where no run has the lock."""
+    return connection.execute(_NEXT, {"of_type": type, "of_resource": resource}).first()
 
 
 def _expired(connection: Connection, type: str, resource: str) -> bool:  # noqa: A002
@@ -191,22 +273,49 @@ def _expired(connection: Connection, type: str, resource: str) -> bool:  # noqa:
     return connection.execute(query).first() is not None
 
 
-def _claim(connection: Connection, token: int, first: Row[Any, Any, Any, Any]) -> Begun | None:
+def _begin_run(connection: Connection, type: str, resource: str, worker: str) -> int:  # noqa: A002
+    values = {"type": type, "resource": resource, "worker": worker}
+    return int(connection.execute(_BEGIN_RUN, values).scalar_one())
+
+
+def _claim_first(
+    connection: Connection,
+    token: int,
+    first: Row[Any, Any, Any] | None,
+    type: str,  # noqa: A002
+    resource: str,
+) -> Begun | None:
+    """Give a run its jobs. Where there are none any more, delete it with its lock, and return None."""
+    while first is not None:
+        begun = _claim(connection, token, first, type, resource)
+        if begun is not None:  # else it was cancelled a moment ago
+            return begun
+        first = _next(connection, type, resource)
+    connection.execute(delete(lock).where(lock.c.run_id == token))
+    connection.execute(delete(run).where(run.c.id == token))
+    return None
+
+
+def _claim(
+    connection: Connection,
+    token: int,
+    first: Row[Any, Any, Any],
+    type: str,  # noqa: A002
+    resource: str,
+) -> Begun | None:
     """Make the jobs of a run its own. A job that was cancelled a moment ago is not among them."""
+    claimed: dict[str, Any] = {"token": token}
     if first.coalesce:
-        # Those that failed too: this run does what they wait for.
-        those = and_(_is(job, first.type, first.resource), job.c.coalesce, _WAITING)
+        claimed |= {"of_type": type, "of_resource": resource}
+        count = connection.execute(_CLAIM_ALL, claimed).rowcount
+        last = connection.execute(_LAST, {"token": token}).first()
     else:
-        those = and_(job.c.id == first.id, _WAITING)
-    claimed = {"state": states.RUNNING, "run_id": token, "attempts": job.c.attempts + 1, "cancel": False}
-    count = connection.execute(update(job).where(those).values(claimed)).rowcount
-    if not count:
+        last = connection.execute(_CLAIM_ONE, {**claimed, "job": first.id}).first()
+        count = 1
+    if last is None:
         return None
-    mine = select(job.c.id, literal(token)).where(job.c.run_id == token, job.c.state == states.RUNNING)
-    connection.execute(insert(attempt).from_select(["job_id", "run_id"], mine))
-    query = select(job.c.id, job.c.payload, job.c.attempts).where(job.c.run_id == token)
-    last = connection.execute(query.order_by(job.c.id.desc()).limit(1)).one()
-    return Begun(token, first.type, first.resource, last.id, last.payload, count, last.attempts)
+    connection.execute(_ATTEMPTS, {"token": token})
+    return Begun(token, type, resource, last.id, last.payload, count, last.attempts)
 
 
 def renew(connection: Connection, tokens: Collection[int], lease: float) -> tuple[set[int], set[int]]:
@@ -235,10 +344,13 @@ def hold(connection: Connection, token: int) -> None:
 
 def finish(connection: Connection, token: int, outcome: str, reason: str | None = None) -> None:
     """End a run as done, failed or cancelled, and give its lock back. Raises LeaseLost, and writes nothing then."""
-    given_back = delete(lock).where(lock.c.run_id == token).returning(lock.c.run_id)
-    if connection.execute(given_back).first() is None:
-        raise LeaseLost
+    _give_back(connection, token)
     _settle(connection, token, outcome, reason)
+
+
+def _give_back(connection: Connection, token: int) -> None:
+    if connection.execute(_GIVE_BACK, {"token": token}).first() is None:
+        raise LeaseLost
 
 
 def lose(connection: Connection, most: int) -> int:
@@ -254,14 +366,8 @@ def lose(connection: Connection, most: int) -> int:
 
 
 def _settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
-    """Write the outcome of a run to it and to its jobs."""
-    if reason is not None:
-        whole = reason.encode("utf-8", "replace").decode()  # no lone surrogates, of a file's name for example
-        reason = whole.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_REASON]
-    ended = {"ended_at": now(), "outcome": outcome, "reason": reason}
-    ended_run = update(run).where(run.c.id == token).values(ended).returning(run.c.type, run.c.resource)
-    which = connection.execute(ended_run).one()
-    _settle_jobs(connection, token, outcome, reason)
+    """Write the outcome of a run to it and to its jobs, and let what waited for it be due soon."""
+    which = _end(connection, token, outcome, reason)
     # Redo has put off what waited for this run. The worker goes on with it, unless it ends now.
     following = _next(connection, which.type, which.resource)
     if following is not None:
@@ -270,12 +376,21 @@ def _settle(connection: Connection, token: int, outcome: str, reason: str | None
         connection.execute(update(job).where(job.c.id == following.id, _WAITING).values(due_at=soon, casts=0))
 
 
+def _end(connection: Connection, token: int, outcome: str, reason: str | None) -> Row[Any, Any]:
+    """Write the outcome of a run to it and to its jobs; return its type and resource."""
+    if reason is not None:
+        whole = reason.encode("utf-8", "replace").decode()  # no lone surrogates, of a file's name for example
+        reason = whole.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_REASON]
+    which = connection.execute(_END_RUN, {"token": token, "ended_as": outcome, "why": reason}).one()
+    _settle_jobs(connection, token, outcome, reason)
+    return which
+
+
 def _settle_jobs(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
-    mine = and_(job.c.run_id == token, job.c.state == states.RUNNING)
     if outcome == states.DONE:
-        done = {"state": states.DONE, "finished_at": now(), "reason": None, "cancel": False}
-        connection.execute(update(job).where(mine).values(done))
+        connection.execute(_DONE, {"token": token})
         return
+    mine = and_(job.c.run_id == token, job.c.state == states.RUNNING)
     over = {"state": states.CANCELLED, "finished_at": now(), "reason": reason}
     connection.execute(update(job).where(mine, job.c.cancel).values(over))
     parked = {"state": states.PARKED, "reason": reason}

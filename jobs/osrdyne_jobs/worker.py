@@ -12,6 +12,7 @@ import concurrent.futures
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ LEASE = 30.0
 RENEWALS = 4
 #: Part of the consumer timeout for which a request is held.
 HELD = 0.5
+#: Jobs that were done whose ids a worker keeps.
+MOST_DONE = 1000
 #: Pauses in seconds between attempts to write an outcome while the database is away.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -193,6 +196,9 @@ class JobWorker:
         #: A run begins only when a thread is free for it.
         self._free = threading.Semaphore(threads)
         self._closing = threading.Event()
+        #: The last jobs that this worker has done. One cast of a job that waits begins those behind it as well, and
+        #: their own casts then ask for nothing.
+        self._done: deque[int] = deque(maxlen=MOST_DONE)
 
     def run(self, **options: Any) -> None:
         """Serve the key of this process's environment until SIGTERM; options are those of `osrdyne_worker.run`."""
@@ -211,38 +217,34 @@ class JobWorker:
     def handle(self, request: Request) -> None:
         """Handle one request: do what is due of the type that it names. For `osrdyne_worker.run` or `serve`."""
         try:
-            named = messages.decode(request.body)
+            named, job = messages.decode(request.body)
             self._types.get(named)
         except (messages.NotAHint, InvalidJob) as error:
             raise Reject(str(error)) from None
+        if job in self._done:
+            return
         until = None if self._held is None else time.monotonic() + self._held
-        while not self._closing.is_set():
-            if not self._free.acquire(timeout=_left(until)):
-                return  # a long job goes on in that thread; redo casts again
-            doing = self._start(named, request.key)
-            if doing is None:
-                return
+        if self._closing.is_set() or not self._free.acquire(timeout=_left(until)):
+            return  # a long job goes on in that thread; redo casts again
+        doing = self._start(named, request.key, until)
+        if doing is not None:
             concurrent.futures.wait([doing], timeout=_left(until))
-            if until is not None and time.monotonic() >= until:
-                return
 
-    def _start(self, named: str, resource: str) -> concurrent.futures.Future[None] | None:
+    def _start(self, named: str, resource: str, until: float | None) -> concurrent.futures.Future[None] | None:
         """Begin the next run in a thread that is free, or give that back and return None."""
         begun = doing = None
         try:
             begun = self._begin(named, resource)
             if begun is not None:
-                doing = self._pool.submit(self._do, begun)
+                doing = self._pool.submit(self._do, begun, until)
         except RuntimeError:  # the pool was closed meanwhile
             if begun is not None:
-                self._finish(begun.token, states.CANCELLED, "its worker ended before it began")
+                self._finish(begun, states.CANCELLED, "its worker ended before it began")
         except SQLAlchemyError as error:
             logger.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
         finally:
             if doing is None:
                 self._free.release()
-                if begun is not None:
-                    self._leases.remove(begun)
         return doing
 
     def close(self) -> None:
@@ -259,29 +261,47 @@ class JobWorker:
         if self._owned:
             self._engine.dispose()
 
+    @property
+    def _called(self) -> str:
+        return self._name or "unnamed"
+
     def _begin(self, named: str, resource: str) -> Run | None:
-        while True:
-            asked = time.monotonic()
-            with self._engine.begin() as connection:
-                begun = store.begin(
-                    connection, type=named, resource=resource, worker=self._name or "unnamed", lease=self._lease
-                )
-            if begun is None:
-                return None
+        asked = time.monotonic()
+        with self._engine.begin() as connection:
+            begun = store.begin(connection, type=named, resource=resource, worker=self._called, lease=self._lease)
+        return self._run_of(begun, asked)
+
+    def _run_of(self, begun: store.Begun | None, asked: float) -> Run | None:
+        """Return what a handler gets for a run that began, whose lease was asked for at `asked` of the clock."""
+        while begun is not None:
             try:
-                payload = self._types.get(named).decode(begun.payload)
+                payload = self._types.get(begun.type).decode(begun.payload)
             except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
-                self._finish(begun.token, states.FAILED, f"its payload does not fit the type of today: {_said(error)}")
+                reason = f"its payload does not fit the type of today: {_said(error)}"
+                asked, begun = self._write(begun, states.FAILED, reason, goes_on=True)
                 continue
-            made = Run(named, resource, payload, begun.job, begun.jobs, begun.attempts, begun.token, self._engine)
+            made = Run(
+                begun.type, begun.resource, payload, begun.job, begun.jobs, begun.attempts, begun.token, self._engine
+            )
             self._leases.add(made, asked)
             return made
+        return None
 
-    def _do(self, run: Run) -> None:
+    def _do(self, run: Run, until: float | None) -> None:
+        """Do a run, and those that follow it while the worker may begin some; `until` of the monotonic clock."""
+        doing: Run | None = run
         try:
-            self._finish(run.token, *self._outcome(run))
+            while doing is not None:
+                outcome, reason = self._outcome(doing)
+                late = until is not None and time.monotonic() >= until
+                goes_on = not late and not self._closing.is_set()
+                doing = self._finish(doing, outcome, reason, goes_on=goes_on)
+                if doing is None and goes_on:
+                    # Another worker may have been told of a job while this one still had the lock.
+                    doing = self._begin(run.type, run.resource)
+        except SQLAlchemyError as error:
+            logger.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
         finally:
-            self._leases.remove(run)
             self._free.release()
 
     def _outcome(self, run: Run) -> tuple[str, str | None]:
@@ -298,21 +318,50 @@ class JobWorker:
         # Nobody knows whether a handler that was told to stop has done all of its work.
         return (states.CANCELLED, _STOPPED) if run.cancelled.is_set() else (states.DONE, None)
 
-    def _finish(self, token: int, outcome: str, reason: str | None) -> None:
-        """Write an outcome, and wait for a database that is away: only the owner of the lock may."""
+    def _finish(self, run: Run, outcome: str, reason: str | None, *, goes_on: bool = False) -> Run | None:
+        """Write an outcome, and where the worker `goes_on`, begin and return the next run of the resource."""
+        try:
+            asked, begun = self._write(run, outcome, reason, goes_on=goes_on)
+        finally:
+            self._leases.remove(run)
+        return self._run_of(begun, asked)
+
+    def _write(
+        self, run: Run | store.Begun, outcome: str, reason: str | None, *, goes_on: bool
+    ) -> tuple[float, store.Begun | None]:
+        """Do that in the database, and wait for it while it is away: only the owner of the lock may.
+
+        Returns when that was asked for, by the monotonic clock, and what began.
+        """
         pause = FIRST_PAUSE
         while True:
+            asked, begun = time.monotonic(), None
             try:
                 with self._engine.begin() as connection:
-                    store.finish(connection, token, outcome, reason)
+                    if goes_on:
+                        begun = store.go_on(
+                            connection,
+                            run.token,
+                            outcome,
+                            reason,
+                            type=run.type,
+                            resource=run.resource,
+                            worker=self._called,
+                            lease=self._lease,
+                        )
+                    else:
+                        store.finish(connection, run.token, outcome, reason)
             except LeaseLost:
-                logger.warning("a run lost its lease; the job is done again", extra={"token": token})
+                logger.warning("a run lost its lease; the job is done again", extra={"token": run.token})
+                return asked, None
             except SQLAlchemyError as error:
                 logger.warning("the outcome of a job could not be written", extra={"reason": _reason(error)})
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
-            return
+            if outcome == states.DONE:
+                self._done.append(run.job)
+            return asked, begun
 
 
 _STOPPED = "it was stopped: it was cancelled, or its lease was in doubt"

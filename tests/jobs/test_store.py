@@ -15,16 +15,18 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Connection, Engine, Table, event, func, select, update
 
-from osrdyne_jobs import states, store
+from osrdyne_jobs import database, states, store
 from osrdyne_jobs.database import check_tables, engine_for, migrate, reading
 from osrdyne_jobs.errors import LeaseLost, NoSchema, UnknownJob, WrongState
 from osrdyne_jobs.tables import attempt, job, job_history, lock, run
 from testbed.postgres import Postgres
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE, until
 
 T = TypeVar("T")
 #: Longer than any test.
 LONG = 3600.0
+#: How many connections of this database wait for a lock.
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 class Store:
@@ -60,6 +62,11 @@ class Store:
 
     def finish(self, token: int, outcome: str = states.DONE, reason: str | None = None) -> None:
         self.do(lambda c: store.finish(c, token, outcome, reason))
+
+    def go_on(self, token: int, outcome: str = states.DONE) -> store.Begun | None:
+        return self.do(
+            lambda c: store.go_on(c, token, outcome, "because", type="t", resource="r", worker="w", lease=LONG)
+        )
 
     def state(self, number: int) -> str:
         return self.get(number).state
@@ -131,6 +138,85 @@ def test_jobs_of_one_resource_run_one_after_the_other_in_the_order_of_their_regi
         done.append(begun.job)
         jobs.finish(begun.token)
     assert done == numbers
+
+
+def test_the_end_of_a_run_and_the_begin_of_the_next_one_are_one_transaction(jobs: Store) -> None:
+    first, second = jobs.register(), jobs.register()
+    one = jobs.begun()
+    two = jobs.go_on(one.token)
+    assert two is not None
+    assert (two.job, two.attempts) == (second, 1)
+    assert two.token > one.token
+    assert [jobs.state(number) for number in (first, second)] == [states.DONE, states.RUNNING]
+    assert jobs.begin() is None
+    assert jobs.go_on(two.token) is None
+    assert jobs.rows(lock) == 0
+    assert jobs.rows(run) == 2
+
+
+def test_a_run_that_lost_its_lease_does_not_begin_the_next_one(jobs: Store) -> None:
+    first, second = jobs.register(), jobs.register()
+    one = jobs.begun(lease=0.0)
+    other = jobs.begun(worker="other")
+    with pytest.raises(LeaseLost):
+        jobs.go_on(one.token)
+    assert other.job == first
+    assert jobs.attempts(first) == [states.LOST, None]
+    assert jobs.state(second) == states.REGISTERED
+
+
+def test_a_run_that_failed_goes_on_with_the_next_job_and_with_its_own_after_a_pause(jobs: Store) -> None:
+    first, second = jobs.register(), jobs.register()
+    two = jobs.go_on(jobs.begun().token, states.FAILED)
+    assert two is not None
+    assert two.job == second
+    assert jobs.state(first) == states.FAILED
+    jobs.overdue(first)
+    again = jobs.go_on(two.token)
+    assert again is not None
+    assert (again.job, again.attempts) == (first, 2)
+
+
+def test_a_run_goes_on_with_all_jobs_that_coalesce(jobs: Store) -> None:
+    numbers = [jobs.register(coalesce=True)]
+    one = jobs.begun()
+    numbers += [jobs.register(coalesce=True) for _ in range(3)]
+    two = jobs.go_on(one.token)
+    assert two is not None
+    assert (two.job, two.jobs) == (numbers[-1], 3)
+    jobs.finish(two.token)
+    assert [jobs.state(number) for number in numbers] == [states.DONE] * 4
+
+
+def test_a_run_that_goes_on_waits_for_its_own_transaction(postgres: Postgres) -> None:
+    name = f"test_{secrets.token_hex(6)}"
+    postgres.create_database(name)
+    jobs = Store(engine_for(postgres.url(name)))
+    migrate(jobs.engine)
+    jobs.register()
+    jobs.register()
+    token = jobs.begun().token
+    with ThreadPoolExecutor(1) as threads:
+        with jobs.engine.begin() as writing:
+            store.hold(writing, token)
+            going = threads.submit(jobs.go_on, token)
+            until(lambda: postgres.psql(WAITING, name) == "1", what="the wait for the transaction")
+        assert going.result(PATIENCE) is not None
+    jobs.engine.dispose()
+    postgres.drop_database(name)
+
+
+def test_a_connection_that_rested_is_tried_before_it_is_used(
+    private_postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "PING_AFTER", 0.0)
+    private_postgres.create_database("rests")
+    engine = engine_for(private_postgres.url("rests"))
+    migrate(engine)
+    private_postgres.kill()
+    private_postgres.start()
+    check_tables(engine)
+    engine.dispose()
 
 
 def test_jobs_of_different_resources_run_at_the_same_time(jobs: Store) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, event, text
 
 from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states, store
 from osrdyne_jobs.database import engine_for, migrate, reading
@@ -28,8 +28,8 @@ SHORT = 1.0
 STEADY = 6.0
 
 
-def request(type: str = "plain", resource: str = "r") -> Request:  # noqa: A002
-    return Request(resource, messages.encode(type, 1), {}, None, False, None)
+def request(type: str = "plain", resource: str = "r", job: int = 0) -> Request:  # noqa: A002
+    return Request(resource, messages.encode(type, job), {}, None, False, None)
 
 
 @pytest.fixture
@@ -90,6 +90,37 @@ def test_a_handler_gets_what_was_registered_and_all_that_is_due_is_done(
     ]
     assert [state(engine, job.id) for job in jobs] == [states.DONE] * 3
     assert sorted(one.token for one in runs) == [one.token for one in runs]
+
+
+def test_the_cast_of_a_job_that_the_worker_has_done_asks_for_nothing(
+    engine: Engine, client: JobClient, make_worker: MakeWorker
+) -> None:
+    worker = make_worker(lambda _: None)
+    statements: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    first, second = (client.submit("plain", "r", {}).id for _ in range(2))
+    worker.handle(request(job=first))
+    statements.clear()
+    worker.handle(request(job=second))
+    assert statements == []
+    assert [state(engine, one) for one in (first, second)] == [states.DONE] * 2
+
+
+def test_a_job_that_another_worker_was_told_of_just_before_the_end_is_begun_all_the_same(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: list[int] = []
+    finish = store.finish
+
+    def register_late(connection: Connection, *given: Any) -> None:
+        finish(connection, *given)
+        if not late:
+            late.append(client.register(connection, "plain", "r", {}).id)
+
+    monkeypatch.setattr(store, "finish", register_late)
+    client.submit("plain", "r", {})
+    make_worker(lambda _: None).handle(request())
+    assert state(engine, late[0]) == states.DONE
 
 
 def test_a_handler_that_raises_fails_its_attempt_with_the_reason(
