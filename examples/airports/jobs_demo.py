@@ -1,8 +1,9 @@
 """`make demo-jobs`: recomputes every airport and day of a month as jobs, while processes are killed.
 
 Each destination has a worker that does its jobs. Workers, the broker and the redo process that leads get SIGKILL again
-and again. At the end every job is accounted for, and its figures are compared with the whole table's. Ends with one line for scripts; exits with 1 when a job was lost, done twice at once or wrongly, with 2 when the demo
-could not begin.
+and again. At the end every job is accounted for, and its figures are compared with those of the whole table. Ends with
+one line for scripts; exits with 1 when a job was lost, overlapped with another one or has wrong figures, with 2 when
+the demo could not begin.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace, expected: whole_days.Found) -> jobs_account.Account:
     random = Random(options.seed)
     tasks = tasks_of(sorted({airport for airport, _ in expected}), options.airports, options.days, random)
+    if options.by_day:
+        tasks.sort(key=lambda task: task[1])
     counts = {"worker": options.worker_kills, "broker": options.broker_kills, "redo": options.redo_kills}
     kills = jobs_kills.plan(len(tasks), counts, random)
     with (
@@ -147,9 +150,11 @@ def _account(
 ) -> jobs_account.Account:
     with reading(all_of_it.engine) as connection:
         known = {one.id: one.state for one in connection.execute(select(tables.job.c.id, tables.job.c.state))}
-        runs = connection.execute(select(func.count()).select_from(tables.run)).scalar_one()
+        outcomes = select(tables.run.c.outcome, func.count()).group_by(tables.run.c.outcome)
+        runs = {outcome: int(count) for outcome, count in connection.execute(outcomes)}
         results, effects = jobs_results.results(connection), jobs_results.effects(connection)
-    return jobs_account.account(submitted, known, runs, results, effects, expected)
+    _say("runs: " + ", ".join(f"{count} {outcome}" for outcome, count in runs.items()))
+    return jobs_account.account(submitted, known, sum(runs.values()), results, effects, expected)
 
 
 def _say(line: str) -> None:
@@ -163,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     option("--seed", type=int, default=1, help="chooses what is killed and when (%(default)s)")
     option("--airports", type=int, help="most airports; without it all that had flights")
     option("--days", type=int, choices=range(1, DAYS + 1), default=DAYS, metavar="N", help="days (%(default)s)")
+    option("--by-day", action="store_true", help="submit day by day: all workers run at once (default: by airport)")
     option("--seconds", type=float, default=0.1, help="how long a job takes at least (%(default)s)")
     option("--worker-kills", type=int, default=24, metavar="N", help="workers that are killed (%(default)s)")
     option("--broker-kills", type=int, default=3, metavar="N", help="kills of the broker (%(default)s)")

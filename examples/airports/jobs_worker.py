@@ -1,7 +1,8 @@
 """The worker process of `make demo-jobs`: recomputes days of one airport, each as a job.
 
 Reads the WORKER_* variables that the daemon's driver sets, the flights (see `cache`), and JOBS_DATABASE. JOBS_LEASE is
-the lease of a run, and JOBS_SECONDS how long a job takes at least, both in seconds. Writes the tables of `jobs_results`.
+the lease of a run, and JOBS_SECONDS how long a job takes at least, both in seconds. Writes the tables of
+`jobs_results`.
 """
 
 from __future__ import annotations

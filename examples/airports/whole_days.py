@@ -19,9 +19,11 @@ def figures(data: Path, month: int) -> Found:
     Days without flights are left out.
     """
     table = pd.read_csv(data / "flights.csv.zip", usecols=["year", "month", "day", "dest", "dep_delay"])
-    grouped = table[table["month"] == month].groupby(["dest", "year", "month", "day"])["dep_delay"]
+    delays = table[table["month"] == month].groupby(["dest", "year", "month", "day"])["dep_delay"]
+    flights, left, means = delays.size(), delays.count(), delays.mean()
     found: Found = {}
-    for row in grouped.agg(["size", "count", "mean"]).reset_index().itertuples(index=False):
-        mean = None if pd.isna(row.mean) else round(float(row.mean), 6)
-        found[row.dest, date(row.year, row.month, row.day)] = (int(row.size), int(row.size - row.count), mean)
+    for airport, year, month_of_year, day in flights.index:
+        row = (airport, year, month_of_year, day)
+        mean = None if pd.isna(means[row]) else round(float(means[row]), 6)
+        found[airport, date(year, month_of_year, day)] = (int(flights[row]), int(flights[row] - left[row]), mean)
     return found
