@@ -9,19 +9,30 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, Float, create_engine, event, make_url
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Float,
+    Select,
+    column,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    table,
+)
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from osrdyne_jobs.errors import JobError, NoSchema
+
+# A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 #: Seconds for which SQLite waits for another process's transaction.
 SQLITE_PATIENCE = 30.0
@@ -62,6 +73,8 @@ def engine_for(url: str, *, clock: Callable[[], float] = time.time) -> Engine:
 
 def async_engine_for(url: str) -> AsyncEngine:
     """Return the same for asyncio."""
+    from sqlalchemy.ext.asyncio import create_async_engine
+
     parsed = _url(url, asynchronous=True)
     engine = create_async_engine(parsed, **_options(parsed))
     if engine.dialect.name == "sqlite":
@@ -124,15 +137,19 @@ def reading(engine: Engine) -> Iterator[Connection]:
         yield connection.execution_options(**{READ_ONLY: True})
 
 
-def _migrations() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    return config
+#: The scripts of Alembic. Their names begin with their revisions, which grow.
+MIGRATIONS = Path(__file__).parent / "migrations"
+#: Where Alembic notes which version the tables have; a program that shares the database has its own.
+VERSION_TABLE = "osrdyne_job_version"
 
 
 def migrate(engine: Engine) -> None:
     """Make the tables, or bring them to this version. Does nothing where they are. Two at once do no harm."""
-    config = _migrations()
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('osrdyne_jobs'))")
@@ -148,11 +165,13 @@ def check_tables(engine: Engine) -> None:
 
 def check_tables_over(connection: Connection) -> None:
     """Do what `check_tables` does, over a connection."""
-    head = ScriptDirectory.from_config(_migrations()).get_current_head()
-    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    if context.get_current_revision() != head:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        raise NoSchema
+    query: Select[tuple[Any]] = select(column("version_num")).select_from(table(VERSION_TABLE))
+    if connection.execute(query).scalar() != newest_version():
         raise NoSchema
 
 
-#: Where Alembic notes which version the tables have; a program that shares the database has its own.
-VERSION_TABLE = "osrdyne_job_version"
+def newest_version() -> str:
+    """Return the version of the tables that this program knows, without the second that importing Alembic takes."""
+    return max(file.name for file in MIGRATIONS.glob("versions/[0-9]*.py")).partition("_")[0]
