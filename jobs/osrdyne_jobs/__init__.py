@@ -6,7 +6,8 @@
     JobWorker("postgresql://jobs@db/jobs", {ROUTES: rebuild}).run()
 
 `client` registers and casts, `worker` does, `redo` finds what was missed. `job_types` declares what there is to do,
-`store` has every change of a job as one transaction, over `tables` in a `database`; `migrations` makes the tables.
+`store` has every change of a job as one transaction, over `tables` in a `database`; `migrations` makes the tables, and
+in `sqlite_queue` those that write to one file of SQLite wait for their turn.
 `states` and `messages` are pure; `errors` has what is raised. Docs: docs/jobs.md.
 """
 

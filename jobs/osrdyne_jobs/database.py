@@ -29,6 +29,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from osrdyne_jobs.errors import JobError, NoSchema
+from osrdyne_jobs.sqlite_queue import BEGIN, QueuedConnection
 
 # A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count
 def _options(url: Any) -> dict[str, Any]:
     """Return the options of an engine. No error of it shows the values of a statement."""
     if url.get_backend_name() == "sqlite":
-        return {"hide_parameters": True, "connect_args": {"timeout": SQLITE_PATIENCE}}
+        return {"hide_parameters": True, "connect_args": {"timeout": SQLITE_PATIENCE, "factory": QueuedConnection}}
     server: dict[str, int] = {f"tcp_{name}": value for name, value in _KEEPALIVE.items()}
     server["idle_in_transaction_session_timeout"] = IDLE_IN_TRANSACTION * 1000
     given: dict[str, Any] = {"connect_timeout": 10, "tcp_user_timeout": 30_000, **_KEEPALIVE}
@@ -127,7 +128,7 @@ def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
     def begun(connection: Connection) -> None:
         # A transaction that begins by reading and then writes would fail where another has written meanwhile.
         reads = connection.get_execution_options().get(READ_ONLY)
-        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+        connection.exec_driver_sql("BEGIN" if reads else BEGIN)
 
 
 @contextmanager
