@@ -141,7 +141,7 @@ def _watch(all_of_it: Rig, jobs: int, kills: list[jobs_kills.Kill], random: Rand
         if kills and ended >= kills[0].after and (killed := all_of_it.kill(kills[0].what, random)):
             kills.pop(0)
             _say(f"{time.monotonic() - began:4.0f} s: killed {killed}; {len(kills)} kills are left")
-        all_of_it.keep_redo()
+        all_of_it.keep_running()
         pause.wait(LOOK)
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
@@ -41,12 +42,15 @@ class Rig:
         self._stack = stack
         self._directory = directory
         self._redo: list[subprocess.Popen[bytes]] = []
+        #: The start of the broker after a kill, which takes seconds, while all others go on.
+        self._starting: Future[None] | None = None
         self._database = database
         self.engine: Engine = engine_for(database)
         stack.callback(self.engine.dispose)
         migrate(self.engine)
         jobs_results.make(self.engine)
         self.broker = stack.enter_context(Broker(OF_THE_DEMO))
+        self._starts = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="broker"))
         self.broker.management.add_vhost(POOL, self.broker.admin)
         self.pool = Pool.on(self.broker, POOL, name=POOL, unbind_delay=UNBIND_DELAY, stop_delay=STOP_DELAY)
         environment = {
@@ -59,12 +63,14 @@ class Rig:
         stack.callback(self._daemon.close)
         self._daemon.start()
         stack.callback(self._end_redo)
-        self.keep_redo()
+        self.keep_running()
 
     # --- redo processes -----------------------------------------------------------------------------------------
 
-    def keep_redo(self) -> None:
-        """Start redo processes in place of those that have ended."""
+    def keep_running(self) -> None:
+        """Start redo processes in place of those that have ended. Raises BrokerFailed of a start after a kill."""
+        if self._starting is not None and self._starting.done():
+            self._starting.result()
         self._redo = [one for one in self._redo if one.poll() is None]
         while len(self._redo) < REDO_PROCESSES:
             variables = {"JOBS_DATABASE": self._database, "AMQP_URI": self.pool.client_uri, "JOBS_POOL": POOL}
@@ -102,9 +108,11 @@ class Rig:
         process.kill()
         return f"the worker of {airport}"
 
-    def _kill_broker(self, _: Random) -> str:
+    def _kill_broker(self, _: Random) -> str | None:
+        if self._starting is not None and not self._starting.done():
+            return None
         self.broker.kill()
-        self.broker.start()
+        self._starting = self._starts.submit(self.broker.start)
         return "the broker"
 
     def _kill_redo(self, _: Random) -> str | None:

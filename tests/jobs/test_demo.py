@@ -10,7 +10,21 @@ import pytest
 
 import steps
 
-SMALL = ("--airports", "6", "--days", "5", "--worker-kills", "2", "--broker-kills", "1", "--redo-kills", "1")
+#: A job takes long enough for each kill to find processes that work.
+SMALL = (
+    "--airports",
+    "6",
+    "--days",
+    "5",
+    "--seconds",
+    "2",
+    "--worker-kills",
+    "2",
+    "--broker-kills",
+    "1",
+    "--redo-kills",
+    "1",
+)
 
 
 @pytest.mark.full
