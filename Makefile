@@ -6,7 +6,7 @@ SEEDS ?= 1000
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test test-fast test-all engines pipeline-demo picture check format lock simulate bench faults clean
+.PHONY: help setup demo demo-jobs up down test test-fast test-all engines pipeline-demo picture check format lock simulate bench faults clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z%-]+:.*## / {sub(/%/, "TIER", $$1); printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -16,6 +16,9 @@ setup: ## Make .venv with everything that requirements.lock pins (seconds; nothi
 
 demo: up ## Set everything up and replay a day of flights through specialized workers
 	@$(BIN)/python -m examples.airports.demo $(DEMO)
+
+demo-jobs: setup ## Do 2,914 jobs on SQLite while workers, broker and redo are killed, and account for all, in minutes
+	@PYTHONPATH=.:tools $(BIN)/python -m examples.airports.jobs_demo $(DEMO)
 
 up: setup ## Bring this machine to a running pool with Ansible (your own broker: see docs/install.md)
 	@$(BIN)/python tools/play.py dev $(PLAY)

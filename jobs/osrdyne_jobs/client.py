@@ -14,11 +14,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from osrdyne_jobs import messages, store
 from osrdyne_jobs.database import (
@@ -34,6 +33,10 @@ from osrdyne_jobs.database import (
 from osrdyne_jobs.errors import NotRegistered
 from osrdyne_jobs.job_types import JobType, JobTypes, check_resource
 from osrdyne_protocol.errors import OsrdyneError
+
+# A worker imports this module, too, and needs no asyncio of SQLAlchemy.
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 logger = logging.getLogger(__name__)
 

@@ -9,20 +9,31 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, Float, create_engine, event, make_url
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Float,
+    Select,
+    column,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    table,
+)
 from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from osrdyne_jobs.errors import JobError, NoSchema
+from osrdyne_jobs.sqlite_queue import BEGIN, QueuedConnection
+
+# A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 #: Seconds for which SQLite waits for another process's transaction.
 SQLITE_PATIENCE = 30.0
@@ -64,6 +75,8 @@ def engine_for(url: str, *, clock: Callable[[], float] = time.time) -> Engine:
 
 def async_engine_for(url: str) -> AsyncEngine:
     """Return the same for asyncio."""
+    from sqlalchemy.ext.asyncio import create_async_engine
+
     parsed = _url(url, asynchronous=True)
     engine = create_async_engine(parsed, **_options(parsed))
     _set_up(engine.sync_engine, time.time)
@@ -92,7 +105,7 @@ _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count
 def _options(url: Any) -> dict[str, Any]:
     """Return the options of an engine. No error of it shows the values of a statement."""
     if url.get_backend_name() == "sqlite":
-        return {"hide_parameters": True, "connect_args": {"timeout": SQLITE_PATIENCE}}
+        return {"hide_parameters": True, "connect_args": {"timeout": SQLITE_PATIENCE, "factory": QueuedConnection}}
     server: dict[str, int] = {f"tcp_{name}": value for name, value in _KEEPALIVE.items()}
     server["idle_in_transaction_session_timeout"] = IDLE_IN_TRANSACTION * 1000
     given: dict[str, Any] = {"connect_timeout": 10, "tcp_user_timeout": 30_000, **_KEEPALIVE}
@@ -142,7 +155,7 @@ def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
     def begun(connection: Connection) -> None:
         # A transaction that begins by reading and then writes would fail where another has written meanwhile.
         reads = connection.get_execution_options().get(READ_ONLY)
-        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+        connection.exec_driver_sql("BEGIN" if reads else BEGIN)
 
 
 def one_statement(dialect: str) -> dict[str, Any]:
@@ -160,10 +173,10 @@ def reading(engine: Engine) -> Iterator[Connection]:
         yield connection.execution_options(**{READ_ONLY: True})
 
 
-def _migrations() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    return config
+#: The scripts of Alembic. Their names begin with their revisions, which grow.
+MIGRATIONS = Path(__file__).parent / "migrations"
+#: Where Alembic notes which version the tables have; a program that shares the database has its own.
+VERSION_TABLE = "osrdyne_job_version"
 
 
 def migrate(engine: Engine) -> None:
@@ -171,7 +184,12 @@ def migrate(engine: Engine) -> None:
 
     Raises JobError where a later version of this package has changed them.
     """
-    config = _migrations()
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('osrdyne_jobs'))")
@@ -190,14 +208,16 @@ def check_tables(engine: Engine) -> None:
 
 def check_tables_over(connection: Connection) -> None:
     """Do what `check_tables` does, over a connection."""
-    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    if context.get_current_revision() != newest_version():
+    if not inspect(connection).has_table(VERSION_TABLE):
+        raise NoSchema
+    query: Select[tuple[Any]] = select(column("version_num")).select_from(table(VERSION_TABLE))
+    if connection.execute(query).scalar() != newest_version():
         raise NoSchema
 
 
-def newest_version() -> str | None:
-    """Return the version that `migrate` brings the tables to."""
-    return ScriptDirectory.from_config(_migrations()).get_current_head()
+def newest_version() -> str:
+    """Return the version that `migrate` brings the tables to, without the second that importing Alembic takes."""
+    return max(file.name for file in MIGRATIONS.glob("versions/[0-9]*.py")).partition("_")[0]
 
 
 def reason(error: SQLAlchemyError) -> str:
@@ -213,7 +233,3 @@ def place(engine: Engine) -> str:
         .set(username=url.username, host=url.host, port=url.port, database=url.database)
         .render_as_string()
     )
-
-
-#: Where Alembic notes which version the tables have; a program that shares the database has its own.
-VERSION_TABLE = "osrdyne_job_version"

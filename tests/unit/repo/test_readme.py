@@ -95,6 +95,7 @@ def test_every_make_target_has_a_recipe_that_make_accepts() -> None:
     for target in (
         "setup",
         "demo",
+        "demo-jobs",
         "up",
         "down",
         "test",
