@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from osrdyne_jobs.database import SQLITE_PATIENCE, engine_for, migrate
-from simulation.jobs.scheduler import Scheduler
+from simulation.jobs.scheduler import Process, Scheduler
 from simulation.jobs.threads import Semaphore
 
 #: Holds files in memory, on Linux.
@@ -44,10 +44,24 @@ class Database:
         #: The connection that writes.
         self._writer: Any = None
         self._free = Semaphore(scheduler, 1)
+        self._engines: dict[Process, Engine] = {}
 
-    def engine(self, name: str) -> Engine:
-        """Return the engine of a process."""
-        return _engine(name)
+    def engine(self, process: Process) -> Engine:
+        """Return the engine of a process, which it has for as long as it lives."""
+        if process not in self._engines:
+            self._engines[process] = engine = _free.pop() if _free else _make_engine()
+            process.at_end.append(lambda: self._take_back(process, engine))
+        return self._engines[process]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for process, engine in list(self._engines.items()):
+            self._take_back(process, engine)
+
+    def _take_back(self, process: Process, engine: Engine) -> None:
+        if self._engines.pop(process, None) is not None:
+            engine.dispose()
+            _free.append(engine)
 
     def clock(self) -> float:
         return self._scheduler.now
@@ -111,9 +125,9 @@ def database(scheduler: Scheduler, *, away: Callable[[], bool]) -> Iterator[Data
         _now = Database(scheduler, _file(), away=away)
         yield _now
     finally:
+        if _now is not None:
+            _now.close()
         _now = None
-        for engine in _engines.values():
-            engine.dispose()
         shutil.rmtree(_folder(), ignore_errors=True)
 
 
@@ -141,15 +155,14 @@ def _empty() -> bytes:
         return file.read_bytes()
 
 
-_engines: dict[str, Engine] = {}
+#: Engines that no process has.
+_free: list[Engine] = []
 
 
-def _engine(name: str) -> Engine:
-    if name not in _engines:
-        made = engine_for(f"sqlite:///{_file()}", clock=lambda: _running().clock())
-        _hook(made)
-        _engines[name] = made
-    return _engines[name]
+def _make_engine() -> Engine:
+    made = engine_for(f"sqlite:///{_file()}", clock=lambda: _running().clock())
+    _hook(made)
+    return made
 
 
 def _running() -> Database:

@@ -87,6 +87,8 @@ class Scheduler:
         self._order = count()
         self._hub = greenlet.getcurrent()
         self._doomed: list[Process] = []
+        self._processes: list[Process] = []
+        self._ending = False
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
@@ -96,7 +98,9 @@ class Scheduler:
     # --- processes and threads ----------------------------------------------------------------------------------
 
     def process(self, name: str, *, mortal: bool = True) -> Process:
-        return Process(name, self.random.uniform(0, 1e6), mortal)
+        made = Process(name, self.random.uniform(0, 1e6), mortal)
+        self._processes.append(made)
+        return made
 
     def thread(self, process: Process, name: str, target: Callable[[], object]) -> Thread:
         """Start a thread. It begins at a step of its own, not within this call."""
@@ -124,10 +128,11 @@ class Scheduler:
         process.alive = False
         self.note(f"{process.name} is gone")
         for thread in process.threads:
-            if not thread.ended:
+            if thread.greenlet:  # it has begun, and has not ended
                 self._switch(thread, Killed)
         for call in process.at_end:
             call()
+        process.threads.clear()
 
     def pause(self, process: Process, seconds: float) -> None:
         """Let a process stand still."""
@@ -212,6 +217,12 @@ class Scheduler:
             while self._doomed:
                 self.kill(self._doomed.pop())
 
+    def end(self) -> None:
+        """End all processes."""
+        self._ending = True
+        for process in self._processes:
+            self.kill(process)
+
     def _mine(self) -> Thread:
         assert self.current is not None, "only a simulated thread may wait"
         if not self.current.process.alive:
@@ -246,9 +257,7 @@ class Scheduler:
         try:
             if error is None:
                 thread.greenlet.switch()
-            elif thread.greenlet:
-                thread.greenlet.throw(error)
-            else:  # it has not begun
+            else:
                 thread.greenlet.throw(error)
         finally:
             self.current = before
