@@ -44,6 +44,8 @@ def _changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
             yield f"job {number} went from {old.state if old else 'nothing'} to {job.state}"
         if old is None:
             continue
+        if old.cancel and old.state == states.RUNNING and job.state in {states.FAILED, states.PARKED}:
+            yield f"job {number} was cancelled while it ran, and is {job.state}"
         if old.run_id != job.run_id and job.state != states.RUNNING and job.attempts == old.attempts:
             yield f"job {number} has run {job.run_id} without an attempt"
         if job.attempts > job.max_attempts:
@@ -139,7 +141,7 @@ def _pauses(before: Snapshot, after: Snapshot) -> Iterator[str]:
         run = after.runs[job.run_id or 0]
         if run.outcome == states.FAILED and run.ended_at is not None and not job.coalesce:
             pause = job.begin_after - run.ended_at
-            longest = states.retry_delay(job.attempts, lambda: 0.0)
+            longest = min(600.0, 5.0 * 2 ** (job.attempts - 1))
             if not longest * 0.75 - _NEARLY <= pause <= longest + _NEARLY:
                 yield f"job {number} waits {pause:.1f} s after attempt {job.attempts}, not about {longest:.1f} s"
 

@@ -6,8 +6,6 @@ that take a request each, and an end by SIGTERM.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -208,12 +206,16 @@ def _redo_parked(world: World) -> None:
             world.scheduler.note(f"job {number} is redone")
 
 
-def stop_one(world: World, chance: random.Random) -> Callable[[], None]:
-    """Return what tells one of the workers to stop."""
+def stop_one(world: World) -> None:
+    """Tell one of the workers to stop."""
+    alive = [stop for process, stop in world.stops.items() if process.alive]
+    if alive:
+        world.scheduler.random.choice(alive).set()
 
-    def stop() -> None:
-        alive = [stop for process, stop in world.stops.items() if process.alive]
-        if alive:
-            chance.choice(alive).set()
 
-    return stop
+def nap(world: World, seconds: float) -> None:
+    """Let a worker that has a run stand still."""
+    names = {lock.worker for lock in world.observer.latest.locks.values()}
+    busy = [process for process in world.stops if process.alive and process.name in names]
+    if busy:
+        world.scheduler.pause(world.scheduler.random.choice(busy), seconds)

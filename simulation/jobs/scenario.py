@@ -15,7 +15,7 @@ PLAIN = JobType("plain", payload=dict[str, int], max_attempts=ATTEMPTS)
 MERGED = JobType("merged", payload=dict[str, int], max_attempts=ATTEMPTS, coalesce=True)
 TYPES = (PLAIN, MERGED)
 #: Seconds: of the load and its faults, and then until all must have ended.
-LOAD, REST = 70.0, 2500.0
+LOAD, REST = 60.0, 2000.0
 
 
 class Kind(Enum):
@@ -89,6 +89,8 @@ class Scenario:
     database_away: tuple[tuple[float, float], ...]
     #: Workers get SIGTERM at these moments.
     stops: tuple[float, ...]
+    #: (moment, seconds): workers that have a run stand still for longer than their lease.
+    naps: tuple[tuple[float, float], ...]
     #: Workers of a group, threads of a worker, redo processes.
     workers: int
     threads: int
@@ -120,6 +122,9 @@ def scenario(seed: int) -> Scenario:
         broker_away=_away(chance, kind in {Kind.BROKER, Kind.STORM}),
         database_away=_away(chance, kind in {Kind.DATABASE, Kind.STORM}),
         stops=tuple(chance.uniform(0, LOAD) for _ in range(chance.randint(0, 0 if kind is Kind.CALM else 3))),
+        naps=tuple(
+            (chance.uniform(0, LOAD), chance.uniform(20, 90)) for _ in range(chance.randint(1, 4) if pauses else 0)
+        ),
         workers=chance.choice((1, 1, 2)),
         threads=chance.choice((1, 1, 2)),
         redos=chance.choice((1, 2)),
@@ -132,7 +137,7 @@ def scenario(seed: int) -> Scenario:
 def _jobs(chance: random.Random, kind: Kind) -> tuple[Plan, ...]:
     resources = [f"r{n}" for n in range(chance.randint(1, 3))]
     merged = chance.choice((0.0, 0.5, 1.0))
-    last = chance.choice((5.0, 30.0, 60.0))
+    last = chance.choice((5.0, 25.0, 50.0))
     moments = sorted(chance.uniform(0, last) for _ in range(chance.randint(3, 14)))
     return tuple(_job(chance, kind, number, at, chance.choice(resources), merged) for number, at in enumerate(moments))
 
@@ -151,7 +156,7 @@ def _job(chance: random.Random, kind: Kind, number: int, at: float, resource: st
         type=MERGED.name if merges else PLAIN.name,
         resource=resource,
         do=do,
-        work=chance.choice((chance.uniform(0, 1), chance.uniform(0, 8), chance.uniform(0, 8), chance.uniform(30, 80))),
+        work=chance.choice((chance.uniform(0, 1), chance.uniform(0, 8), chance.uniform(0, 8), chance.uniform(30, 60))),
         fails=chance.choice((1, 1, 2, ATTEMPTS)) if do is Do.RAISE else 0,
         listens=do is Do.UNTIL_CANCELLED or chance.random() < 0.7,
         outbox=chance.random() < 0.2,

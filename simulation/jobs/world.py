@@ -138,7 +138,9 @@ def _start_all(world: World) -> None:
         programs.start_redo(world, number)
     programs.start_person(world)
     for moment in world.scenario.stops:
-        world.scheduler.at(BEGIN + moment, programs.stop_one(world, world.scheduler.random))
+        world.scheduler.at(BEGIN + moment, lambda: programs.stop_one(world))
+    for moment, seconds in world.scenario.naps:
+        world.scheduler.at(BEGIN + moment, lambda seconds=seconds: programs.nap(world, seconds))  # type: ignore[misc]
 
     def stop_unused() -> None:
         for _, process in world.pool.unused():
