@@ -10,8 +10,9 @@ import concurrent.futures
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-from osrdyne_client.errors import Undeliverable, Unconfirmed
+from osrdyne_client.errors import Unconfirmed, Undeliverable
 from simulation.jobs.scenario import Casts
 from simulation.jobs.scheduler import Process, Scheduler
 from simulation.jobs.threads import Event
@@ -74,9 +75,7 @@ class Pool:
         self.groups: dict[str, Group] = defaultdict(Group)
         self._arrived = Event(scheduler)
 
-    def start_cast(
-        self, key: str, body: bytes, *, timeout: float | None = None
-    ) -> concurrent.futures.Future[None]:
+    def start_cast(self, key: str, body: bytes, *, timeout: float | None = None) -> concurrent.futures.Future[None]:
         """Take a cast, as the client of a pool does."""
         self._scheduler.step(f"cast to {key}")
         future: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -143,8 +142,8 @@ class Pool:
         """Take note that a process stands still. What a worker had is given back when the broker notices."""
         for key, group in self.groups.items():
             if process in group.workers:
-                self._scheduler.after(HEARTBEAT, lambda key=key: self._notice(key, process))  # type: ignore[misc]
-                self._scheduler.at(until, lambda group=group: group.cut_off.discard(process))  # type: ignore[misc]
+                self._scheduler.after(HEARTBEAT, partial(self._notice, key, process))
+                self._scheduler.at(until, partial(group.cut_off.discard, process))
 
     def _notice(self, key: str, process: Process) -> None:
         group = self.groups[key]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from osrdyne_jobs import states
 from simulation.jobs.observer import Job, Run, Where
@@ -91,7 +92,7 @@ def _overlapping(outcome: Outcome) -> Iterator[str]:
         spans[where].append((min(commits), max(commits), token))
     for where, those in spans.items():
         those.sort()
-        for (_, last, one), (first, _, other) in zip(those, those[1:], strict=False):
+        for (_, last, one), (first, _, other) in pairwise(those):
             if first < last:
                 yield f"effects of the runs {one} and {other} of {where}"
             if other < one:

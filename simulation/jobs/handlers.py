@@ -1,8 +1,12 @@
-"""What handlers do: work, effects in the fenced transaction and in a foreign store, and a bad end where it is planned."""
+"""What handlers do: work, and effects in the fenced transaction and in a foreign store.
+
+They fail, hang, or go on until they are cancelled, where the plan of the job says so.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy import text
 
@@ -10,11 +14,11 @@ from osrdyne_jobs import JobCancelled, Run
 from simulation.jobs.scenario import Do, Plan
 from simulation.jobs.scheduler import Scheduler
 
-_EFFECT = text(
-    "INSERT INTO simulated_effect (type, resource, token, last) VALUES (:type, :resource, :token, :last)"
-)
+_EFFECT = text("INSERT INTO simulated_effect (type, resource, token, last) VALUES (:type, :resource, :token, :last)")
 #: Seconds between two looks whether the run was cancelled.
 LOOK = 1.0
+#: Seconds after which the driver kills a worker whose handler hangs.
+HANG = 20.0
 
 
 class PlannedError(Exception):
@@ -72,7 +76,7 @@ class Handlers:
         if plan.do is Do.UNTIL_CANCELLED:
             self._work(run, 1e9, listens=True)
         elif plan.do is Do.HANG and run.attempt == 1 and not mended:
-            self.scheduler.after(20.0, lambda process=self.scheduler.me().process: self.scheduler.kill(process))  # type: ignore[misc]
+            self.scheduler.after(HANG, partial(self.scheduler.kill, self.scheduler.me().process))
             self._work(run, 1e9, listens=False)
         self._work(run, plan.work, listens=plan.listens)
         if run.attempt <= plan.fails and not mended:

@@ -89,7 +89,6 @@ class Snapshot:
     locks: dict[Where, Lock] = field(default_factory=dict)
 
 
-#: Only jobs of the history that are younger than what was seen; finished ones do not change.
 _JOBS = (
     "SELECT id, type, resource, coalesce, state, attempts, max_attempts, begin_after, due_at, casts, run_id, cancel"
     " FROM osrdyne_job"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -136,11 +137,7 @@ def _one_job_a_run() -> Patches:
 
 
 def _retried_at_once() -> Patches:
-    at_once = mock.Mock(wraps=states)
-    at_once.retry_delay = lambda attempts: 0.0
-    for name in ("DONE", "CANCELLED", "PARKED", "FAILED", "LOST", "RUNNING", "REGISTERED", "WAITING", "STATES"):
-        setattr(at_once, name, getattr(states, name))
-    return {"states": at_once}
+    return {"states": SimpleNamespace(**{**vars(states), "retry_delay": lambda attempts: 0.0})}
 
 
 MISTAKES: dict[str, Callable[[], Patches]] = {

@@ -7,6 +7,7 @@ that take a request each, and an end by SIGTERM.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine, text
@@ -82,7 +83,8 @@ def _submit(world: World, engine: Engine, client: JobClient, plan: Plan) -> bool
             job = client.submit(plan.type, plan.resource, payload)
     except NotRegistered:
         return False
-    except SQLAlchemyError as error:  # of the client's own transaction; a note that is there means that it was committed
+    except SQLAlchemyError as error:
+        # Of the client's own transaction. It was committed before where its note is there.
         return "UNIQUE" in str(error)
     world.scheduler.note(f"job {job.id} of {job.type} {job.resource} is registered: {plan.do.value}")
     world.ledger.registered.setdefault(plan.number, []).append(job.id)
@@ -136,7 +138,7 @@ def start_worker(world: World, key: str, number: int) -> Process:
         for consumer in range(world.scenario.threads):
             world.scheduler.thread(process, f"consumer {consumer}", lambda: _consume(world, worker, key, process))
         stop.wait()
-        world.scheduler.note("is told to stop")
+        world.scheduler.note("gets SIGTERM")
         world.pool.stop(key, process)
         world.scheduler.after(GRACE, lambda: world.scheduler.kill(process))
         worker.close()
@@ -159,7 +161,7 @@ def start_person(world: World) -> None:
     process = world.scheduler.process("person", mortal=False)
     for plan in world.scenario.jobs:
         if plan.cancel_after is not None:
-            world.scheduler.thread(process, "cancels", lambda plan=plan: _cancel(world, plan))  # type: ignore[misc]
+            world.scheduler.thread(process, "cancels", partial(_cancel, world, plan))
     world.scheduler.thread(process, "redoes", lambda: _redo_parked(world))
 
 
@@ -169,7 +171,7 @@ def _cancel(world: World, plan: Plan) -> None:
     client = JobClient(world.database.engine(world.scheduler.me().process), TYPES)
     world.scheduler.sleep(plan.at + plan.cancel_after)
     while True:
-        for number in world.observer.ids_of(plan.number):
+        for number in world.watch.ids_of(plan.number):
             if number not in world.ledger.cancel_taken:
                 _cancel_one(world, client, number)
         if plan.do is not Do.UNTIL_CANCELLED:
@@ -192,8 +194,8 @@ def _redo_parked(world: World) -> None:
     engine = world.database.engine(world.scheduler.me().process)
     while world.scheduler.now < world.begin + LOAD:
         world.scheduler.sleep(7)
-        for number in world.observer.parked():
-            plan = world.handlers.plans[world.observer.number_of[number]]
+        for number in world.watch.parked():
+            plan = world.handlers.plans[world.watch.number_of[number]]
             if not plan.redone or number in world.ledger.redo_asked:
                 continue
             world.ledger.redo_asked.add(number)
@@ -207,7 +209,7 @@ def _redo_parked(world: World) -> None:
 
 
 def stop_one(world: World) -> None:
-    """Tell one of the workers to stop."""
+    """Send one of the workers SIGTERM."""
     alive = [stop for process, stop in world.stops.items() if process.alive]
     if alive:
         world.scheduler.random.choice(alive).set()
@@ -215,7 +217,7 @@ def stop_one(world: World) -> None:
 
 def nap(world: World, seconds: float) -> None:
     """Let a worker that has a run stand still."""
-    names = {lock.worker for lock in world.observer.latest.locks.values()}
+    names = {lock.worker for lock in world.watch.latest.locks.values()}
     busy = [process for process in world.stops if process.alive and process.name in names]
     if busy:
         world.scheduler.pause(world.scheduler.random.choice(busy), seconds)

@@ -88,7 +88,6 @@ class Scheduler:
         self._hub = greenlet.getcurrent()
         self._doomed: list[Process] = []
         self._processes: list[Process] = []
-        self._ending = False
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
@@ -148,7 +147,7 @@ class Scheduler:
         self._park_until(self.now + self._duration())
 
     def peril(self, label: str) -> None:
-        """Let the process be killed or paused here; else go on at once."""
+        """Go on at once, unless the process is killed or paused here."""
         process = self._mine().process
         if not process.mortal or self.now >= self._safe_after:
             return
@@ -219,7 +218,6 @@ class Scheduler:
 
     def end(self) -> None:
         """End all processes."""
-        self._ending = True
         for process in self._processes:
             self.kill(process)
 

@@ -26,13 +26,12 @@ def in_virtual_time(scheduler: Scheduler) -> Iterator[None]:
     futures = SimpleNamespace(
         wait=lambda those, timeout=None: wait_for(scheduler, those, timeout),
         ThreadPoolExecutor=lambda threads, thread_name_prefix: Executor(scheduler, threads, thread_name_prefix),
-        Future=concurrent.futures.Future,
     )
     threads = SimpleNamespace(
         Event=lambda: Event(scheduler),
         Semaphore=lambda free: Semaphore(scheduler, free),
         Thread=lambda **options: JoinableThread(scheduler, **options),
-        # Never held where a thread waits, so no other one can meet it taken.
+        # The product holds it only where it does not wait, so that no other thread finds it taken.
         Lock=threading.Lock,
     )
     with ExitStack() as patches:

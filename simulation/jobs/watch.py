@@ -82,9 +82,7 @@ class Watch:
         return found
 
     def _troubled(self, run: Run, begin: float, end: float) -> bool:
-        return any(
-            who in {None, run.worker} and began <= end and ended >= begin for began, ended, who in self.troubles
-        )
+        return any(who in {None, run.worker} and began <= end and ended >= begin for began, ended, who in self.troubles)
 
     def paused(self, process: Process, until: float) -> None:
         # A process that stands still within a transaction holds up all others.

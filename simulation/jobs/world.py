@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from unittest import mock
 
 from osrdyne_jobs import RedoSettings, client, worker
@@ -37,7 +38,7 @@ class World:
     database: Database
     pool: Pool
     handlers: Handlers
-    observer: Watch
+    watch: Watch
     redo_settings: RedoSettings
     ledger: Ledger = field(default_factory=Ledger)
     begin: float = BEGIN
@@ -57,7 +58,7 @@ class Outcome:
     trace: list[str]
     #: What threads raised.
     errors: list[str]
-    #: Runs of each job as the table of attempts has them, numbers of notes, and locks that are left.
+    #: Runs of each job as the table of attempts has them, and the numbers of notes.
     attempts: dict[int, list[int]]
     notes: set[int]
     #: Virtual seconds until all had ended.
@@ -79,7 +80,9 @@ def simulate(scenario: Scenario) -> Outcome:
 @contextmanager
 def _product_in(scheduler: Scheduler) -> Iterator[None]:
     """Let the product wait by a scheduler, and not compare the tables with its migrations for each process."""
-    with in_virtual_time(scheduler), mock.patch.object(worker, "check_tables"), mock.patch.object(client, "check_tables"):
+    tables_of_worker = mock.patch.object(worker, "check_tables")
+    tables_of_client = mock.patch.object(client, "check_tables")
+    with in_virtual_time(scheduler), tables_of_worker, tables_of_client:
         yield
 
 
@@ -119,7 +122,7 @@ def _run(scenario: Scenario, scheduler: Scheduler, made: Database) -> Outcome:
         database=made,
         pool=pool,
         handlers=Handlers(scheduler, {one.number: one for one in scenario.jobs}),
-        observer=watch,
+        watch=watch,
         redo_settings=programs.redo_settings(scenario.batch, scenario.most),
     )
     try:
@@ -138,9 +141,9 @@ def _start_all(world: World) -> None:
         programs.start_redo(world, number)
     programs.start_person(world)
     for moment in world.scenario.stops:
-        world.scheduler.at(BEGIN + moment, lambda: programs.stop_one(world))
+        world.scheduler.at(BEGIN + moment, partial(programs.stop_one, world))
     for moment, seconds in world.scenario.naps:
-        world.scheduler.at(BEGIN + moment, lambda seconds=seconds: programs.nap(world, seconds))  # type: ignore[misc]
+        world.scheduler.at(BEGIN + moment, partial(programs.nap, world, seconds))
 
     def stop_unused() -> None:
         for _, process in world.pool.unused():
@@ -153,12 +156,12 @@ def _start_all(world: World) -> None:
 def _over(world: World) -> bool:
     last = max((one.cancel_after or 0) + one.at for one in world.scenario.jobs)
     quiet = world.scheduler.now > BEGIN + last and world.ledger.clients_done == 2
-    late = world.scheduler.now > BEGIN + LOAD or not world.observer.parked()  # a person may redo them until then
-    return quiet and late and world.observer.settled()
+    late = world.scheduler.now > BEGIN + LOAD or not world.watch.parked()  # a person may redo them until then
+    return quiet and late and world.watch.settled()
 
 
 def _outcome(world: World) -> Outcome:
-    watch = world.observer
+    watch = world.watch
     return Outcome(
         scenario=world.scenario,
         watch=watch,
