@@ -48,7 +48,7 @@ class Group:
     #: Workers that stand still for so long that broker and daemon take them for gone.
     cut_off: set[Process] = field(default_factory=set)
     starting: int = 0
-    #: The latest message.
+    #: When a message last came, was taken, or was settled.
     used_at: float = 0.0
 
 
@@ -159,6 +159,7 @@ class Pool:
             if group.waiting:
                 message = group.waiting.popleft()
                 message.deliveries += 1
+                group.used_at = self._scheduler.now
                 group.workers.setdefault(process, []).append(message)
                 return message
             self._arrived.wait()
@@ -166,9 +167,10 @@ class Pool:
 
     def settle(self, key: str, process: Process, message: Message) -> None:
         """Acknowledge a message, unless the broker has taken it back."""
-        had = self.groups[key].workers[process]
-        if message in had:
-            had.remove(message)
+        group = self.groups[key]
+        group.used_at = self._scheduler.now
+        if message in group.workers[process]:
+            group.workers[process].remove(message)
 
     def stop(self, key: str, process: Process) -> None:
         """Let a worker take no more messages."""
@@ -176,11 +178,12 @@ class Pool:
         self._offer(key)
 
     def unused(self) -> list[tuple[str, Process]]:
-        """Return the workers of groups that had no message for long."""
+        """Return the workers of groups that had no message for long, and hold none."""
         return [
             (key, process)
             for key, group in self.groups.items()
-            if group.used_at + UNBIND_DELAY < self._scheduler.now and not group.waiting
+            if group.used_at + UNBIND_DELAY < self._scheduler.now
+            if not group.waiting and not any(group.workers.values())
             for process in group.workers
             if process not in group.stopping
         ]

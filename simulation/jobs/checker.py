@@ -168,10 +168,11 @@ def _order(outcome: Outcome) -> Iterator[str]:
 
 def _outbox(outcome: Outcome) -> Iterator[str]:
     """A job of a client's own transaction is there exactly where the rest of that transaction is."""
-    there = set(outcome.watch.number_of.values())
-    planned = {plan.number for plan in outcome.scenario.jobs if plan.outbox}
-    for number in planned & (there ^ outcome.notes):
-        yield f"the job of plan {number} and what was written with it are not both there"
+    for plan in outcome.scenario.jobs:
+        jobs = outcome.watch.ids_of(plan.number)
+        if plan.outbox and len(jobs) != (plan.number in outcome.notes):
+            written = "was" if plan.number in outcome.notes else "was not"
+            yield f"plan {plan.number} has the jobs {jobs}, and what is written with them {written} committed"
 
 
 def _foreign_store(outcome: Outcome) -> Iterator[str]:

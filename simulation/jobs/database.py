@@ -34,11 +34,14 @@ CREATE TABLE simulated_note (number INTEGER PRIMARY KEY);
 class Database:
     """The database of one run."""
 
-    def __init__(self, scheduler: Scheduler, file: Path, *, away: Callable[[], bool]) -> None:
-        """`away` says whether it cannot be reached now."""
+    def __init__(self, scheduler: Scheduler, file: Path, *, away: Callable[[], bool], cut: Callable[[], bool]) -> None:
+        """`away` says whether it cannot be reached now, and `cut` whether the connection breaks in this commit."""
         self.file = file
         self._scheduler = scheduler
         self._away = away
+        self._cut = cut
+        #: Called where a connection breaks in a commit.
+        self.on_cut: Callable[[], None] = lambda: None
         #: Called after each commit.
         self.on_commit: Callable[[], None] = lambda: None
         #: The connection that writes.
@@ -80,19 +83,22 @@ class Database:
         call()
 
     def commit(self, connection: Any, call: Callable[[], None]) -> None:
-        """Commit. Where the database is away, the process does not know whether it did."""
+        """Commit. Where the connection breaks, the process does not know whether it did."""
         if connection is not self._writer:
             call()
             return
         self._scheduler.step("commit")
-        lost = self._away()
+        lost = self._away() or self._cut()
+        if lost:
+            self._scheduler.note("the connection breaks in a commit")
+            self.on_cut()
         if lost and self._scheduler.random.random() < 0.5:
-            raise sqlite3.OperationalError("the database is away")
+            raise sqlite3.OperationalError("the connection broke before the commit")
         call()
         self.release(connection)
         self.on_commit()
         if lost:
-            raise sqlite3.OperationalError("the database is away, and has committed")
+            raise sqlite3.OperationalError("the connection broke after the commit")
         self._scheduler.step("committed")
 
     def release(self, connection: Any) -> None:
@@ -116,13 +122,15 @@ _now: Database | None = None
 
 
 @contextmanager
-def database(scheduler: Scheduler, *, away: Callable[[], bool]) -> Iterator[Database]:
+def database(
+    scheduler: Scheduler, *, away: Callable[[], bool], cut: Callable[[], bool] = lambda: False
+) -> Iterator[Database]:
     """Give an empty database with all tables. One at a time in a process of the machine."""
     global _now  # noqa: PLW0603 - engines outlive a run
     _folder().mkdir(exist_ok=True)
     try:
         _file().write_bytes(_empty())
-        _now = Database(scheduler, _file(), away=away)
+        _now = Database(scheduler, _file(), away=away, cut=cut)
         yield _now
     finally:
         if _now is not None:

@@ -17,9 +17,11 @@ from osrdyne_jobs import states, store
 from osrdyne_jobs.database import now
 from osrdyne_jobs.tables import job, lock, run
 
+#: Names of `store`, and what stands there instead.
 Patches = dict[str, Any]
 
-_begin, _cast_due, _claim, _settle_jobs = store.begin, store.cast_due, store._claim, store._settle_jobs
+_register, _begin, _cast_due = store.register, store.begin, store.cast_due
+_claim, _settle_jobs = store._claim, store._settle_jobs
 
 
 def _finish_without_fence() -> Patches:
@@ -140,6 +142,32 @@ def _retried_at_once() -> Patches:
     return {"states": SimpleNamespace(**{**vars(states), "retry_delay": lambda attempts: 0.0})}
 
 
+def _stopped_is_cancelled() -> Patches:
+    def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+        if outcome == states.CANCELLED:
+            connection.execute(update(job).where(job.c.run_id == token).values(cancel=True))
+        _settle_jobs(connection, token, outcome, reason)
+
+    return {"_settle_jobs": settle}
+
+
+def _lost_is_done() -> Patches:
+    def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+        _settle_jobs(connection, token, states.DONE if outcome == states.LOST else outcome, reason)
+
+    return {"_settle_jobs": settle}
+
+
+def _registered_at_once() -> Patches:
+    def register(connection: Connection, **values: Any) -> int:
+        number = _register(connection, **values)
+        connection.connection.commit()
+        connection.connection.cursor().execute("BEGIN IMMEDIATE")
+        return number
+
+    return {"register": register}
+
+
 MISTAKES: dict[str, Callable[[], Patches]] = {
     "a run that lost its lock writes its outcome": _finish_without_fence,
     "a run that lost its lock writes its effects": _transaction_without_fence,
@@ -156,6 +184,9 @@ MISTAKES: dict[str, Callable[[], Patches]] = {
     "the newest job runs first": _newest_first,
     "jobs that coalesce have a run each": _one_job_a_run,
     "a job that failed is due at once": _retried_at_once,
+    "a run that its worker stopped counts as cancelled by a person": _stopped_is_cancelled,
+    "a run whose lease ended counts as done": _lost_is_done,
+    "a job is committed before the caller's transaction is": _registered_at_once,
 }
 
 

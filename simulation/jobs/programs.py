@@ -18,12 +18,11 @@ from osrdyne_worker import Request
 from simulation.jobs.scenario import LOAD, TYPES, Do, Plan
 from simulation.jobs.scheduler import Process
 from simulation.jobs.threads import Event
+from simulation.jobs.watch import LEASE
 
 if TYPE_CHECKING:
     from simulation.jobs.world import World
 
-#: Seconds of a lease of a worker. The pauses and outages of a scenario are shorter and longer.
-LEASE = 30.0
 #: Seconds for which a worker that got SIGTERM may go on.
 GRACE = 20.0
 _NOTE = text("INSERT INTO simulated_note (number) VALUES (:number)")
@@ -109,11 +108,11 @@ def start_redo(world: World, number: int, incarnation: int = 1) -> None:
 def redo_settings(batch: int, most: int) -> RedoSettings:
     """Return settings that fit a run of some minutes."""
     return RedoSettings(
-        interval=5.0,
+        interval=8.0,
         batch=batch,
         most=most,
-        pause=15.0,
-        lease=15.0,
+        pause=20.0,
+        lease=20.0,
         alive_interval=20.0,
         patience=LEASE,
         archive_after=40.0,

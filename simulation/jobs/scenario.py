@@ -87,6 +87,8 @@ class Scenario:
     #: (begin, end) of what is away, in seconds from the begin.
     broker_away: tuple[tuple[float, float], ...]
     database_away: tuple[tuple[float, float], ...]
+    #: How often the connection to the database breaks in a commit, while faults last. Half of these are committed.
+    commits_cut: float
     #: Workers get SIGTERM at these moments.
     stops: tuple[float, ...]
     #: (moment, seconds): workers that have a run stand still for longer than their lease.
@@ -121,6 +123,7 @@ def scenario(seed: int) -> Scenario:
         casts=_casts(chance, kind),
         broker_away=_away(chance, kind in {Kind.BROKER, Kind.STORM}),
         database_away=_away(chance, kind in {Kind.DATABASE, Kind.STORM}),
+        commits_cut=chance.uniform(0.005, 0.06) if kind in {Kind.DATABASE, Kind.STORM} else 0.0,
         stops=tuple(chance.uniform(0, LOAD) for _ in range(chance.randint(0, 0 if kind is Kind.CALM else 3))),
         naps=tuple(
             (chance.uniform(0, LOAD), chance.uniform(20, 90)) for _ in range(chance.randint(1, 4) if pauses else 0)

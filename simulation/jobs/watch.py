@@ -10,6 +10,9 @@ from simulation.jobs import commit_rules
 from simulation.jobs.observer import Effect, Reader, Run, Snapshot
 from simulation.jobs.scheduler import Process, Scheduler
 
+#: Seconds of a lease of a worker. The pauses and outages of a scenario are shorter and longer.
+LEASE = 30.0
+
 
 @dataclass(slots=True)
 class Watch:
@@ -87,6 +90,12 @@ class Watch:
     def paused(self, process: Process, until: float) -> None:
         # A process that stands still within a transaction holds up all others.
         self.troubles.append((self.scheduler.now, until + 1, None))
+
+    def cut(self) -> None:
+        # A worker does not renew the lease of a run of which it does not know.
+        process = self.scheduler.me().process
+        if process.mortal:
+            self.troubles.append((self.scheduler.now, self.scheduler.now + LEASE, process.name))
 
     def gone(self, process: Process) -> None:
         self.troubles.append((self.scheduler.now, float("inf"), process.name))

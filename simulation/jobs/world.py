@@ -71,7 +71,8 @@ def simulate(scenario: Scenario) -> Outcome:
     random.seed(f"chance of the product {scenario.seed}")
     scheduler = Scheduler(scenario.seed, begin=BEGIN, dangers=scenario.dangers, safe_after=BEGIN + LOAD)
     try:
-        with _product_in(scheduler), database(scheduler, away=_within(scheduler, scenario.database_away)) as made:
+        away = _within(scheduler, scenario.database_away)
+        with _product_in(scheduler), database(scheduler, away=away, cut=_at_times(scheduler, scenario)) as made:
             return _run(scenario, scheduler, made)
     finally:
         logging.disable(logging.NOTSET)
@@ -90,10 +91,16 @@ def _within(scheduler: Scheduler, windows: tuple[tuple[float, float], ...]) -> C
     return lambda: any(begin <= scheduler.now - BEGIN < end for begin, end in windows)
 
 
+def _at_times(scheduler: Scheduler, scenario: Scenario) -> Callable[[], bool]:
+    chance = scheduler.random
+    return lambda: scenario.commits_cut > 0 and scheduler.now < BEGIN + LOAD and chance.random() < scenario.commits_cut
+
+
 def _run(scenario: Scenario, scheduler: Scheduler, made: Database) -> Outcome:
     world: World
     watch = Watch.over(scheduler, made.file)
     made.on_commit = watch.committed
+    made.on_cut = watch.cut
     watch.troubles += [(BEGIN + begin, BEGIN + end + _AFTERMATH, None) for begin, end in scenario.database_away]
 
     def start(key: str) -> Process:
