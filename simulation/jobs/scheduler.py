@@ -83,7 +83,7 @@ class Scheduler:
         self._begin = begin
         self._dangers = dangers
         self._safe_after = safe_after
-        self._waiting: list[tuple[float, int, Callable[[], None]]] = []
+        self._waiting: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
         self._hub = greenlet.getcurrent()
         self._doomed: list[Process] = []
@@ -198,11 +198,11 @@ class Scheduler:
 
     # --- the hub ------------------------------------------------------------------------------------------------
 
-    def at(self, when: float, call: Callable[[], None]) -> None:
+    def at(self, when: float, call: Callable[[], object]) -> None:
         """Call something at a moment, outside of all threads."""
         heapq.heappush(self._waiting, (when, next(self._order), call))
 
-    def after(self, seconds: float, call: Callable[[], None]) -> None:
+    def after(self, seconds: float, call: Callable[[], object]) -> None:
         self.at(self.now + seconds, call)
 
     def run(self, over: Callable[[], bool], until: float) -> None:

@@ -33,6 +33,16 @@ def run(scheduler: Scheduler, *targets: Callable[[], object]) -> None:
     scheduler.run(lambda: False, LONG)
 
 
+def in_turn(*calls: Callable[[], object]) -> Callable[[], None]:
+    """Return what calls these one after the other."""
+
+    def call_all() -> None:
+        for call in calls:
+            call()
+
+    return call_all
+
+
 @contextmanager
 def numbers(made: Database) -> Iterator[Callable[[], list[int]]]:
     connection = sqlite3.connect(made.file)
@@ -42,7 +52,7 @@ def numbers(made: Database) -> Iterator[Callable[[], list[int]]]:
 
 def test_a_sleep_takes_its_virtual_time(scheduler: Scheduler) -> None:
     woke: list[float] = []
-    run(scheduler, lambda: (scheduler.sleep(3600), woke.append(scheduler.now)))
+    run(scheduler, in_turn(lambda: scheduler.sleep(3600), lambda: woke.append(scheduler.now)))
     assert 3600 <= woke[0] < 3601
 
 
@@ -53,7 +63,7 @@ def test_a_wait_ends_when_its_event_is_set_or_its_time_is_over(scheduler: Schedu
         scheduler,
         lambda: said.append(("short", event.wait(5), scheduler.now < 6)),
         lambda: said.append(("long", event.wait(500), 10 <= scheduler.now < 11)),
-        lambda: (scheduler.sleep(10), event.set()),
+        in_turn(lambda: scheduler.sleep(10), event.set),
     )
     assert said == [("short", False, True), ("long", True, True)]
 
@@ -120,7 +130,7 @@ def test_nothing_of_a_process_goes_on_once_it_is_killed_whatever_it_catches(sche
 def test_a_process_that_stands_still_goes_on_afterwards(scheduler: Scheduler) -> None:
     woke: list[float] = []
     process = scheduler.process("p")
-    scheduler.thread(process, "main", lambda: (scheduler.sleep(20), woke.append(scheduler.now)))
+    scheduler.thread(process, "main", in_turn(lambda: scheduler.sleep(20), lambda: woke.append(scheduler.now)))
     scheduler.at(10, lambda: scheduler.pause(process, 90))
     scheduler.run(lambda: False, LONG)
     assert 100 <= woke[0] < 101
@@ -143,7 +153,8 @@ def test_the_transaction_of_a_killed_process_is_rolled_back_and_holds_up_no_othe
         first, second = scheduler.process("first"), scheduler.process("second")
         write = writing(scheduler, lambda: made.engine(second), 2, 0)
         scheduler.thread(first, "main", writing(scheduler, lambda: made.engine(first), 1, 100))
-        scheduler.at(2, lambda: scheduler.thread(second, "main", lambda: (write(), written.append(scheduler.now))))
+        timed = in_turn(write, lambda: written.append(scheduler.now))
+        scheduler.at(2, lambda: scheduler.thread(second, "main", timed))
         scheduler.at(5, lambda: scheduler.kill(first))
         scheduler.run(lambda: False, LONG)
         scheduler.end()
