@@ -1,0 +1,199 @@
+"""Deliberate mistakes, planted into the product's own code for the length of a run: the checker must see each.
+
+Each is what somebody might write one day. A mistake that no seed notices means that the simulation is blind there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from sqlalchemy import Connection, and_, delete, select, update
+
+from osrdyne_jobs import states, store
+from osrdyne_jobs.database import now
+from osrdyne_jobs.tables import job, lock, run
+
+#: Names of `store`, and what stands there instead.
+Patches = dict[str, Any]
+
+_register, _begin, _cast_due = store.register, store.begin, store.cast_due
+_claim, _settle_jobs = store._claim, store._settle_jobs
+
+
+def _finish_without_fence() -> Patches:
+    def finish(connection: Connection, token: int, outcome: str, reason: str | None = None) -> None:
+        connection.execute(delete(lock).where(lock.c.run_id == token))
+        store._settle(connection, token, outcome, reason)
+
+    return {"finish": finish}
+
+
+def _transaction_without_fence() -> Patches:
+    return {"hold": lambda connection, token: None}
+
+
+def _never_cast_again() -> Patches:
+    return {"cast_due": lambda connection, *, most, pause: (0, [])}
+
+
+def _taken_over_early() -> Patches:
+    def begin(connection: Connection, *, type: str, resource: str, **options: Any) -> Any:  # noqa: A002
+        early = and_(store._is(lock, type, resource), lock.c.expires_at <= now() + 20)
+        connection.execute(update(lock).where(early).values(expires_at=now()))
+        return _begin(connection, type=type, resource=resource, **options)
+
+    return {"begin": begin}
+
+
+def _begun_without_lock() -> Patches:
+    def begin(connection: Connection, *, type: str, resource: str, **options: Any) -> Any:  # noqa: A002
+        if store._next(connection, type, resource) is not None:
+            connection.execute(delete(lock).where(store._is(lock, type, resource)))
+        return _begin(connection, type=type, resource=resource, **options)
+
+    return {"begin": begin}
+
+
+def _late_job_counts_as_done() -> Patches:
+    def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+        _settle_jobs(connection, token, outcome, reason)
+        if outcome == states.DONE:
+            ended = connection.execute(select(run.c.type, run.c.resource).where(run.c.id == token)).one()
+            same = and_(store._is(job, *ended), job.c.coalesce, store._WAITING)
+            connection.execute(update(job).where(same).values(state=states.DONE, finished_at=now()))
+
+    return {"_settle_jobs": settle}
+
+
+def _failed_starve() -> Patches:
+    def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, list[store.Hint]]:
+        with mock.patch.object(store, "_WAITING", store._is_one_of([states.REGISTERED])):
+            due, hints = _cast_due(connection, most=most, pause=pause)
+        if due < most:
+            more, others = _cast_due(connection, most=most - due, pause=pause)
+            return due + more, hints + others
+        return due, hints
+
+    return {"cast_due": cast_due}
+
+
+def _cancel_not_heard() -> Patches:
+    renew = store.renew
+    return {"renew": lambda connection, tokens, lease: (renew(connection, tokens, lease)[0], set())}
+
+
+def _cancel_forgotten() -> Patches:
+    def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+        connection.execute(update(job).where(job.c.run_id == token).values(cancel=False))
+        _settle_jobs(connection, token, outcome, reason)
+
+    return {"_settle_jobs": settle}
+
+
+def _left_running() -> Patches:
+    def lose(connection: Connection, most: int) -> int:
+        return connection.execute(delete(lock).where(lock.c.expires_at <= now())).rowcount
+
+    return {"lose": lose}
+
+
+def _never_renewed() -> Patches:
+    def renew(connection: Connection, tokens: Collection[int], lease: float) -> tuple[set[int], set[int]]:
+        return set(tokens), set()
+
+    return {"renew": renew}
+
+
+def _lost_runs_do_not_count() -> Patches:
+    def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+        if outcome == states.LOST:
+            mine = and_(job.c.run_id == token, job.c.state == states.RUNNING)
+            connection.execute(update(job).where(mine).values(attempts=job.c.attempts - 1))
+        _settle_jobs(connection, token, outcome, reason)
+
+    return {"_settle_jobs": settle}
+
+
+def _newest_first() -> Patches:
+    def newest(connection: Connection, type: str, resource: str) -> Any:  # noqa: A002
+        query = select(job.c.id, job.c.type, job.c.resource, job.c.coalesce).where(
+            store._is(job, type, resource), store._WAITING, job.c.begin_after <= now()
+        )
+        return connection.execute(query.order_by(job.c.id.desc()).limit(1)).first()
+
+    return {"_next": newest}
+
+
+def _one_job_a_run() -> Patches:
+    def claim(connection: Connection, token: int, first: Any) -> Any:
+        class Single:
+            id, type, resource, coalesce = first.id, first.type, first.resource, False
+
+        return _claim(connection, token, Single)  # type: ignore[arg-type]
+
+    return {"_claim": claim}
+
+
+def _retried_at_once() -> Patches:
+    return {"states": SimpleNamespace(**{**vars(states), "retry_delay": lambda attempts: 0.0})}
+
+
+def _stopped_is_cancelled() -> Patches:
+    def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+        if outcome == states.CANCELLED:
+            connection.execute(update(job).where(job.c.run_id == token).values(cancel=True))
+        _settle_jobs(connection, token, outcome, reason)
+
+    return {"_settle_jobs": settle}
+
+
+def _lost_is_done() -> Patches:
+    def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+        _settle_jobs(connection, token, states.DONE if outcome == states.LOST else outcome, reason)
+
+    return {"_settle_jobs": settle}
+
+
+def _registered_at_once() -> Patches:
+    def register(connection: Connection, **values: Any) -> int:
+        number = _register(connection, **values)
+        connection.connection.commit()
+        connection.connection.cursor().execute("BEGIN IMMEDIATE")
+        return number
+
+    return {"register": register}
+
+
+MISTAKES: dict[str, Callable[[], Patches]] = {
+    "a run that lost its lock writes its outcome": _finish_without_fence,
+    "a run that lost its lock writes its effects": _transaction_without_fence,
+    "redo casts nothing again": _never_cast_again,
+    "a lock is taken over before its lease ended": _taken_over_early,
+    "a run begins without the lock": _begun_without_lock,
+    "a job that was registered during a run is taken for done by it": _late_job_counts_as_done,
+    "failed jobs wait until no new ones are due": _failed_starve,
+    "a running job does not hear that it was cancelled": _cancel_not_heard,
+    "a job that was cancelled is begun again": _cancel_forgotten,
+    "a job stays running when its worker dies": _left_running,
+    "leases are not renewed": _never_renewed,
+    "a run that was lost is no attempt": _lost_runs_do_not_count,
+    "the newest job runs first": _newest_first,
+    "jobs that coalesce have a run each": _one_job_a_run,
+    "a job that failed is due at once": _retried_at_once,
+    "a run that its worker stopped counts as cancelled by a person": _stopped_is_cancelled,
+    "a run whose lease ended counts as done": _lost_is_done,
+    "a job is committed before the caller's transaction is": _registered_at_once,
+}
+
+
+@contextmanager
+def planted(mistake: str) -> Iterator[None]:
+    """Run with one mistake in the product."""
+    with ExitStack() as patches:
+        for name, value in MISTAKES[mistake]().items():
+            patches.enter_context(mock.patch.object(store, name, value))
+        yield

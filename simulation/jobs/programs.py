@@ -1,0 +1,222 @@
+"""What the simulated processes run: clients, workers, redo, and a person who cancels and redoes jobs.
+
+Client, worker and redo are the product's classes. Around the worker, this does what `osrdyne_worker.run` does: threads
+that take a request each, and an end by SIGTERM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from osrdyne_jobs import JobClient, JobWorker, NotRegistered, Redo, RedoSettings, UnknownJob, WrongState, store
+from osrdyne_worker import Request
+from simulation.jobs.scenario import LOAD, TYPES, Do, Plan
+from simulation.jobs.scheduler import Process
+from simulation.jobs.threads import Event
+from simulation.jobs.watch import LEASE
+
+if TYPE_CHECKING:
+    from simulation.jobs.world import World
+
+#: Seconds for which a worker that got SIGTERM may go on.
+GRACE = 20.0
+_NOTE = text("INSERT INTO simulated_note (number) VALUES (:number)")
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What clients and persons know."""
+
+    #: By the number of a plan: the ids that `submit` returned.
+    registered: dict[int, list[int]] = field(default_factory=dict)
+    #: Ids that a person asked to cancel, and those of which the database said that it has that.
+    cancel_asked: set[int] = field(default_factory=set)
+    cancel_taken: set[int] = field(default_factory=set)
+    #: Ids that a person asked to redo.
+    redo_asked: set[int] = field(default_factory=set)
+    #: Clients that have nothing more to submit.
+    clients_done: int = 0
+
+
+def start_client(world: World, number: int) -> None:
+    """Start a client. One that is killed is started again, and goes on with the next job."""
+    left = [one for one in world.scenario.jobs if one.client == number]
+
+    def start() -> None:
+        process = world.scheduler.process(f"client-{number}")
+        process.at_end.append(lambda: world.scheduler.after(world.scheduler.random.uniform(0.5, 5), start))
+        world.scheduler.thread(process, "main", lambda: _submit_all(world, process, left))
+
+    start()
+
+
+def _submit_all(world: World, process: Process, left: list[Plan]) -> None:
+    engine = world.database.engine(process)
+    client = JobClient(engine, TYPES, world.pool)
+    while left:
+        wait = world.begin + left[0].at - world.scheduler.now
+        if wait > 0:
+            world.scheduler.sleep(wait)
+        plan = left.pop(0)
+        while not _submit(world, engine, client, plan):
+            world.scheduler.sleep(world.scheduler.random.uniform(1, 5))
+    world.ledger.clients_done += 1
+    process.mortal = False
+
+
+def _submit(world: World, engine: Engine, client: JobClient, plan: Plan) -> bool:
+    """Return whether the database has the job for certain."""
+    payload = {"number": plan.number}
+    try:
+        if plan.outbox:
+            with engine.begin() as connection:
+                job = client.register(connection, plan.type, plan.resource, payload)
+                connection.execute(_NOTE, payload)
+            client.cast(job)
+        else:
+            job = client.submit(plan.type, plan.resource, payload)
+    except NotRegistered:
+        return False
+    except SQLAlchemyError as error:
+        # Of the client's own transaction. It was committed before where its note is there.
+        return "UNIQUE" in str(error)
+    world.scheduler.note(f"job {job.id} of {job.type} {job.resource} is registered: {plan.do.value}")
+    world.ledger.registered.setdefault(plan.number, []).append(job.id)
+    return True
+
+
+def start_redo(world: World, number: int, incarnation: int = 1) -> None:
+    """Start a redo process. One that is killed is started again, under another name."""
+    process = world.scheduler.process(f"redo-{number}")
+    name = f"redo-{number}.{incarnation}"
+
+    def again() -> None:
+        world.scheduler.after(world.scheduler.random.uniform(1, 30), lambda: start_redo(world, number, incarnation + 1))
+
+    def main() -> None:
+        Redo(world.database.engine(process), world.pool, world.redo_settings, name=name).run(Event(world.scheduler))  # type: ignore[arg-type]
+
+    process.at_end.append(again)
+    world.scheduler.thread(process, "main", main)
+
+
+def redo_settings(batch: int, most: int) -> RedoSettings:
+    """Return settings that fit a run of some minutes."""
+    return RedoSettings(
+        interval=8.0,
+        batch=batch,
+        most=most,
+        pause=20.0,
+        lease=20.0,
+        alive_interval=20.0,
+        patience=LEASE,
+        archive_after=40.0,
+    )
+
+
+def start_worker(world: World, key: str, number: int) -> Process:
+    """Start a worker of a resource."""
+    process = world.scheduler.process(f"worker-{number}")
+    stop = Event(world.scheduler)
+    world.stops[process] = stop
+
+    def main() -> None:
+        worker = JobWorker(
+            world.database.engine(process),
+            dict.fromkeys(TYPES, world.handlers.handle),
+            lease=LEASE,
+            threads=world.scenario.threads,
+            name=process.name,
+            held=world.scenario.held,
+        )
+        for consumer in range(world.scenario.threads):
+            world.scheduler.thread(process, f"consumer {consumer}", lambda: _consume(world, worker, key, process))
+        stop.wait()
+        world.scheduler.note("gets SIGTERM")
+        world.pool.stop(key, process)
+        world.scheduler.after(GRACE, lambda: world.scheduler.kill(process))
+        worker.close()
+        world.scheduler.die()
+
+    world.scheduler.thread(process, "main", main)
+    return process
+
+
+def _consume(world: World, worker: JobWorker, key: str, process: Process) -> None:
+    while (message := world.pool.take(key, process)) is not None:
+        world.scheduler.step("delivery")
+        worker.handle(Request(key, message.body, {}, None, message.deliveries > 1, None))
+        world.scheduler.step("acknowledgement")
+        world.pool.settle(key, process, message)
+
+
+def start_person(world: World) -> None:
+    """Start the person who cancels and redoes jobs. Nothing happens to persons."""
+    process = world.scheduler.process("person", mortal=False)
+    for plan in world.scenario.jobs:
+        if plan.cancel_after is not None:
+            world.scheduler.thread(process, "cancels", partial(_cancel, world, plan))
+    world.scheduler.thread(process, "redoes", lambda: _redo_parked(world))
+
+
+def _cancel(world: World, plan: Plan) -> None:
+    """Cancel the jobs of a plan, as often as it takes where they would never end otherwise."""
+    assert plan.cancel_after is not None
+    client = JobClient(world.database.engine(world.scheduler.me().process), TYPES)
+    world.scheduler.sleep(plan.at + plan.cancel_after)
+    while True:
+        for number in world.watch.ids_of(plan.number):
+            if number not in world.ledger.cancel_taken:
+                _cancel_one(world, client, number)
+        if plan.do is not Do.UNTIL_CANCELLED:
+            return
+        world.scheduler.sleep(10)
+
+
+def _cancel_one(world: World, client: JobClient, number: int) -> None:
+    world.ledger.cancel_asked.add(number)
+    try:
+        ended = client.cancel(number)
+    except (WrongState, UnknownJob, SQLAlchemyError):
+        return
+    world.scheduler.note(f"job {number} is cancelled{'' if ended else ' while it runs'}")
+    world.ledger.cancel_taken.add(number)
+
+
+def _redo_parked(world: World) -> None:
+    """Give parked jobs their attempts again, once, where the plan says so."""
+    engine = world.database.engine(world.scheduler.me().process)
+    while world.scheduler.now < world.begin + LOAD:
+        world.scheduler.sleep(7)
+        for number in world.watch.parked():
+            plan = world.handlers.plans[world.watch.number_of[number]]
+            if not plan.redone or number in world.ledger.redo_asked:
+                continue
+            world.ledger.redo_asked.add(number)
+            world.handlers.mended.add(plan.number)
+            try:
+                with engine.begin() as connection:
+                    store.redo(connection, number)
+            except (WrongState, SQLAlchemyError):
+                continue
+            world.scheduler.note(f"job {number} is redone")
+
+
+def stop_one(world: World) -> None:
+    """Send one of the workers SIGTERM."""
+    alive = [stop for process, stop in world.stops.items() if process.alive]
+    if alive:
+        world.scheduler.random.choice(alive).set()
+
+
+def nap(world: World, seconds: float) -> None:
+    """Let a worker that has a run stand still."""
+    names = {lock.worker for lock in world.watch.latest.locks.values()}
+    busy = [process for process in world.stops if process.alive and process.name in names]
+    if busy:
+        world.scheduler.pause(world.scheduler.random.choice(busy), seconds)
