@@ -212,7 +212,7 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_PATIENCE}s'")
     former = None
     if expired:
-        # Not an update of the lock's row: only a deletion waits for a transaction of the former run (`hold`).
+        # Not an update of the lock's row: see `_give_back`.
         gone = delete(lock).where(_is(lock, type, resource), lock.c.expires_at <= now()).returning(lock.c.run_id)
         former = connection.execute(gone).first()
     values = {"type": type, "resource": resource, "worker": worker, "lease": lease, "run_id": None}
@@ -243,13 +243,12 @@ def go_on(
 
     Returns None where nothing is to be done now; the lock is free then. Raises LeaseLost, and writes nothing then.
     """
-    following = _next(connection, type, resource)
-    if following is None:
-        finish(connection, token, outcome, reason)
-        return None
-    # Not an update of the lock's row: see `begin`. Until this transaction ends, nobody else can take the lock.
     _give_back(connection, token)
     _end(connection, token, outcome, reason)
+    following = _next(connection, type, resource)
+    if following is None:
+        return None
+    # Until this transaction ends, nobody else can take the lock.
     after = _begin_run(connection, type, resource, worker)
     values = {"type": type, "resource": resource, "worker": worker, "lease": lease, "run_id": after}
     connection.execute(_LOCK, values)
@@ -349,6 +348,7 @@ def finish(connection: Connection, token: int, outcome: str, reason: str | None 
 
 
 def _give_back(connection: Connection, token: int) -> None:
+    # Not an update of the lock's row: only a deletion waits for a transaction of this run (`hold`).
     if connection.execute(_GIVE_BACK, {"token": token}).first() is None:
         raise LeaseLost
 

@@ -25,11 +25,13 @@ _claim, _settle_jobs = store._claim, store._settle_jobs
 
 
 def _finish_without_fence() -> Patches:
-    def finish(connection: Connection, token: int, outcome: str, reason: str | None = None) -> None:
+    def give_back(connection: Connection, token: int) -> None:
         connection.execute(delete(lock).where(lock.c.run_id == token))
-        store._settle(connection, token, outcome, reason)
 
-    return {"finish": finish}
+    def go_on(connection: Connection, token: int, outcome: str, reason: str | None = None, **_: Any) -> None:
+        store.finish(connection, token, outcome, reason)
+
+    return {"_give_back": give_back, "go_on": go_on}
 
 
 def _transaction_without_fence() -> Patches:
@@ -119,21 +121,12 @@ def _lost_runs_do_not_count() -> Patches:
 
 
 def _newest_first() -> Patches:
-    def newest(connection: Connection, type: str, resource: str) -> Any:  # noqa: A002
-        query = select(job.c.id, job.c.type, job.c.resource, job.c.coalesce).where(
-            store._is(job, type, resource), store._WAITING, job.c.begin_after <= now()
-        )
-        return connection.execute(query.order_by(job.c.id.desc()).limit(1)).first()
-
-    return {"_next": newest}
+    return {"_NEXT": store._NEXT.order_by(None).order_by(job.c.id.desc())}
 
 
 def _one_job_a_run() -> Patches:
-    def claim(connection: Connection, token: int, first: Any) -> Any:
-        class Single:
-            id, type, resource, coalesce = first.id, first.type, first.resource, False
-
-        return _claim(connection, token, Single)  # type: ignore[arg-type]
+    def claim(connection: Connection, token: int, first: Any, *of: str) -> Any:
+        return _claim(connection, token, SimpleNamespace(id=first.id, coalesce=False), *of)  # type: ignore[arg-type]
 
     return {"_claim": claim}
 

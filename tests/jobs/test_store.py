@@ -177,6 +177,13 @@ def test_a_run_that_failed_goes_on_with_the_next_job_and_with_its_own_after_a_pa
     assert (again.job, again.attempts) == (first, 2)
 
 
+def test_a_run_that_its_worker_stopped_goes_on_with_its_own_job(jobs: Store) -> None:
+    first, _ = jobs.register(), jobs.register()
+    again = jobs.go_on(jobs.begun().token, states.CANCELLED)
+    assert again is not None
+    assert (again.job, again.attempts) == (first, 2)
+
+
 def test_a_run_goes_on_with_all_jobs_that_coalesce(jobs: Store) -> None:
     numbers = [jobs.register(coalesce=True)]
     one = jobs.begun()
