@@ -110,14 +110,15 @@ def test_a_job_that_another_worker_was_told_of_just_before_the_end_is_begun_all_
     engine: Engine, client: JobClient, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late: list[int] = []
-    finish = store.finish
+    go_on = store.go_on
 
-    def register_late(connection: Connection, *given: Any) -> None:
-        finish(connection, *given)
+    def register_late(connection: Connection, *given: Any, **named: Any) -> store.Begun | None:
+        begun = go_on(connection, *given, **named)
         if not late:
             late.append(client.register(connection, "plain", "r", {}).id)
+        return begun
 
-    monkeypatch.setattr(store, "finish", register_late)
+    monkeypatch.setattr(store, "go_on", register_late)
     client.submit("plain", "r", {})
     make_worker(lambda _: None).handle(request())
     assert state(engine, late[0]) == states.DONE
