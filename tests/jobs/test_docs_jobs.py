@@ -26,7 +26,7 @@ from tests.broker.conftest import make_daemon, make_pool
 __all__ = ["make_daemon", "make_pool"]
 
 PAGE = Path(steps.ROOT, "docs/jobs.md").read_text()
-COMMANDS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+COMMANDS = re.findall(r"^```sh\n((?:export|osrdyne).*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
