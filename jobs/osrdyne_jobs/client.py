@@ -113,25 +113,22 @@ class _Base:
         """
         self._casts.start(job)
 
-    def _register(self, connection: Connection, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
+    def _values(self, type: str, resource: str, payload: Any) -> dict[str, Any]:  # noqa: A002
+        """Return what `store.register` takes. Raises InvalidJob, before a connection is taken."""
+        check_resource(resource)
         declared = self.types.get(type)
-        check_resource(resource)
-        text = declared.encode(payload)
-        number = store.register(
-            connection,
-            type=type,
-            resource=resource,
-            payload=text,
-            coalesce=declared.coalesce,
-            max_attempts=declared.max_attempts,
-            cast_after=self._cast_after,
-        )
-        return Registered(number, type, resource)
+        return {
+            "type": type,
+            "resource": resource,
+            "payload": declared.encode(payload),
+            "coalesce": declared.coalesce,
+            "max_attempts": declared.max_attempts,
+            "cast_after": self._cast_after,
+        }
 
-    def _check(self, type: str, resource: str, payload: Any) -> None:  # noqa: A002
-        """Raise InvalidJob before a connection is taken."""
-        check_resource(resource)
-        self.types.get(type).encode(payload)
+
+def _register(connection: Connection, values: dict[str, Any]) -> Registered:
+    return Registered(store.register(connection, **values), values["type"], values["resource"])
 
 
 class JobClient(_Base):
@@ -161,13 +158,13 @@ class JobClient(_Base):
         Raises InvalidJob, which names the field, before anything is written; NotRegistered where the database refuses
         or is away; NoSchema.
         """
-        self._check(type, resource, payload)
+        values = self._values(type, resource, payload)
         try:
             if not self._checked:
                 check_tables(self._engine)
                 self._checked = True
             with self._registering.begin() as connection:
-                job = self._register(connection, type, resource, payload)
+                job = _register(connection, values)
         except SQLAlchemyError as error:
             raise _not_registered(error) from error
         self.cast(job)
@@ -178,7 +175,7 @@ class JobClient(_Base):
 
         Call `cast` after the commit. Raises InvalidJob, and what SQLAlchemy raises.
         """
-        return self._register(connection, type, resource, payload)
+        return _register(connection, self._values(type, resource, payload))
 
     def get(self, id: int) -> store.Job:  # noqa: A002
         """Return a job. Raises UnknownJob."""
@@ -227,14 +224,14 @@ class AsyncJobClient(_Base):
 
     async def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
         """Register a job and cast it; as `JobClient.submit`."""
-        self._check(type, resource, payload)
+        values = self._values(type, resource, payload)
         try:
             if not self._checked:
                 async with self._reading() as connection:
                     await connection.run_sync(check_tables_over)
                 self._checked = True
             async with self._registering.begin() as connection:
-                job = await self.register(connection, type, resource, payload)
+                job = await connection.run_sync(_register, values)
         except SQLAlchemyError as error:
             raise _not_registered(error) from error
         self.cast(job)
@@ -248,7 +245,7 @@ class AsyncJobClient(_Base):
         payload: Any,
     ) -> Registered:
         """Register a job within the caller's transaction; as `JobClient.register`."""
-        return await connection.run_sync(partial(self._register, type=type, resource=resource, payload=payload))
+        return await connection.run_sync(_register, self._values(type, resource, payload))
 
     async def get(self, id: int) -> store.Job:  # noqa: A002
         """Return a job. Raises UnknownJob."""
