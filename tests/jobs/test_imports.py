@@ -12,7 +12,9 @@ from osrdyne_jobs import database
 
 
 def test_a_worker_imports_neither_alembic_nor_what_asyncio_needs_of_sqlalchemy() -> None:
-    code = "import sys; from osrdyne_jobs import JobWorker; print(*(name for name in sys.modules if name.count('.') < 2))"
+    code = (
+        "import sys; from osrdyne_jobs import JobWorker; print(*(name for name in sys.modules if name.count('.') < 2))"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert "sqlalchemy" in loaded
     assert {"alembic", "sqlalchemy.orm", "sqlalchemy.ext.asyncio"} & {*loaded} == set()
