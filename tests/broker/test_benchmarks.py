@@ -26,8 +26,8 @@ class Brief(Rig):
 
 #: `recovery` and `lost-queue` start brokers of their own, `calls` starts many programs.
 MARKS = {"steady": pytest.mark.fast} | dict.fromkeys(("calls", "recovery", "lost-queue"), pytest.mark.full)
-#: Not those that need more than a broker, which the tiers of the pipeline and of infra run.
-ON_A_BROKER = [name for name in MEASUREMENTS if not name.startswith(("pipeline-", "stack-"))]
+#: Not those that need more than a broker, which the tiers of the pipeline, of infra and of the jobs run.
+ON_A_BROKER = [name for name in MEASUREMENTS if not name.startswith(("pipeline-", "stack-", "jobs-"))]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from osrdyne.settings import credentials
 from osrdyne.settings import daemon as settings
 from osrdyne.settings.daemon import DaemonSettings, load
-from osrdyne_protocol import keys
+from osrdyne_protocol import keys, settings_file
 from osrdyne_protocol.errors import InvalidKey, MissingVariable, SettingsError
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.settings_text import to_toml
@@ -72,7 +72,7 @@ def test_a_setting_of_any_kind_is_taken_or_refused(
 ) -> None:
     table, name = where
     values = GOOD | {table: GOOD[table] | {name: value} if name else value} | extra
-    with mock.patch.object(settings, "_read", return_value=values):
+    with mock.patch.object(settings_file, "read", return_value=values):
         attempt(tmp_path / "settings.toml")
 
 
