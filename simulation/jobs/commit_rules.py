@@ -112,15 +112,24 @@ def _begins(before: Snapshot, after: Snapshot) -> Iterator[str]:
                 yield f"job {job.id} went from attempt {old.attempts} to {job.attempts}"
             if old.cancel:
                 yield f"job {job.id} was cancelled, and run {token} begins it again"
-        yield from _left_behind(run, mine, after)
+        yield from _left_behind(run, mine, before, after)
 
 
-def _left_behind(run: Run, mine: list[Job], after: Snapshot) -> Iterator[str]:
+def _was_due(job: Job, before: Snapshot, after: Snapshot) -> bool:
+    """Whether a job that waits was due when this commit's transaction chose one, which may be long before its end."""
+    old = before.jobs.get(job.id)
+    if old is not None and old.waits:
+        return job.begin_after <= before.at
+    ended = None if job.run_id is None else after.runs[job.run_id].ended_at
+    return ended is not None and job.begin_after <= ended + _NEARLY
+
+
+def _left_behind(run: Run, mine: list[Job], before: Snapshot, after: Snapshot) -> Iterator[str]:
     first = min(job.id for job in mine)
     for job in after.jobs.values():
         if job.where != run.where or not job.waits:
             continue
-        if job.id < first and job.begin_after <= run.began_at:
+        if job.id < first and _was_due(job, before, after):
             yield f"run {run.id} begins with job {first}, although job {job.id} is older and due"
         if job.coalesce and mine[0].coalesce:
             yield f"run {run.id} leaves job {job.id} to another run"

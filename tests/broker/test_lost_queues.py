@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -60,14 +61,18 @@ async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_a
         for key in ("lost", *OTHERS):
             await client.call(key, b"warm")
         lost = pool.broker.version == "4.0"
-        await asyncio.to_thread(lose_as_by_a_kill, pool.broker, pool.vhost, pool.names.request_queue("lost"))
-        waiting = asyncio.ensure_future(answered(client, "lost"))
-        meanwhile = 0
-        for turn in range(20):
-            replies = await asyncio.gather(*(client.call(key, b"%d" % turn) for key in OTHERS))
-            assert [one.body for one in replies] == [b"%s|%d" % (key.encode(), turn) for key in OTHERS]
-            meanwhile += not waiting.done()
-        assert meanwhile or not lost
+        # Given a queue that stays lost while the other keys are called: the daemon would make it again
+        assert daemon.process is not None
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            await asyncio.to_thread(lose_as_by_a_kill, pool.broker, pool.vhost, pool.names.request_queue("lost"))
+            waiting = asyncio.ensure_future(answered(client, "lost"))
+            for turn in range(20):
+                replies = await asyncio.gather(*(client.call(key, b"%d" % turn) for key in OTHERS))
+                assert [one.body for one in replies] == [b"%s|%d" % (key.encode(), turn) for key in OTHERS]
+            assert not (lost and waiting.done())
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
         assert (await waiting).body == b"lost|again"
     assert ("osrdyne_queues_lost_by_broker_total 1.0" in daemon.get("/metrics")) is lost
     shown = daemon.key("lost")
