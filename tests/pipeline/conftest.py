@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     """The run's session: two cores, half a gigabyte. Do not stop it, do not change its settings."""
     java.ensure()
+    # What runs once on a few rows does not repay the second compiler, nor a collector that runs beside it.
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     made = session("osrdyne-tests", master="local[2]", memory="512m")
     made.sparkContext.setLogLevel("ERROR")
     # A few rows in 64 parts are 64 tasks of nothing.
