@@ -99,7 +99,7 @@ def test_a_time_to_live_of_thousands_of_digits_is_none(digits: str) -> None:
 @given(st.lists(MESSAGES | REPORTS, max_size=10))
 def test_activity_of_strangers_makes_no_keys_and_raises_nothing(messages: list[Message]) -> None:
     state = PoolState.of(PoolSettings.from_mapping({"name": "core"}), lambda: 0.0)
-    state.queues.set("42", QueueState(Phase.UNKNOWN))
+    state.queues["42"] = QueueState(Phase.UNKNOWN)
     listener = ActivityListener(state, Metrics(), debounce=1.0)
 
     for message in messages:

@@ -15,6 +15,7 @@ from typing import Any
 from osrdyne.broker.management_api import RequestQueue
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.reconcile.queue_rules import QueueTotals
+from osrdyne.runtime.changes import ChangeReader, Changes
 from osrdyne.state import PoolState
 from osrdyne_amqp import QueueInfo
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
@@ -30,6 +31,13 @@ LATENCY = 0.001
 def state_of(*, unbind_delay: float = 100.0, stop_delay: float = 50.0) -> PoolState:
     settings = PoolSettings("core", unbind_delay=unbind_delay, stop_delay=stop_delay)
     return PoolState.of(settings, asyncio.get_running_loop().time)
+
+
+def follower(changes: Changes) -> ChangeReader:
+    """Return a reader that follows changes until the test ends."""
+    reader = ChangeReader()
+    changes.readers.append(reader)
+    return reader
 
 
 @asynccontextmanager

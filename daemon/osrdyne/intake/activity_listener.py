@@ -8,12 +8,12 @@ of an unknown key wakes nothing. Events are consumed without acknowledgements. T
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 
 from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.intake import activity_rules
 from osrdyne.intake.bursts import Bursts
 from osrdyne.intake.delivery_history import PastDelivery
+from osrdyne.runtime.changes import ChangeReader
 from osrdyne.state import KeyActivity, PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message
@@ -35,7 +35,7 @@ class ActivityListener:
 
     async def run(self) -> None:
         """Forget the activity of keys that no longer have a queue, until cancelled."""
-        with closing(self._state.forgotten.reader()) as forgotten:
+        with ChangeReader().following(self._state.forgotten) as forgotten:
             while True:
                 for key in await forgotten.take(None):
                     if self._state.queues.get(key) is None:

@@ -37,7 +37,7 @@ def adopt(state: PoolState, keys: Iterable[str]) -> None:
     for key in keys:
         # Also keys that are wanted already: without a connection, no activity could renew them.
         state.require(key)
-        state.queues.set(key, QueueState(Phase.UNKNOWN))
+        state.queues[key] = QueueState(Phase.UNKNOWN)
 
 
 class QueueLoop:
@@ -73,7 +73,7 @@ class QueueLoop:
         self._loop = KeyedLoop(state.clock, [state.target_changes, state.group_changes, state.lost_changes])
 
     async def run(self) -> None:
-        await self._loop.run(self._look_at, keys=(*self._state.tracker.wanted, *self._state.queues.by_key))
+        await self._loop.run(self._look_at, keys=(*self._state.tracker.wanted, *self._state.queues))
 
     def _look_at(self, key: str) -> None:
         queue = self._state.queues.get(key) or QueueState(Phase.GONE)
@@ -90,7 +90,7 @@ class QueueLoop:
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif queue.phase in (Phase.GONE, Phase.FOREIGN) and key not in self._state.tracker.wanted:
-            self._state.queues.remove(key)
+            self._state.queues.pop(key, None)
             self._state.forgotten.add(key)
             self._state.unrouted.discard(key)
             self._state.remade.pop(key, None)
@@ -114,7 +114,7 @@ class QueueLoop:
             log.info("messages found in an unwanted queue; the key is active again", extra={"key": key})
             self._state.require(key, found_unbound=True)
             found = found.queue
-        self._state.queues.set(key, found)
+        self._state.queues[key] = found
         self._state.queue_changes.add(key)
 
     def _left_alone(self, key: str, queue: QueueState, said: str) -> QueueState:

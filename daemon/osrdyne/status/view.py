@@ -40,7 +40,7 @@ class KeyView:
 
 def keys_view(state: PoolState, *, owns_workers: bool, now: float) -> list[KeyView]:
     """Return one view for each key that has a target, a queue or a group, by key."""
-    keys = {*state.tracker.wanted, *state.queues.by_key, *state.groups}
+    keys = {*state.tracker.wanted, *state.queues, *state.groups}
     return [_key_view(state, key, owns_workers=owns_workers, now=now) for key in sorted(keys)]
 
 

@@ -11,7 +11,6 @@ import pytest
 from osrdyne.intake.activity_listener import ActivityListener
 from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne.reconcile.queue_rules import Phase, QueueState
-from osrdyne.runtime.changes import ChangeReader
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne.target.tracker import Status
@@ -19,7 +18,7 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import events
 from osrdyne_protocol.event_batches import pack
 from osrdyne_protocol.settings import PoolSettings
-from tests.unit.stand_ins import running
+from tests.unit.stand_ins import follower, running
 
 
 class Listener:
@@ -28,7 +27,7 @@ class Listener:
         self.state = PoolState.of(PoolSettings("core", unbind_delay=10.0, stop_delay=5.0), lambda: self.now)
         self.metrics = Metrics()
         self.listener = ActivityListener(self.state, self.metrics, debounce=1.0)
-        self.wakes: ChangeReader = self.state.activity_changes.reader()
+        self.wakes = follower(self.state.activity_changes)
 
     def event(self, event: object, key: str | bytes = "42", *, after: float = 0.0) -> None:
         self.now += after
@@ -51,7 +50,7 @@ class Listener:
 @pytest.fixture
 def listener() -> Listener:
     made = Listener()
-    made.state.queues.set("42", QueueState(Phase.UNBOUND))
+    made.state.queues["42"] = QueueState(Phase.UNBOUND)
     return made
 
 
@@ -145,12 +144,12 @@ def test_a_start_is_told_at_once_also_within_a_burst(listener: Listener) -> None
 
 @pytest.mark.looptime
 async def test_a_key_is_forgotten_with_its_queue_and_no_other(listener: Listener) -> None:
-    listener.state.queues.set("7", QueueState(Phase.UNBOUND))
+    listener.state.queues["7"] = QueueState(Phase.UNBOUND)
     for key in ("42", "7"):
         listener.event("started", key)
     async with running(listener.listener.run()):
         await asyncio.sleep(0)
-        listener.state.queues.remove("42")
+        listener.state.queues.pop("42")
         # One that has a queue again keeps what it reported
         for key in ("42", "7"):
             listener.state.forgotten.add(key)

@@ -52,7 +52,7 @@ def test_ids_without_measure_are_not_remembered() -> None:
 @pytest.mark.looptime
 async def test_events_of_workers_fill_and_empty_it() -> None:
     state = state_of()
-    state.queues.set("42", QueueState(Phase.BOUND))
+    state.queues["42"] = QueueState(Phase.BOUND)
     listener = ActivityListener(state, Metrics(), debounce=1.0)
 
     def event(name: str, **more: Any) -> None:

@@ -21,7 +21,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import events, headers, statuses
-from tests.unit.stand_ins import NAMES, StandInLifecycle, StandInPublisher, state_of, until
+from tests.unit.stand_ins import NAMES, StandInLifecycle, StandInPublisher, follower, state_of, until
 
 pytestmark = pytest.mark.looptime
 
@@ -88,7 +88,7 @@ class Forwarder:
         return tag
 
     def bind(self, key: str = "42") -> None:
-        self.state.queues.set(key, QueueState(Phase.BOUND, asserted=self.state.tracker.generation))
+        self.state.queues[key] = QueueState(Phase.BOUND, asserted=self.state.tracker.generation)
 
     def answers(self) -> list[str]:
         return [one.properties.headers[headers.X_STATUS] for one in self.publisher.sent_to("", "reply-1")]
@@ -159,7 +159,7 @@ async def test_beyond_its_share_an_orphan_goes_back_to_the_tail_under_its_own_ke
 async def test_an_orphan_that_nobody_binds_is_answered_expired_with_the_reason() -> None:
     async with forwarding_with() as one:
         one.orphan()
-        one.state.queues.set("42", QueueState(Phase.UNKNOWN, failures=3, error="no permission"))
+        one.state.queues["42"] = QueueState(Phase.UNKNOWN, failures=3, error="no permission")
         await until(lambda: one.channel.tags == [1], within=ORPHAN_TTL + 1.0)
         assert asyncio.get_running_loop().time() >= ORPHAN_TTL
         assert one.answers() == [statuses.EXPIRED]
@@ -307,7 +307,7 @@ async def test_a_lost_connection_ends_the_session_and_settles_nothing() -> None:
 @asynccontextmanager
 async def keeping_bound(one: Forwarder, key: str = "42") -> AsyncIterator[None]:
     """Assert the key's queue whenever that is asked for, as the queue loop does."""
-    reader = one.state.target_changes.reader()
+    reader = follower(one.state.target_changes)
 
     async def follow() -> None:
         while True:

@@ -14,7 +14,7 @@ from osrdyne.reconcile.queue_rules import Phase, QueueTotals
 from osrdyne.session import DaemonSession
 from osrdyne.target.tracker import Status
 from osrdyne_protocol.broker.lost import Evidence
-from tests.unit.stand_ins import BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of
+from tests.unit.stand_ins import BrokerQueue, StandInBroker, StandInManagement, follower, refuse, running, state_of
 
 pytestmark = pytest.mark.looptime
 
@@ -171,7 +171,7 @@ async def test_a_queue_in_the_pools_namespace_that_is_not_ours_is_left_alone() -
     state = state_of()
     await adopt(state, Management())
     assert list(state.tracker.wanted) == ["7"]
-    assert list(state.queues.by_key) == ["7"]
+    assert list(state.queues) == ["7"]
 
 
 async def test_what_was_seen_before_an_outage_counts_no_more_and_is_kept_to_report_what_the_broker_lost() -> None:
@@ -192,7 +192,7 @@ async def test_a_queue_that_looks_lost_is_proven_by_two_looks_and_forgotten_when
     broker, state = StandInBroker({"42": BrokerQueue(), "7": BrokerQueue()}), state_of()
     management: Any = StandInManagement(broker)
     broker.queues["42"].lost = True
-    changes = state.lost_changes.reader()
+    changes = follower(state.lost_changes)
     async with running(watcher(state, management).run()):
         assert await changes.take(1.0) == ["42"]
         assert state.lost.suspects == {"42"}

@@ -44,7 +44,7 @@ class Loop:
             self.set_phase(key, Phase.BOUND)
 
     def set_phase(self, key: str, phase: Phase) -> None:
-        self.state.queues.set(key, QueueState(phase, asserted=1))
+        self.state.queues[key] = QueueState(phase, asserted=1)
         self.state.queue_changes.add(key)
 
     def forget(self, key: str, phase: Phase) -> None:

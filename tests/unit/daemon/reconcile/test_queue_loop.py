@@ -61,7 +61,7 @@ class Loop:
     def abandoned(self, key: str, **holding: Any) -> BrokerQueue:
         """Put a queue there that nobody wants."""
         queue = self.broker.queues[key] = BrokerQueue(bound=True, **holding)
-        self.state.queues.set(key, QueueState(Phase.UNKNOWN))
+        self.state.queues[key] = QueueState(Phase.UNKNOWN)
         return queue
 
 
@@ -316,7 +316,7 @@ async def test_a_queue_that_somebody_made_in_place_of_ours_is_not_deleted() -> N
 async def test_every_queue_of_a_former_session_is_asserted_anew() -> None:
     loop = Loop()
     loop.state.require("42")
-    loop.state.queues.set("42", QueueState(Phase.UNKNOWN))
+    loop.state.queues["42"] = QueueState(Phase.UNKNOWN)
     async with running(*loop.coroutines):
         await until(lambda: loop.bound("42"), within=0.5)
 

@@ -35,7 +35,7 @@ def running(state: PoolState, of: GroupState = GroupState.RUNNING) -> None:
 
 def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) -> None:
     state.require("42")
-    state.queues.set("42", BOUND)
+    state.queues["42"] = BOUND
     state.totals["42"] = QueueTotals(ready=3, unacknowledged=1, consumers=2, bindings=0)
     state.activity["42"] = KeyActivity(last_event=99.0)
     running(state)
@@ -55,7 +55,7 @@ def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) 
 
 def test_a_key_whose_queue_the_broker_lost_says_so_and_says_later_that_it_was_made_again(state: PoolState) -> None:
     state.require("42")
-    state.queues.set("42", BOUND)
+    state.queues["42"] = BOUND
     state.activity["42"] = KeyActivity(last_event=99.0)
     running(state)
     state.lost = Evidence.known(["42"], 99.0)
@@ -69,14 +69,14 @@ def test_a_key_whose_queue_the_broker_lost_says_so_and_says_later_that_it_was_ma
 def test_a_key_without_a_sign_of_life_is_starting(state: PoolState) -> None:
     state.require("42")
     assert view(state).state == "starting"
-    state.queues.set("42", BOUND)
+    state.queues["42"] = BOUND
     running(state)
     assert view(state).state == "starting"
 
 
 def test_a_group_that_was_started_again_is_starting_until_it_reports(state: PoolState) -> None:
     state.require("42")
-    state.queues.set("42", BOUND)
+    state.queues["42"] = BOUND
     running(state)
     state.activity["42"] = KeyActivity(last_event=50.0)
     state.attempts["42"] = Attempt(started_at=60.0)
@@ -87,7 +87,7 @@ def test_a_group_that_was_started_again_is_starting_until_it_reports(state: Pool
 
 def test_a_group_taken_over_from_a_former_daemon_is_ready_when_it_consumes(state: PoolState) -> None:
     state.require("42")
-    state.queues.set("42", BOUND)
+    state.queues["42"] = BOUND
     running(state)
     state.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=1, bindings=0)
     assert view(state).state == "ready"
@@ -96,13 +96,13 @@ def test_a_group_taken_over_from_a_former_daemon_is_ready_when_it_consumes(state
 def test_an_unbound_key_is_idle_and_shows_when_it_stops(state: PoolState) -> None:
     state.require("42")
     state.tracker.advance(110.0)
-    state.queues.set("42", QueueState(Phase.UNBOUND))
+    state.queues["42"] = QueueState(Phase.UNBOUND)
     found = status_view.keys_view(state, owns_workers=True, now=112.0)[0]
     assert (found.state, found.unbinds_in, found.stops_in) == ("idle", None, 3.0)
 
 
 def test_what_is_no_longer_wanted_is_draining_then_stopping(state: PoolState) -> None:
-    state.queues.set("42", QueueState(Phase.DRAINED))
+    state.queues["42"] = QueueState(Phase.DRAINED)
     running(state)
     assert view(state).state == "draining"
     running(state, GroupState.STOPPING)
@@ -111,16 +111,16 @@ def test_what_is_no_longer_wanted_is_draining_then_stopping(state: PoolState) ->
 
 def test_a_failure_of_queue_or_group_is_shown_with_its_reason(state: PoolState) -> None:
     state.require("42")
-    state.queues.set("42", BOUND)
+    state.queues["42"] = BOUND
     state.attempts["42"] = Attempt(failures=2, error="no such image")
     assert (view(state).state, view(state).last_error) == ("failed", "no such image")
-    state.queues.set("42", QueueState(Phase.UNKNOWN, error="no permission"))
+    state.queues["42"] = QueueState(Phase.UNKNOWN, error="no permission")
     assert (view(state).state, view(state).last_error) == ("failed", "no permission")
 
 
 def test_a_driver_without_workers_shows_no_number_and_needs_no_group(state: PoolState) -> None:
     state.require("42")
-    state.queues.set("42", BOUND)
+    state.queues["42"] = BOUND
     state.activity["42"] = KeyActivity(last_event=99.0)
     found = view(state, owns_workers=False)
     assert (found.workers, found.state) == (None, "ready")
@@ -128,8 +128,8 @@ def test_a_driver_without_workers_shows_no_number_and_needs_no_group(state: Pool
 
 def test_keys_of_target_queues_and_groups_are_shown_once_and_in_order(state: PoolState) -> None:
     state.require("b")
-    state.queues.set("a", BOUND)
-    state.queues.set("b", BOUND)
+    state.queues["a"] = BOUND
+    state.queues["b"] = BOUND
     state.groups["c"] = Group("c", GroupState.RUNNING, 1, "")
     assert [one.key for one in status_view.keys_view(state, owns_workers=True, now=0.0)] == ["a", "b", "c"]
 
@@ -155,7 +155,7 @@ def test_the_document_is_json_with_any_key(state: PoolState) -> None:
 def test_keys_are_counted_by_state_also_where_there_are_none(state: PoolState) -> None:
     state.require("a")
     state.require("b")
-    state.queues.set("b", QueueState(Phase.UNKNOWN, error="no"))
+    state.queues["b"] = QueueState(Phase.UNKNOWN, error="no")
     shown = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
     counted = status_view.keys_by_state(shown)
     assert counted == dict.fromkeys(status_view.STATES, 0) | {"starting": 1, "failed": 1}
