@@ -68,7 +68,7 @@ def test_every_orphan_is_forwarded_or_answered(message: Message) -> None:
         encodes(orphan_rules.at_publish(decision.properties, now_ms=NOW + 1000))
     else:
         assert decision.status in statuses.STATUSES
-    encodes(orphan_rules.put_back(message, now_ms=NOW))
+    encodes(orphan_rules.stamped(message.properties, NOW))
 
 
 @FUZZ

@@ -303,7 +303,6 @@ class Sent:
     routing_key: str | bytes
     body: bytes
     properties: Any
-    mandatory: bool
 
 
 class StandInPublisher:
@@ -325,10 +324,8 @@ class StandInPublisher:
     def sent_to(self, exchange: str, routing_key: str) -> list[Sent]:
         return [one for one in self.sent if (one.exchange, one.routing_key) == (exchange, routing_key)]
 
-    async def publish(
-        self, exchange: str, routing_key: str | bytes, body: bytes, properties: Any, *, publish_id: str | None = None
-    ) -> None:
-        sent = Sent(exchange, routing_key, body, properties, publish_id is not None)
+    async def publish(self, exchange: str, routing_key: str | bytes, body: bytes, properties: Any) -> None:
+        sent = Sent(exchange, routing_key, body, properties)
         self.sent.append(sent)
         await asyncio.sleep(self.delay)
         error = self.answers.pop(0) if self.answers else self.refusing.get((exchange, str(routing_key)))

@@ -11,6 +11,7 @@ A queue that does not answer delays only the messages that go to it: see `osrdyn
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -48,10 +49,9 @@ class Publisher:
         routing_key: str | bytes,
         body: bytes,
         properties: Properties,
-        *,
-        publish_id: str | None = None,
     ) -> None:
-        """Publish and wait for the confirm. With `publish_id` the message is mandatory: a return raises `Returned`."""
+        """Publish and wait for the confirm. The message is mandatory: a return raises `Returned`."""
+        publish_id = secrets.token_hex(8)
 
         def on(channel: Channel) -> asyncio.Future[None]:
             return channel.publish(
@@ -59,7 +59,7 @@ class Publisher:
                 routing_key,
                 body,
                 properties,
-                mandatory=publish_id is not None,
+                mandatory=True,
                 publish_id=publish_id,
             )
 
@@ -116,13 +116,8 @@ class Publisher:
 
     async def _open(self) -> Lanes:
         async with self._opening:
-            if self._lanes is None or not self._lanes.main.is_open:
-                main = await self._connection.channel(confirm=True)
-                if self._lanes is None:
-                    self._lanes = Lanes(
-                        main,
-                        partial(self._connection.channel, confirm=True),
-                        blocked=lambda: self._connection.blocked,
-                    )
-                self._lanes.main = main
+            if self._lanes is None:
+                open_channel = partial(self._connection.channel, confirm=True)
+                self._lanes = Lanes(await open_channel(), open_channel, blocked=lambda: self._connection.blocked)
+            await self._lanes.reopen()
             return self._lanes

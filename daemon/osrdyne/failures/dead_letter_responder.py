@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.dead_letter_rules import Verdict
@@ -77,7 +76,7 @@ class DeadLetterResponder(MessageHandler):
         # Times of workers are monotonic, times in messages are wall time: convert the message's to monotonic.
         entered = dead_letter_rules.entered(message, message_ttl=self.message_ttl)
         return expiry.in_request_queue(
-            entered=None if entered is None else entered - wall_ms() / 1000 + self.state.clock(),
+            entered=None if entered is None else entered - events.wall_ms() / 1000 + self.state.clock(),
             last_life=self.state.last_life(verdict.key),
             group_started=self.state.started_at(verdict.key),
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.intake import activity_rules
 from osrdyne.intake.bursts import Bursts
 from osrdyne.intake.delivery_history import PastDelivery
@@ -95,7 +94,7 @@ class ActivityListener:
             return
         if event == events.REQUEST_RECEIVED and worker_id is not None:
             time_ms = headers.integer(given, headers.X_EVENT_TIME)
-            handout = PastDelivery(worker_id, wall_ms() if time_ms is None else time_ms)
+            handout = PastDelivery(worker_id, events.wall_ms() if time_ms is None else time_ms)
             self._state.delivery_history.add(key, request_id, handout)
         elif event == events.FINISHED and headers.text(given.get(headers.X_OUTCOME)) != events.REQUEUED:
             self._state.delivery_history.forget(key, request_id)

@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 from dataclasses import dataclass
 
-from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures.message_handler import MessageHandler
 from osrdyne.intake import orphan_rules
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_rules import Answer, Forward
 from osrdyne.reconcile.queue_rules import Phase
-from osrdyne.runtime.back_off import back_off
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import events, expiry, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
+from osrdyne_protocol.pauses import back_off
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +44,17 @@ class OrphanForwarder(MessageHandler):
         await self._answer(message, Answer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
 
     async def _process(self, message: Message) -> None:
-        decision = orphan_rules.decide(message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=wall_ms())
+        decision = orphan_rules.decide(
+            message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=events.wall_ms()
+        )
         if isinstance(decision, Answer):
             await self._answer(message, decision)
         elif self.holding.admit(decision.key, len(message.body)):
-            self.metrics.held.set(self.holding.messages)
             try:
-                await self._hold(message, decision)
+                with self.metrics.held.track_inprogress():
+                    await self._hold(message, decision)
             finally:
                 self.holding.release(decision.key, len(message.body))
-                self.metrics.held.set(self.holding.messages)
         else:
             await self._put_back(message)
 
@@ -63,7 +62,7 @@ class OrphanForwarder(MessageHandler):
         began = self.state.clock()
         request_id = message.properties.correlation_id
         self.lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
-        remaining = (forward.deadline_ms - wall_ms()) / 1000
+        remaining = (forward.deadline_ms - events.wall_ms()) / 1000
         try:
             async with asyncio.timeout(remaining):
                 if forward.hops:
@@ -108,8 +107,7 @@ class OrphanForwarder(MessageHandler):
                     self.state.names.request_exchange,
                     message.routing_key,
                     message.body,
-                    orphan_rules.at_publish(forward.properties, now_ms=wall_ms()),
-                    publish_id=secrets.token_hex(8),
+                    orphan_rules.at_publish(forward.properties, now_ms=events.wall_ms()),
                 )
                 return None
             except MessageRefused as error:
@@ -128,7 +126,7 @@ class OrphanForwarder(MessageHandler):
             failures += 1
             if failures == 1:
                 log.warning("forward not accepted; trying again", extra={"key": forward.key, "reason": answer.reason})
-            if wall_ms() + 1000 * _LONGEST_WAIT_SECONDS >= forward.deadline_ms and failures > 1:
+            if events.wall_ms() + 1000 * _LONGEST_WAIT_SECONDS >= forward.deadline_ms and failures > 1:
                 return answer
             await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT_SECONDS / 2))
 
@@ -142,7 +140,7 @@ class OrphanForwarder(MessageHandler):
         self._answered(message, answer.status)
 
     async def _put_back(self, message: Message) -> None:
-        properties = orphan_rules.put_back(message, now_ms=wall_ms())
+        properties = orphan_rules.stamped(message.properties, events.wall_ms())
         try:
             await self._send_back(message, self.state.names.orphan_exchange, properties)
             self.metrics.orphans.labels("put_back").inc()

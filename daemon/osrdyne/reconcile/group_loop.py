@@ -19,10 +19,10 @@ from osrdyne.errors import DriverError
 from osrdyne.reconcile import group_rules
 from osrdyne.reconcile.group_rules import Attempt, GroupAction
 from osrdyne.reconcile.keyed_loop import KeyedLoop
-from osrdyne.runtime.back_off import back_off
 from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state import PoolState
 from osrdyne_protocol import events
+from osrdyne_protocol.pauses import back_off
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ Credentials are in separate files that it names, or in the environment. Duration
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -171,8 +170,3 @@ def _problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "union_tag_invalid" and (why := registry.broken.get(error["ctx"]["tag"])):
         return why
     return str(error["msg"]).removeprefix("Value error, ")
-
-
-def environment_names() -> list[str]:
-    """Return the names of osrdyne's variables in the environment, for the log; never their values."""
-    return sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from osrdyne.failures import dead_letter_responder
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.dead_letter_rules import entered
 from osrdyne.failures.error_replies import ErrorReplies
@@ -20,7 +19,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_client.errors import Expired
 from osrdyne_client.replies import read
-from osrdyne_protocol import expiry, headers
+from osrdyne_protocol import events, expiry, headers
 from tests.unit.stand_ins import NAMES, StandInLifecycle, StandInPublisher, state_of, until
 
 #: Wall clock of the tests in seconds, and the time to live of request queues.
@@ -76,7 +75,7 @@ def test_a_request_entered_its_queue_when_it_was_first_seen_or_its_lifetime_befo
 
 async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """Return the stage that the caller of a letter is told, 100 s after the loop began."""
-    monkeypatch.setattr(dead_letter_responder, "wall_ms", lambda: NOW * 1000)
+    monkeypatch.setattr(events, "wall_ms", lambda: NOW * 1000)
     await asyncio.sleep(100)
     state, publisher = state_of(), StandInPublisher()
     prepare(state)

@@ -69,7 +69,7 @@ async def check(live: Topology) -> None:
     given: dict[str, Any] = {"amqp_uri": "amqp://b", "management_uri": "http://b"}
     driver: Any = {"kind": "noop"}
     settings = DaemonSettings(pool=POOL, broker=BrokerSettings(**given), driver=driver)
-    session = DaemonSession(settings, state_of(), nothing, nothing, management, "d", nothing, nothing)
+    session = DaemonSession(settings, state_of(), nothing, nothing, management, nothing, nothing)
     await session._check_topology()
 
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from osrdyne.broker.publisher import MessageRefused
-from osrdyne.failures import error_replies
 from osrdyne.failures.error_replies import ErrorReplies
-from osrdyne.intake import orphan_forwarder, orphan_rules
-from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
+from osrdyne.intake import orphan_rules
+from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.status.metrics import Metrics
@@ -33,8 +32,7 @@ def wall_clock_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     def wall_ms() -> int:
         return 1_700_000_000_000 + round(asyncio.get_running_loop().time() * 1000)
 
-    for module in (error_replies, orphan_forwarder):
-        monkeypatch.setattr(module, "wall_ms", wall_ms)
+    monkeypatch.setattr(events, "wall_ms", wall_ms)
 
 
 @dataclass
@@ -73,7 +71,7 @@ class Forwarder:
             metrics=metrics,
             tasks=tasks,
             prefetch=40,
-            holding=HeldMessages(HoldLimits(per_key, 20, 1_000_000)),
+            holding=HeldMessages(per_key=per_key, total=20, total_bytes=1_000_000),
             orphan_ttl_ms=round(ORPHAN_TTL * 1000),
         )
         self.delivered = 0
@@ -111,7 +109,6 @@ async def test_an_orphan_waits_for_its_queue_is_forwarded_and_then_settled() -> 
         one.bind()
         await until(lambda: one.channel.tags == [tag], within=0.1)
         (sent,) = one.publisher.sent_to(NAMES.request_exchange, "42")
-        assert sent.mandatory
         assert sent.properties.correlation_id == "id 1"
 
 

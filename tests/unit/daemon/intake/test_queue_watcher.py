@@ -136,7 +136,7 @@ async def test_a_queue_of_others_does_not_speak_for_a_key_of_ours() -> None:
 
 async def adopt(state: Any, management: Any) -> None:
     nothing: Any = None
-    await DaemonSession(nothing, state, nothing, nothing, management, "daemon", nothing, nothing)._adopt()
+    await DaemonSession(nothing, state, nothing, nothing, management, nothing, nothing)._adopt()
 
 
 async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_outage() -> None:
