@@ -18,7 +18,6 @@ from osrdyne import leader
 from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.drivers.base import Driver
-from osrdyne.errors import DaemonError
 from osrdyne.session import DaemonSession
 from osrdyne.settings.credentials import address
 from osrdyne.settings.daemon import DaemonSettings
@@ -89,15 +88,14 @@ class Daemon:
         return status_view.not_ready(self._state, self._phase, self._detail)
 
     async def _act(self, lifecycle: LifecycleEvents) -> None:
-        state = self._state
         self._phase = "connecting"
         connection = await self._connect()
         try:
             self._become("standby", None)
-            lock_lost = await leader.acquire(connection, state.names)
+            lock_lost = await leader.acquire(connection, self._state.names)
             session = DaemonSession(
                 self.settings,
-                state,
+                self._state,
                 self._driver,
                 self._metrics,
                 self._management,
@@ -129,7 +127,7 @@ class Daemon:
     def _ended(self, error: BaseException) -> None:
         reasons = _leaves(error)
         text = "; ".join(dict.fromkeys(str(one) or type(one).__name__ for one in reasons))
-        unexpected = [one for one in reasons if not isinstance(one, OsrdyneError | DaemonError | TimeoutError)]
+        unexpected = [one for one in reasons if not isinstance(one, OsrdyneError | TimeoutError)]
         self._metrics.sessions_ended.inc()
         self._become("waiting", text)
         for one in unexpected:

@@ -28,11 +28,15 @@ class LifecycleEvents:
         not fail its request.
         """
         identity = request_id if isinstance(request_id, str) else None
-        headers = events.headers(
-            event,
-            now_ms=events.wall_ms(),
-            worker_id=self._daemon_id,
-            request_id=identity[:_REQUEST_ID_LENGTH] if identity else None,
-            outcome=outcome,
+        self._line.send(
+            key,
+            [
+                events.headers(
+                    event,
+                    now_ms=events.wall_ms(),
+                    worker_id=self._daemon_id,
+                    request_id=identity[:_REQUEST_ID_LENGTH] if identity else None,
+                    outcome=outcome,
+                )
+            ],
         )
-        self._line.send(key, [headers])

@@ -52,26 +52,18 @@ class Publisher:
     ) -> None:
         """Publish and wait for the confirm. The message is mandatory: a return raises `Returned`."""
         publish_id = secrets.token_hex(8)
-
-        def on(channel: Channel) -> asyncio.Future[None]:
-            return channel.publish(
-                exchange,
-                routing_key,
-                body,
-                properties,
-                mandatory=True,
-                publish_id=publish_id,
-            )
-
-        await self._attempt((exchange, routing_key), on)
+        await self._attempt(
+            (exchange, routing_key),
+            lambda channel: channel.publish(
+                exchange, routing_key, body, properties, mandatory=True, publish_id=publish_id
+            ),
+        )
 
     async def reply(self, reply_to: str | bytes, body: bytes, properties: Properties) -> bool:
         """Publish a reply and wait for the confirm; return False when its caller is gone, which is final."""
-
-        def on(channel: Channel) -> asyncio.Future[bool]:
-            return channel.publish_final("", reply_to, body, properties)
-
-        return await self._attempt(("", reply_to), on)
+        return await self._attempt(
+            ("", reply_to), lambda channel: channel.publish_final("", reply_to, body, properties)
+        )
 
     async def _attempt(
         self, destination: tuple[str, str | bytes], publish: Callable[[Channel], asyncio.Future[T]]

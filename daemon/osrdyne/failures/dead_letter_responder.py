@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
-from osrdyne.failures.dead_letter_rules import Verdict
 from osrdyne.failures.message_handler import MessageHandler
 from osrdyne_amqp import Message
 from osrdyne_protocol import events, expiry, statuses
@@ -28,7 +27,9 @@ class DeadLetterResponder(MessageHandler):
 
     async def _give_up(self, message: Message, error: Exception) -> None:
         log.error("dead letter could not be handled", exc_info=error)
-        verdict = Verdict(None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, "")
+        verdict = dead_letter_rules.Verdict(
+            None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, ""
+        )
         if await self._keep(message, verdict, statuses.INVALID_REQUEST):
             self.deliveries.ack(message.delivery_tag)
 
@@ -57,7 +58,7 @@ class DeadLetterResponder(MessageHandler):
                 outcome=verdict.status or keep_as,
             )
 
-    async def _keep(self, message: Message, verdict: Verdict, keep_as: str) -> bool:
+    async def _keep(self, message: Message, verdict: dead_letter_rules.Verdict, keep_as: str) -> bool:
         return await self.error_replies.keep(
             message,
             reason=keep_as,
@@ -67,7 +68,7 @@ class DeadLetterResponder(MessageHandler):
             attempts=self.state.delivery_history.of(verdict.key, message.properties.correlation_id),
         )
 
-    def _stage(self, message: Message, verdict: Verdict) -> str | None:
+    def _stage(self, message: Message, verdict: dead_letter_rules.Verdict) -> str | None:
         """Return the stage at which a request expired; None when it did not expire."""
         if verdict.status != statuses.EXPIRED:
             return None

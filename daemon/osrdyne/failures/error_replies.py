@@ -65,8 +65,10 @@ class ErrorReplies:
         reply_to = message.properties.reply_to
         if not reply_to or names_pool_queue(reply_to, self._names):
             return False
-        status_sent = headers.status_for(message.properties.headers, status)
-        given: dict[str, object] = {headers.X_STATUS: status_sent, headers.X_REASON: reason[:_REASON_LENGTH]}
+        given: dict[str, object] = {
+            headers.X_STATUS: headers.status_for(message.properties.headers, status),
+            headers.X_REASON: reason[:_REASON_LENGTH],
+        }
         if expired_at is not None:
             given[headers.X_EXPIRED_AT] = expired_at
         properties = Properties(correlation_id=message.properties.correlation_id, headers=given, delivery_mode=2)

@@ -62,9 +62,8 @@ class OrphanForwarder(MessageHandler):
         began = self.state.clock()
         request_id = message.properties.correlation_id
         self.lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
-        remaining = (forward.deadline_ms - events.wall_ms()) / 1000
         try:
-            async with asyncio.timeout(remaining):
+            async with asyncio.timeout((forward.deadline_ms - events.wall_ms()) / 1000):
                 if forward.hops:
                     # It was forwarded before and came back: a binding may take a moment to reach every node.
                     await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT_SECONDS))
@@ -88,9 +87,8 @@ class OrphanForwarder(MessageHandler):
         state = self.state
         generation = state.require(key, found_unbound=True)
         while True:
-            left = state.tracker.wanted[key].until - state.clock()
             try:
-                async with asyncio.timeout(left / 2):
+                async with asyncio.timeout((state.tracker.wanted[key].until - state.clock()) / 2):
                     await state.queues.wait(key, lambda one: one.phase is Phase.BOUND and one.asserted >= generation)
                 return
             except TimeoutError:
@@ -132,12 +130,10 @@ class OrphanForwarder(MessageHandler):
 
     async def _answer(self, message: Message, answer: Answer) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
-        if not await self.error_replies.settle(
-            message, status=answer.status, reason=answer.reason, expired_at=expired_at
-        ):
+        if await self.error_replies.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
+            self._answered(message, answer.status)
+        else:
             await self._put_back(message)
-            return
-        self._answered(message, answer.status)
 
     async def _put_back(self, message: Message) -> None:
         properties = orphan_rules.stamped(message.properties, events.wall_ms())
@@ -145,10 +141,10 @@ class OrphanForwarder(MessageHandler):
             await self._send_back(message, self.state.names.orphan_exchange, properties)
             self.metrics.orphans.labels("put_back").inc()
         except MessageRefused as error:
-            if not await self.error_replies.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
+            if await self.error_replies.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
+                self._answered(message, statuses.INVALID_REQUEST)
+            else:
                 log.error("orphan can be neither put back nor kept", extra={"reason": str(error)})
-                return
-            self._answered(message, statuses.INVALID_REQUEST)
 
     def _answered(self, message: Message, status: str) -> None:
         """Acknowledge, count and report an orphan that was answered."""

@@ -62,8 +62,7 @@ def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: in
     hops = max(0, headers.integer(given, headers.X_HOPS) or 0)
     if hops >= MAX_HOPS:
         return Answer(statuses.UNROUTABLE, f"forwarded {hops} times and found no queue each time")
-    seen = _first_seen(message.properties, now_ms)
-    deadline = seen + orphan_ttl_ms
+    deadline = _first_seen(message.properties, now_ms) + orphan_ttl_ms
     properties = stamped(message.properties, now_ms)
     own_deadline = headers.integer(properties.headers, headers.X_DEADLINE)
     if own_deadline is not None:

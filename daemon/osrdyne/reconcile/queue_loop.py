@@ -28,8 +28,6 @@ from osrdyne_protocol.broker.topology import request_queue_arguments
 
 log = logging.getLogger(__name__)
 
-_ANSWERS_AGAIN = "the broker answers for this queue again, which looked lost"
-
 
 def adopt(state: PoolState, keys: Iterable[str]) -> None:
     """Begin a session with the existing queues of these keys, before any loop runs."""
@@ -118,10 +116,9 @@ class QueueLoop:
         self._state.queue_changes.add(key)
 
     def _left_alone(self, key: str, queue: QueueState, said: str) -> QueueState:
-        name = self._state.names.request_queue(key)
         if queue.phase is not Phase.FOREIGN:
             log.warning("a foreign queue has a request queue's name; left alone", extra={"key": key, "reason": said})
-        return queue_rules.foreign(queue, name, said, now=self._state.clock())
+        return queue_rules.foreign(queue, self._state.names.request_queue(key), said, now=self._state.clock())
 
     async def _take(self, key: str, queue: QueueState, step: QueueStep) -> Finding:
         if step is QueueStep.SAMPLE:
@@ -199,7 +196,12 @@ class QueueLoop:
         members = await self._management.members(name)
         seen = await channel.declare_queue(name, passive=True)
         if members is None or not (quorum.never_led(members) and seen.ready == seen.consumers == 0):
-            return queue_rules.after_failure(queue, QueueStep.DISCARD, _ANSWERS_AGAIN, now=self._state.clock())
+            return queue_rules.after_failure(
+                queue,
+                QueueStep.DISCARD,
+                "the broker answers for this queue again, which looked lost",
+                now=self._state.clock(),
+            )
         await channel.delete_queue(name)
         before = self._state.former_totals.get(key)
         held = before.ready + before.unacknowledged if before is not None else None

@@ -20,7 +20,6 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as UnreadableVariable
 
 from osrdyne.drivers import registry
-from osrdyne.drivers.registry import AnyDriverSettings
 from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
 from osrdyne.settings.model import Seconds, StrictModel
 from osrdyne_protocol import settings_file
@@ -103,7 +102,7 @@ class DaemonSettings(BaseSettings):
 
     pool: Annotated[Any, BeforeValidator(_pool)]
     broker: BrokerSettings
-    driver: Annotated[AnyDriverSettings, Field(discriminator="kind")]
+    driver: Annotated[registry.AnyDriverSettings, Field(discriminator="kind")]
     limits: LimitSettings = LimitSettings()
     intervals: IntervalSettings = IntervalSettings()
     status: StatusSettings = StatusSettings()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -130,9 +129,8 @@ async def test_what_waits_leaves_when_it_is_flushed_and_only_once(teller: Teller
 async def test_an_event_carries_the_time_at_which_it_happened_however_late_it_leaves(
     teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moments: Iterator[float] = iter((1.0, 2.0, 3.0))
-    clock = SimpleNamespace(time=lambda: next(moments))
-    monkeypatch.setattr("osrdyne_worker.events.time", clock)
+    moments: Iterator[int] = iter((1000, 2000, 3000))
+    monkeypatch.setattr(events, "wall_ms", lambda: next(moments))
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED)
     await asyncio.sleep(2 * GATHER_TIME)
     assert [one.headers["x-event-time"] for one in teller.line.told] == [1000, 2000, 3000]
