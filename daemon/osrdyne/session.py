@@ -181,13 +181,11 @@ class DaemonSession:
         """Take over every existing request queue: a restart forgets no key."""
         # Drop keys whose time ran out meanwhile: if they have no queue any more, another daemon has led since.
         self.state.tracker.advance(self.state.clock())
-        keys = []
-        for found in await self.management.request_queues(self.state.names):
-            if found.key is not None:
-                keys.append(found.key)
-            else:
-                log.warning("a foreign queue has a request queue's name; left alone", extra={"queue": found.name})
-        adopt(self.state, keys)
+        found = await self.management.request_queues(self.state.names)
+        for one in found:
+            if one.key is None:
+                log.warning("a foreign queue has a request queue's name; left alone", extra={"queue": one.name})
+        adopt(self.state, [one.key for one in found if one.key is not None])
 
 
 async def _consume(channel: Channel, queue: str, on_message: Callable[[Message], None]) -> None:

@@ -84,8 +84,11 @@ class DeadLetterResponder(MessageHandler):
 
     async def _put_back(self, message: Message, *, answered: bool) -> None:
         try:
-            properties = dead_letter_rules.put_back(message, answered=answered)
-            await self._send_back(message, self.state.names.dead_letter_exchange, properties)
+            await self._send_back(
+                message,
+                self.state.names.dead_letter_exchange,
+                dead_letter_rules.put_back(message, answered=answered),
+            )
         except MessageRefused as error:
             # Neither the inventory nor its own queue accepts it: it stays unacknowledged until the next session.
             log.error(

@@ -53,8 +53,9 @@ class ErrorReplies:
         """
         if await self.reply(message, status=status, reason=reason, expired_at=expired_at):
             return True
-        key = dead_letter_rules.original_key(message)
-        return await self.keep(message, reason=status, detail=reason, key=key, queue="")
+        return await self.keep(
+            message, reason=status, detail=reason, key=dead_letter_rules.original_key(message), queue=""
+        )
 
     async def reply(self, message: Message, *, status: str, reason: str, expired_at: str | None = None) -> bool:
         """Answer the caller; return False when there is no caller who can be answered.

@@ -161,8 +161,9 @@ class GroupLoop:
     async def _start(self, key: str) -> None:
         started = self._state.clock()
         await self._driver.start(key)
-        attempt = self._state.attempts.get(key, group_rules.Attempt())
-        self._state.attempts[key] = group_rules.after_start(attempt, now=started)
+        self._state.attempts[key] = group_rules.after_start(
+            self._state.attempts.get(key, group_rules.Attempt()), now=started
+        )
         self._state.groups[key] = Group(key, GroupState.STARTING, 1, self._driver.template)
         self._accepted[key] = self._state.clock()
         self._state.group_changes.add(key)

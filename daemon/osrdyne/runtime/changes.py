@@ -113,9 +113,6 @@ class Timers:
             return
         self._due[key] = when
         heapq.heappush(self._heap, (when, key))
-        if len(self._heap) > 64 + 4 * len(self._due):
-            self._heap = [(when, key) for key, when in self._due.items()]
-            heapq.heapify(self._heap)
 
     def next(self) -> float | None:
         """Return the time of the earliest timer, None when there is none."""

@@ -6,11 +6,11 @@ Pure: time is an argument (monotonic seconds), there is no I/O. Facts come in th
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from osrdyne.runtime.changes import Timers
 from osrdyne_protocol.settings import Delays
 
 _GENERATION_MASK = (1 << 64) - 1
@@ -41,8 +41,7 @@ class TargetTracker:
         self._delays = delays
         self._generation = 0
         self._wanted: dict[str, Wanted] = {}
-        #: When each wanted key steps down.
-        self._steps = Timers()
+        self._deadlines: list[tuple[float, str]] = []
         #: Keys that a worker's start or `keep` renewed, without demand since.
         self._renewed_by_start: set[str] = set()
 
@@ -77,11 +76,12 @@ class TargetTracker:
 
     def _activate(self, key: str, until: float, *, found_unbound: bool = False) -> int:
         current = self._wanted.get(key)
+        if current is not None and current.status is Status.ACTIVE and not found_unbound:
+            if until > current.until:
+                self._put(key, Wanted(Status.ACTIVE, current.generation, until))
+            return current.generation
         if current is not None and current.status is Status.ACTIVE:
             until = max(until, current.until)
-            if not found_unbound:
-                self._put(key, Wanted(Status.ACTIVE, current.generation, until))
-                return current.generation
         self._generation = (self._generation + 1) & _GENERATION_MASK
         self._put(key, Wanted(Status.ACTIVE, self._generation, until))
         return self._generation
@@ -108,12 +108,15 @@ class TargetTracker:
     def advance(self, now: float) -> list[str]:
         """Let time pass until `now`; return the keys that stepped down."""
         changed: list[str] = []
-        for key in self._steps.due(now):
-            current = self._wanted[key]
+        while self._deadlines and self._deadlines[0][0] <= now:
+            until, key = heapq.heappop(self._deadlines)
+            current = self._wanted.get(key)
+            if current is None or current.until != until:
+                continue  # renewed since: a later heap entry replaces this one
             self._generation = (self._generation + 1) & _GENERATION_MASK
             if current.status is Status.ACTIVE:
                 # Counted from when the step was due, so that a late call does not lengthen the key's life.
-                self._put(key, Wanted(Status.UNBOUND, self._generation, current.until + self._delays(key).stop_delay))
+                self._put(key, Wanted(Status.UNBOUND, self._generation, until + self._delays(key).stop_delay))
             else:
                 del self._wanted[key]
                 self._renewed_by_start.discard(key)
@@ -121,9 +124,12 @@ class TargetTracker:
         return changed
 
     def next_change(self) -> float | None:
-        """Return the monotonic time at which `advance` has something to do; None when there is nothing."""
-        return self._steps.next()
+        """Return the monotonic time at which `advance` may have something to do; None when there is nothing."""
+        return self._deadlines[0][0] if self._deadlines else None
 
     def _put(self, key: str, wanted: Wanted) -> None:
         self._wanted[key] = wanted
-        self._steps.at(key, wanted.until)
+        heapq.heappush(self._deadlines, (wanted.until, key))
+        if len(self._deadlines) > 64 + 4 * len(self._wanted):
+            self._deadlines = [(one.until, name) for name, one in self._wanted.items()]
+            heapq.heapify(self._deadlines)

@@ -20,7 +20,7 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_client.errors import Expired
 from osrdyne_client.replies import read
 from osrdyne_protocol import events, expiry, headers
-from tests.unit.stand_ins import NAMES, StandInLifecycle, StandInPublisher, state_of, until
+from tests.unit.stand_ins import NAMES, Settled, StandInLifecycle, StandInPublisher, state_of, until
 
 #: Wall clock of the tests in seconds, and the time to live of request queues.
 NOW, TTL = 1_700_000_000, 60.0
@@ -79,28 +79,21 @@ async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) 
     await asyncio.sleep(100)
     state, publisher = state_of(), StandInPublisher()
     prepare(state)
-    stand_ins: dict[str, Any] = {"publisher": publisher, "journal": StandInLifecycle()}
-    metrics, acked = Metrics(), []
-
-    class Channel:
-        def ack(self, tag: int) -> None:
-            acked.append(tag)
-
-    channel: Any = Channel()
+    metrics, settled = Metrics(), Settled()
     async with asyncio.TaskGroup() as tasks:
         responder = DeadLetterResponder(
             state=state,
-            deliveries=channel,
-            publisher=stand_ins["publisher"],
-            error_replies=ErrorReplies(NAMES, stand_ins["publisher"], metrics),
-            lifecycle=stand_ins["journal"],
+            deliveries=settled,
+            publisher=publisher,
+            error_replies=ErrorReplies(NAMES, publisher, metrics),
+            lifecycle=StandInLifecycle(),
             metrics=metrics,
             tasks=tasks,
             prefetch=8,
             message_ttl=TTL,
         )
         responder.on_message(message)
-        await until(lambda: acked, within=5.0)
+        await until(lambda: settled.tags, within=5.0)
     (reply,) = publisher.sent_to("", "reply-1")
     return headers.text(reply.properties.headers.get(headers.X_EXPIRED_AT))
 

@@ -17,7 +17,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses
-from tests.unit.stand_ins import NAMES, Sent, StandInLifecycle, StandInPublisher, state_of, until
+from tests.unit.stand_ins import NAMES, Sent, Settled, StandInLifecycle, StandInPublisher, state_of, until
 
 pytestmark = pytest.mark.looptime
 
@@ -31,30 +31,24 @@ class Responder:
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.publisher = StandInPublisher()
-        self.acked: list[int] = []
+        self.settled = Settled()
+        self.acked = self.settled.tags
         self.lifecycle = StandInLifecycle()
         self.metrics = Metrics()
-        publisher: Any = self.publisher
-        lifecycle: Any = self.lifecycle
-        channel: Any = self
-        error_replies = ErrorReplies(NAMES, publisher, self.metrics)
+        error_replies = ErrorReplies(NAMES, self.publisher, self.metrics)
         self.state = state_of()
         self.responder = DeadLetterResponder(
             state=self.state,
-            deliveries=channel,
-            publisher=publisher,
+            deliveries=self.settled,
+            publisher=self.publisher,
             error_replies=error_replies,
-            lifecycle=lifecycle,
+            lifecycle=self.lifecycle,
             metrics=self.metrics,
             tasks=tasks,
             prefetch=8,
             message_ttl=60.0,
         )
         self.delivered = 0
-
-    def ack(self, tag: int) -> None:
-        assert tag not in self.acked, "settled twice"
-        self.acked.append(tag)
 
     def letter(self, reason: str = "expired", *, more: dict[str, Any] | None = None, **properties: Any) -> int:
         self.delivered += 1

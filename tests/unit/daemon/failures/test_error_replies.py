@@ -21,8 +21,7 @@ def request(reply_to: str = "reply-1") -> Message:
 
 
 def answerer_on(publisher: StandInPublisher) -> ErrorReplies:
-    stand_in: object = publisher
-    return ErrorReplies(NAMES, stand_in, Metrics())  # type: ignore[arg-type]
+    return ErrorReplies(NAMES, publisher, Metrics())
 
 
 @pytest.mark.parametrize("error", [Nacked(), BrokerTimeout("no confirm")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import events, headers, statuses
-from tests.unit.stand_ins import NAMES, StandInLifecycle, StandInPublisher, follower, state_of, until
+from tests.unit.stand_ins import NAMES, Settled, StandInLifecycle, StandInPublisher, follower, state_of, until
 
 pytestmark = pytest.mark.looptime
 
@@ -35,18 +34,18 @@ def wall_clock_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "wall_ms", wall_ms)
 
 
-@dataclass
-class Settled:
-    """What was acknowledged, and what had been confirmed by then."""
+class SettledAfterConfirm(Settled):
+    """Checks that each delivery is acknowledged after its copy or its reply was confirmed."""
 
-    publisher: StandInPublisher
-    tags: list[int] = field(default_factory=list)
+    def __init__(self, publisher: StandInPublisher) -> None:
+        super().__init__()
+        self._publisher = publisher
 
     def ack(self, tag: int) -> None:
-        copies = [one.body == str(tag).encode() for one in self.publisher.confirmed]
-        replies = [one.properties.correlation_id == f"id {tag}" for one in self.publisher.confirmed]
+        copies = [one.body == str(tag).encode() for one in self._publisher.confirmed]
+        replies = [one.properties.correlation_id == f"id {tag}" for one in self._publisher.confirmed]
         assert any(copies + replies), "settled before anything was confirmed"
-        self.tags.append(tag)
+        super().ack(tag)
 
 
 class Forwarder:
@@ -55,19 +54,16 @@ class Forwarder:
     def __init__(self, tasks: asyncio.TaskGroup, *, unbind_delay: float = 1000.0, per_key: int = 2) -> None:
         self.state = state_of(unbind_delay=unbind_delay)
         self.publisher = StandInPublisher()
-        self.channel = Settled(self.publisher)
-        publisher: Any = self.publisher
-        channel: Any = self.channel
+        self.channel = SettledAfterConfirm(self.publisher)
         self.lifecycle = StandInLifecycle()
-        lifecycle: Any = self.lifecycle
         metrics = Metrics()
-        error_replies = ErrorReplies(NAMES, publisher, metrics)
+        error_replies = ErrorReplies(NAMES, self.publisher, metrics)
         self.forwarder = OrphanForwarder(
             state=self.state,
-            deliveries=channel,
-            publisher=publisher,
+            deliveries=self.channel,
+            publisher=self.publisher,
             error_replies=error_replies,
-            lifecycle=lifecycle,
+            lifecycle=self.lifecycle,
             metrics=metrics,
             tasks=tasks,
             prefetch=40,

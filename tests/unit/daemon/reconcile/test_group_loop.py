@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -34,8 +33,9 @@ class Loop:
         self.state: PoolState = state_of(unbind_delay=10_000.0)
         self.driver = StandInDriver()
         self.lifecycle = StandInLifecycle()
-        given: Any = (self.state, self.driver, self.lifecycle, limits)
-        self.loop = GroupLoop(*given, patience=PATIENCE, listing_interval=LISTING_INTERVAL)
+        self.loop = GroupLoop(
+            self.state, self.driver, self.lifecycle, limits, patience=PATIENCE, listing_interval=LISTING_INTERVAL
+        )
 
     def want(self, *keys: str) -> None:
         """Make keys Active with a bound queue, as the queue loop does."""

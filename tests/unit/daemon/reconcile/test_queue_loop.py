@@ -42,11 +42,11 @@ class Loop:
         self.broker = StandInBroker()
         self.management = StandInManagement(self.broker)
         self.lifecycle = StandInLifecycle()
-        connection: Any = StandInConnection(self.broker)
-        pool, management, lifecycle = ChannelPool(connection, size), self.management, self.lifecycle
+        pool = ChannelPool(StandInConnection(self.broker), size)
         self.metrics = Metrics()
-        given: Any = (self.state, pool, management, lifecycle, self.metrics)
-        loop = QueueLoop(*given, statistics_interval=7.5, recheck=30.0)
+        loop = QueueLoop(
+            self.state, pool, self.management, self.lifecycle, self.metrics, statistics_interval=7.5, recheck=30.0
+        )
         self.coroutines = (loop.run(), pass_time(self.state))
 
     def bound(self, *keys: str) -> bool:

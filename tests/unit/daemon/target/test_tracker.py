@@ -129,7 +129,7 @@ def test_a_key_that_is_renewed_for_ever_takes_no_more_room() -> None:
     tracker = tracker_of()
     for step in range(10_000):
         tracker.require("42", step / 100)
-    assert len(tracker._steps._heap) < 200
+    assert len(tracker._deadlines) < 200
     assert tracker.advance(99.99 + UNBIND) == ["42"]
 
 
@@ -200,7 +200,7 @@ def test_a_key_steps_down_in_time_after_old_deadlines_of_others_were_dropped() -
     # When another key is renewed so often that its old deadlines are dropped
     for renewal in range(1000):
         tracker.require("busy", renewal / 1000)
-        assert len(tracker._steps._heap) <= 65 + 4 * len(tracker.wanted)
+        assert len(tracker._deadlines) <= 65 + 4 * len(tracker.wanted)
     # Then each key steps down when it is due
     for key, lifetime in sorted(lifetimes.items(), key=lambda one: one[1]):
         assert tracker.next_change() == lifetime
