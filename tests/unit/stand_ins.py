@@ -252,7 +252,7 @@ class StandInLifecycle(LifecycleEvents):
 
 
 class StandInDriver:
-    """An engine in memory: groups run until somebody stops or crashes them."""
+    """An engine in memory: groups run until the test stops or crashes them."""
 
     owns_workers = True
 
@@ -335,7 +335,7 @@ class Sent:
 
 
 class StandInPublisher(Publisher):
-    """A publisher that confirms, unless told otherwise."""
+    """A publisher that confirms, unless the test says otherwise."""
 
     def __init__(self) -> None:
         #: Every try, in order.

@@ -1,4 +1,4 @@
-"""Which channel a message leaves on: a destination that has not answered holds up nobody else. Under virtual time."""
+"""Which channel a message leaves on: a destination that has not answered delays no other. Under virtual time."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ async def test_an_answer_that_never_comes_is_given_up_and_what_waits_behind_it_g
     never = publish(lanes, "a", 0)
     await asyncio.sleep(2 * LATE)
     behind = publish(lanes, "a", 1)
-    broker.lost.clear()  # and nobody tells the lane
+    broker.lost.clear()  # and the lane gets no news of it
     with pytest.raises(BrokerTimeout):
         await never
     assert asyncio.get_running_loop().time() == pytest.approx(GIVE_UP, abs=0.1)

@@ -74,7 +74,7 @@ def test_a_request_entered_its_queue_when_it_was_first_seen_or_its_lifetime_befo
 
 
 async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """Return the stage that the caller of a letter is told, 100 s after the loop began."""
+    """Return the stage in the reply to the caller of a letter, 100 s after the loop began."""
     monkeypatch.setattr(events, "wall_ms", lambda: NOW * 1000)
     await asyncio.sleep(100)
     state, publisher = state_of(), StandInPublisher()

@@ -67,7 +67,7 @@ async def teller() -> Any:
     teller.activity.close()
 
 
-async def test_a_request_after_a_quiet_time_is_told_at_once(teller: Teller) -> None:
+async def test_a_request_after_a_quiet_time_is_reported_at_once(teller: Teller) -> None:
     for _ in range(3):
         teller.tell(events.REQUEST_RECEIVED)
         assert teller.line.told[-1].at == asyncio.get_running_loop().time()
@@ -75,7 +75,7 @@ async def test_a_request_after_a_quiet_time_is_told_at_once(teller: Teller) -> N
     assert len(teller.line.told) == 3
 
 
-async def test_requests_that_follow_one_another_are_told_together_and_in_order(teller: Teller) -> None:
+async def test_requests_that_follow_one_another_are_reported_together_and_in_order(teller: Teller) -> None:
     numbers = range(20)
     for number in numbers:
         teller.tell(events.REQUEST_RECEIVED, events.FINISHED, request_id=str(number))
@@ -95,19 +95,19 @@ async def test_the_last_event_of_a_burst_does_not_wait_for_another(teller: Telle
 
 
 @pytest.mark.parametrize("name", [events.STARTED, events.ALIVE, events.STOPPING])
-async def test_what_is_rare_leaves_at_once_and_after_all_that_was_told_before(teller: Teller, name: str) -> None:
+async def test_a_rare_event_leaves_at_once_and_after_all_earlier_events(teller: Teller, name: str) -> None:
     before = [events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED]
     teller.tell(*before, name)
     assert teller.line.names == [*before, name]
 
 
-async def test_a_request_that_failed_a_worker_before_is_told_at_once(teller: Teller) -> None:
+async def test_a_request_that_failed_a_worker_before_is_reported_at_once(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
     teller.tell(events.REQUEST_RECEIVED, at_once=True)
     assert teller.line.names == [events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED]
 
 
-async def test_a_worker_that_has_just_started_tells_its_first_request_at_once(teller: Teller) -> None:
+async def test_a_worker_that_has_just_started_reports_its_first_request_at_once(teller: Teller) -> None:
     teller.tell(events.STARTED, events.REQUEST_RECEIVED)
     assert teller.line.names == [events.STARTED, events.REQUEST_RECEIVED]
 

@@ -67,7 +67,7 @@ class Settling(Channel):
         self._queue.give_back(tag)
 
 
-async def test_what_fits_is_handed_on_at_once_and_in_order() -> None:
+async def test_messages_that_fit_are_handled_at_once_and_in_order() -> None:
     queue = Queue([10, 20, 30], limit=100)
     async with running(queue.deliveries.run(queue.handle)):
         await until(lambda: queue.handled == [1, 2, 3], within=0.1)

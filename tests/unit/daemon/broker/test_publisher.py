@@ -255,7 +255,7 @@ async def test_a_confirm_that_comes_too_late_leaves_no_unread_error(
     await asyncio.wait((given_up,))
     for one in connection.channels:
         one.fail(ConnectionLost())
-    # Then nobody is told of it when the confirms are forgotten
+    # Then asyncio does not complain when the confirms are forgotten
     connection.channels.clear()
     publisher._lanes = None
     del given_up

@@ -93,7 +93,7 @@ def test_only_the_first_event_of_a_burst_goes_on(listener: Listener) -> None:
 
 
 def test_starts_alone_keep_a_key_no_longer_than_one_delay(listener: Listener) -> None:
-    # Given a key that somebody asked for, and a worker that crashes at each of its starts
+    # Given a key that had a request, and a worker that crashes at each of its starts
     listener.state.require("42")
     listener.event(events.STARTED, after=5.0)
     assert listener.state.tracker.wanted["42"].until == 105.0 + 1.0 + 10.0
@@ -109,7 +109,7 @@ def test_starts_alone_keep_a_key_no_longer_than_one_delay(listener: Listener) ->
 
 
 @pytest.mark.parametrize("asked", [events.REQUEST_RECEIVED, events.FINISHED, events.ALIVE, "orphan"])
-def test_a_start_counts_again_after_somebody_asked(listener: Listener, asked: str) -> None:
+def test_a_start_counts_again_after_a_request(listener: Listener, asked: str) -> None:
     listener.state.require("42")
     listener.event(events.STARTED)
     if asked == "orphan":
@@ -135,7 +135,7 @@ def test_a_start_that_counts_for_nothing_does_not_hide_the_request_that_follows(
     assert listener.state.tracker.wanted["42"].until == pytest.approx(105.1 + 1.0 + 10.0)
 
 
-def test_a_start_is_told_at_once_also_within_a_burst(listener: Listener) -> None:
+def test_a_start_is_reported_at_once_also_within_a_burst(listener: Listener) -> None:
     listener.event(events.REQUEST_RECEIVED)
     listener.woken()
     listener.event(events.STARTED, after=0.1)

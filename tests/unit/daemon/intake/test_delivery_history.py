@@ -23,7 +23,7 @@ def test_a_request_has_its_workers_in_order() -> None:
     assert record.of("42", "8") == record.of(None, "7") == record.of("42", b"7") == ()
 
 
-def test_only_so_many_requests_are_remembered_and_those_given_out_last() -> None:
+def test_only_the_requests_that_were_delivered_last_are_remembered() -> None:
     record = DeliveryHistory(most_requests=3)
     for number in range(5):
         record.add("42", str(number), PastDelivery("w", number))
@@ -32,7 +32,7 @@ def test_only_so_many_requests_are_remembered_and_those_given_out_last() -> None
     assert [bool(record.of("42", one)) for one in ("0", "3", "4", "old but busy")] == [False, True, True, True]
 
 
-def test_only_so_many_workers_of_one_request_the_first_and_the_last() -> None:
+def test_of_a_request_that_was_delivered_often_the_first_and_last_workers_are_remembered() -> None:
     record = DeliveryHistory()
     for number in range(1000):
         record.add("42", "7", PastDelivery("w", number))
@@ -42,7 +42,7 @@ def test_only_so_many_workers_of_one_request_the_first_and_the_last() -> None:
     assert found[-1] == 999
 
 
-def test_ids_without_measure_are_not_remembered() -> None:
+def test_ids_that_are_too_long_are_not_remembered() -> None:
     record = DeliveryHistory()
     record.add("42", "7" * (LONGEST_ID + 1), PastDelivery("w", 1))
     record.add("42", "7", PastDelivery("w" * (LONGEST_ID + 1), 1))

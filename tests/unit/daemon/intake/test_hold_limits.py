@@ -76,7 +76,7 @@ def test_no_bound_is_ever_passed_and_the_counts_stay_true(
             fits = holding.admit(key, size)
             if fits:
                 held.append((key, size))
-            # Nobody is kept out by others while the share of one is free.
+            # Others keep no key out while the share of one message is free.
             if not mine and len(held) < total and size * total <= bound:
                 assert fits
         elif held:

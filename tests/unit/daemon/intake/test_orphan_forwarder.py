@@ -49,7 +49,7 @@ class SettledAfterConfirm(Settled):
 
 
 class Forwarder:
-    """A forwarder on stand-ins. Bodies carry the delivery tag, so that copies can be told."""
+    """A forwarder on stand-ins. Bodies hold the delivery tag, so that a copy shows its origin."""
 
     def __init__(self, tasks: asyncio.TaskGroup, *, unbind_delay: float = 1000.0, per_key: int = 2) -> None:
         self.state = state_of(unbind_delay=unbind_delay)
@@ -149,7 +149,7 @@ async def test_beyond_its_share_an_orphan_goes_back_to_the_tail_under_its_own_ke
         assert one.publisher.sent_to("", NAMES.orphan_queue) == []
 
 
-async def test_an_orphan_that_nobody_binds_is_answered_expired_with_the_reason() -> None:
+async def test_an_orphan_whose_queue_is_never_bound_is_answered_expired_with_the_reason() -> None:
     async with forwarding_with() as one:
         one.orphan()
         one.state.queues["42"] = QueueState(Phase.UNKNOWN, failures=3, error="no permission")
@@ -269,7 +269,7 @@ async def test_a_request_that_came_back_often_asks_for_a_new_binding(hops: int) 
         assert one.state.unrouted == ({"42"} if hops >= 4 else set())
 
 
-async def test_a_mistake_of_ours_ends_the_message_not_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_with_one_message_ends_that_message_and_not_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 

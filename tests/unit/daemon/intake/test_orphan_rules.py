@@ -114,7 +114,7 @@ def test_the_clients_deadline_and_its_expiration_end_it_earlier() -> None:
         {headers.X_FIRST_SEEN: NOW + 10**12},
     ],
 )
-def test_headers_of_ours_that_make_no_sense_are_ignored(nonsense: dict[str, object]) -> None:
+def test_our_own_headers_without_a_sensible_value_are_ignored(nonsense: dict[str, object]) -> None:
     forward = forwarded(orphan(headers=nonsense))
     assert forward.deadline_ms == NOW + TTL
     assert forward.properties.headers[headers.X_FIRST_SEEN] == NOW

@@ -123,7 +123,7 @@ async def test_an_alarm_that_the_connection_reports_needs_no_management_api() ->
     assert state.alarm is None
 
 
-async def test_a_queue_of_others_does_not_speak_for_a_key_of_ours() -> None:
+async def test_a_foreign_queue_does_not_count_for_a_key_of_the_pool() -> None:
     class Management(StandInManagement):
         async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
             foreign = RequestQueue("core-req-other", None, QueueTotals(9, 9, 9, 0))

@@ -316,7 +316,7 @@ async def test_a_group_that_ends_while_its_start_is_not_yet_answered_comes_back_
     loop = Loop()
 
     async def slow(key: str) -> None:
-        # The engine tells of the end of the group before it answers the start
+        # The engine reports the end of the group before it answers the start
         loop.driver.news.put_nowait(Change(key, "exit 1"))
         await asyncio.sleep(1.0)
         loop.driver.calls.append(("answered", key))
