@@ -1,7 +1,7 @@
 """Faults of the broker and of what is on it: restarts, alarms, deleted objects, revoked rights.
 
 What is deleted holds nothing that could be lost with it, and static objects are put back as infrastructure code would
-put them back. The policies with a dead-letter exchange stay: what dies without one is lost by whoever took it away.
+put them back. The policies with a dead-letter exchange stay: without one, the loss of what dies is the fault's own.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def library() -> Path:
 
 def _fetch(cache: Path, target: Path) -> None:
     part = Path(tempfile.mkdtemp(prefix=f"{PACKAGE}-", dir=cache))
-    # Fetched as whoever runs this; the warning that apt's own user cannot write here means nothing.
+    # Fetched as the present user; the warning that apt's own user cannot write here means nothing.
     quiet = ["-qq", "-o", "APT::Sandbox::User=root"]
     try:
         _run(["apt-get", *quiet, "download", PACKAGE], part)

@@ -1,4 +1,4 @@
-"""What the broker holds at the end: replies that nobody read, the poison inventory, requests that still wait."""
+"""What the broker holds at the end: unread replies, the poison inventory, requests that still wait."""
 
 from __future__ import annotations
 

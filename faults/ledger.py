@@ -1,4 +1,4 @@
-"""The account of all requests: what became of each, and during which fault. Pure: it is told what was found.
+"""The account of all requests: what became of each, and during which fault. Pure: it gets what was found.
 
 Only a confirmed request can be lost. It was answered when any reply to it was seen, by its client or in the reply queue
 that a killed client left; else it is in the poison inventory, or still queued; else it is lost. What was in a queue

@@ -24,7 +24,7 @@ PAUSE = 0.3
 
 
 class WatchedDispatcher(Dispatcher):
-    """A core that writes down what its callers are not told: the confirm, and every reply."""
+    """A core that writes down what its callers do not see: the confirm, and every reply."""
 
     journal: Journal
 
@@ -89,7 +89,7 @@ def send(client: WatchedClient, journal: Journal, ask: load.Ask, name: str) -> N
 
 
 async def main() -> None:
-    """Send until told to stop; end when standard input does."""
+    """Send until the order to stop; end when standard input does."""
     who, path, pool = sys.argv[1:]
     journal, commands = Journal(Path(path)), Commands()
     client = await connected(os.environ[load.URI_VARIABLE], pool, journal)

@@ -1,4 +1,4 @@
-"""What the clients send, and what they are told: the load's pattern, pure, and the commands on their standard input.
+"""What the clients send: the load's pattern, pure, and the commands that they get on their standard input.
 
 Keys: warm ones on two kinds of worker, which always have requests; cold ones that come, go and come back; one whose
 worker crashes on some requests; one whose worker never starts.
@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 
 WARM = ("warm-0", "library-0", "warm-1", "library-1")
-#: Beginning of every cold key. A client asks one for a while, then the next; after the last it begins anew.
+#: Beginning of every cold key. A client asks one for a while, then the next; after the last it begins again.
 COLD = "cold-"
 COLD_KEYS, COLD_REQUESTS = 6, 12
 #: Its worker crashes on a request that says so.
@@ -62,7 +62,7 @@ def ask(client: str, number: int) -> Ask:
 
 
 class Commands:
-    """What the runner tells a client: `pause PREFIX`, `resume PREFIX`, `stop`. The end of input ends all."""
+    """What the runner orders a client to do: `pause PREFIX`, `resume PREFIX`, `stop`. The end of input ends all."""
 
     def __init__(self) -> None:
         self._paused: set[str] = set()

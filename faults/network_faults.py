@@ -29,7 +29,7 @@ def connections_delayed(rig: Rig, random: Random) -> str:
 
 
 def connections_half_open(rig: Rig, random: Random) -> str:
-    """Nothing passes and nobody hangs up; what has no heartbeat to notice it is cut at the end."""
+    """Nothing passes and neither end hangs up; what has no heartbeat to notice it is cut at the end."""
     sides = _sides(random)
     rig.proxy.silence(*sides)
     rig.last(SILENCE_LASTS)

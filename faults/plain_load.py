@@ -97,7 +97,7 @@ class PlainClient:
 
 
 def main() -> None:
-    """Send until told to stop; end when standard input does."""
+    """Send until the order to stop; end when standard input does."""
     who, path, pool = sys.argv[1:]
     commands = Commands()
     client = PlainClient(who, Journal(Path(path)), PoolNames(pool), commands)

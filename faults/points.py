@@ -54,5 +54,5 @@ def confirmed_publish(exchange: str) -> list[Step]:
 
 
 def begun_to_consume(queue_prefix: str) -> list[Step]:
-    """Just before the broker learns that somebody wants to consume such a queue."""
+    """Just before the broker learns that a client wants to consume such a queue."""
     return [Step("up", CONSUME, queue_prefix, exact=False)]

@@ -55,7 +55,7 @@ class ProxiedPool(Pool):
 
 @dataclass
 class LoadClient:
-    """One client as a process; killed and started again it is another one, with a journal and a reply queue anew."""
+    """One client as a process; killed and started again it is another one, with a new log and a new reply queue."""
 
     name: str
     process: subprocess.Popen[str]

@@ -1,4 +1,4 @@
-"""A loss on purpose: somebody takes a confirmed request out of its queue and tells nobody."""
+"""A loss on purpose: a program takes a confirmed request out of its queue in silence."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class DaemonChecks(Checks):
     def _bound(self, event: Event) -> None:
         self._changed(event)
         if event.actor.startswith("daemon") and event.detail[1] not in self._asked_for:
-            self._break(8, f"{event.actor} made a queue for key {event.detail[1]!r}, which nobody asked for")
+            self._break(8, f"{event.actor} made a queue for key {event.detail[1]!r}, without a request for it")
 
     def _unbound(self, event: Event) -> None:
         self._changed(event)
@@ -140,7 +140,7 @@ class DaemonChecks(Checks):
         if self._scenario.kind is Kind.EVENTS:
             self._check_used(event)
             return
-        # What was told a moment ago is still under way to the daemon.
+        # An event that was sent a moment ago is still on its way to the daemon.
         idle = event.at - self._active_at.get(event.detail[1], -1000.0)
         if _NEWS < idle < self._scenario.pool.unbind_delay and not self._had("activity lost"):
             self._break(7, f"{event.place!r} was unbound {idle:.1f} s after its worker took a request")
@@ -225,7 +225,7 @@ class DaemonChecks(Checks):
         for plan in self._scenario.keys:
             name = NAMES.request_queue(plan.key)
             if plan.start == plans.TAKEN and name not in outcome.queues and not self._had("queue deleted"):
-                self._break(6, f"{name!r} is gone, which was somebody else's")
+                self._break(6, f"{name!r} is gone, although it is foreign")
         if not outcome.at_rest and not self._without_ttl():
             kept = {name: names for name, names in outcome.left.items() if name != NAMES.poison_queue}
             self._break(7, f"not at rest after {outcome.seconds:.0f} s: groups {outcome.groups}, queues {kept}")

@@ -119,7 +119,7 @@ class RequestChecks(Checks):
 
     def _answered(self, event: Event) -> None:
         if event.place not in self._scenario.by_name:
-            self._verdict.unexpected.append(f"{event.actor} got an answer to {event.place!r}, which nobody asked")
+            self._verdict.unexpected.append(f"{event.actor} got an answer to {event.place!r}, which is no request")
             return
         if not event.detail:
             self._break(2, f"the answer to {event.place} has no status")
@@ -264,7 +264,7 @@ class RequestChecks(Checks):
         return isinstance(key, str) and "\0" not in key and NAMES.request_queue(key) in self._lost_queues
 
     def _judge_return(self, plan: RequestPlan, request: _Request) -> None:
-        """Judge when a request was answered in a run in which the broker lost queues. Everybody asks on one channel."""
+        """Judge when a request was answered in a run in which the broker lost queues. A client asks on one channel."""
         if request.asked_at is None or request.lost_by_broker:
             return
         ends = [one for one in (request.answer_sent_at, request.served_at) if one is not None]

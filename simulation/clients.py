@@ -116,7 +116,7 @@ class Client:
             self._unsent[plan.name] = plan
             asyncio.get_running_loop().call_later(_PAUSE, self._publish, plan)
         elif isinstance(error, Returned):
-            # Unless an earlier copy was taken, the client knows that nobody will answer.
+            # Unless an earlier copy was taken, the client knows that no answer will come.
             self._unknown.pop(plan.name, None)
             self._world.note("request returned", self.name, plan.name)
 

@@ -7,7 +7,6 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from osrdyne.daemon import Daemon
-from osrdyne.errors import DaemonError
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Connection
@@ -58,7 +57,7 @@ def _reasons(error: BaseException) -> tuple[bool, list[str]]:
     if isinstance(error, BaseExceptionGroup):
         parts = [_reasons(one) for one in error.exceptions]
         return all(one[0] for one in parts), [text for one in parts for text in one[1]]
-    expected = isinstance(error, OsrdyneError | DaemonError | TimeoutError)
+    expected = isinstance(error, OsrdyneError | TimeoutError)
     return expected, [f"{type(error).__name__}: {error}"]
 
 

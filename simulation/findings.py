@@ -20,7 +20,7 @@ class Verdict:
     #: (number of the invariant in docs/invariants.md, what happened)
     broken: list[tuple[int, str]] = field(default_factory=list)
     requests: int = 0
-    #: Requests that the broker confirmed and then lost itself: nobody's mistake.
+    #: Requests that the broker confirmed and then lost itself: no mistake of ours.
     lost_by_broker: list[str] = field(default_factory=list)
 
     @property

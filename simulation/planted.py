@@ -1,6 +1,6 @@
 """Deliberate mistakes, planted into the daemon's own code for the length of a run: the checker must see each.
 
-Each is what somebody might write one day. A mistake that no seed notices means that the simulation is blind there.
+Each is code that a person might write one day. A mistake that no seed notices means that the simulation is blind there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What happens in a run, made from its seed: keys and their workers, requests, faults. Pure.
 
-Kinds of run: `calm` (nothing fails), `bad keys` (some keys' workers, drivers or requests fail, somebody meddles with
+Kinds of run: `calm` (nothing fails), `bad keys` (some keys' workers, drivers or requests fail, a person meddles with
 queues, and nothing else), `queues lost` (the broker is killed once and loses queues, and nothing else), `events away`
 (events do not arrive, and nothing else fails) and `storm` (everything may fail). The calmer a run, the more is asked of
 it.
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 #: What a worker does with a request.
 ANSWER, CRASH, HANG, REJECT, REQUEUE, REQUEUE_ONCE = "answer", "crash", "hang", "reject", "requeue", "requeue once"
-#: How a worker group starts; of a taken key it cannot, because its queue's name is that of somebody else's queue.
+#: How a worker group starts; of a taken key it cannot, because its queue's name is that of a foreign queue.
 STARTS, REFUSED, SLOW, DEAF, EXITS, TAKEN = "starts", "refused", "slow", "deaf", "exits", "taken"
 #: Where a client reads its replies.
 DIRECT, QUEUE, NOWHERE, IN_POOL = "direct", "queue", "nowhere", "in the pool"
@@ -81,7 +81,7 @@ class RequestPlan:
 
     @property
     def may_expire(self) -> bool:
-        """It carries a time of its own, after which nobody waits for it."""
+        """It carries a deadline of its own, after which its client does not wait for it."""
         return self.expiration is not None or any(name == X_DEADLINE for name, _ in self.headers)
 
 
@@ -154,7 +154,7 @@ _FAULTS = {
 }
 
 
-#: What may happen to a run of bad keys: it costs nobody else anything.
+#: What may happen to a run of bad keys: it disturbs no other key.
 _MEDDLING = ("queue deleted", "queue unbound", "poison deleted", *(["stray activity", "activity lost"] * 2))
 
 
@@ -237,7 +237,7 @@ def _requests(rng: random.Random, kind: Kind, keys: tuple[KeyPlan, ...], end: fl
             )
         )
     if kind is not Kind.CALM and rng.random() < (0.4 if kind is Kind.STORM else 0.8):
-        # Also right before the others come, whom it must not hold up.
+        # Also right before the others come, which it must not delay.
         result.append(_odd(rng, len(result), rng.choice((rng.uniform(0.0, end), 0.95, end / 2 - 0.05)), keys))
     return tuple(sorted(result, key=lambda one: one.at))
 

@@ -164,7 +164,7 @@ class _World(World):
             self.came_to[error.status if isinstance(error, RemoteError) else type(error).__name__] += 1
 
     async def cut(self) -> None:
-        """Cut everybody's connections."""
+        """Cut all connections."""
         for part in _CUTS:
             await self.until(part)
             daemon = self.daemons[0].connection

@@ -44,7 +44,7 @@ class TickingLoop(VirtualLoop):
         return timer
 
     def waiting(self) -> int:
-        """Return how many timers there are that nobody has cancelled."""
+        """Return how many timers there are that were not cancelled."""
         return sum(not timer._cancelled for due in self._due.values() for _, _, timer in due)
 
     def _run_once(self) -> None:

@@ -101,7 +101,7 @@ class Timer(asyncio.TimerHandle):
 class VirtualLoop(asyncio.BaseEventLoop):
     """An event loop that never waits. `now` is its clock, in seconds from 0."""
 
-    # What asyncio's own loop has, and its stubs do not tell.
+    # What asyncio's own loop has, and its stubs leave out.
     _ready: deque[Any]
     _stopping: bool
     _clock_resolution: float
@@ -112,7 +112,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         #: The timers as a heap. Pairs are compared in C, which handles are not.
         self._timers: list[tuple[float, Timer]] = []
         self.cancelled_timers = 0
-        #: Errors that nobody handled: a callback that raised, for example.
+        #: Errors that were not handled: a callback that raised, for example.
         self.complaints: list[str] = []
         numbers = count(1)
 
@@ -145,7 +145,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.call_at(self.now + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
-        """Run until somebody stops the loop, in asyncio's own order, that of timers of the same time included."""
+        """Run until the loop is stopped, in asyncio's own order, that of timers of the same time included."""
         ready = self._ready
         while True:
             if self.cancelled_timers:
@@ -202,7 +202,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         assert isinstance(loop, VirtualLoop)
         message = str(context.get("message"))
-        # What a killed program never looked at is nobody's error.
+        # What a killed program never looked at is no error.
         if "never retrieved" not in message and "was destroyed" not in message:
             loop.complaints.append(f"{message}: {context.get('exception')!r}")
 

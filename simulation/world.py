@@ -24,7 +24,7 @@ from simulation.workers import Worker
 
 NAMES = PoolNames("core")
 USERS = Users.of("core")
-#: A queue of another pool in the same virtual host: nobody may touch it.
+#: A queue of another pool in the same virtual host: no program of the run may touch it.
 FOREIGN_QUEUE = "corex-req-42"
 
 #: Seconds between two looks whether everything has come to its end.
@@ -160,7 +160,7 @@ class World:
                 daemon.on_operation()
 
     def killed(self, daemon: DaemonProcess) -> None:
-        """Kill a daemon; whoever looks after the machine starts it again a while later."""
+        """Kill a daemon; the machine's service manager starts it again a while later."""
         daemon.kill()
         self.loop.call_later(self.rng.choice((0.05, 1.0, 6.0)), daemon.start, context=Context())
 
@@ -189,7 +189,7 @@ class World:
             return False
         if not any(self.broker.messages(name) for name in (NAMES.orphan_queue, NAMES.dead_letter_queue)):
             return True
-        # When the inventory is full, what belongs there goes round until somebody makes room.
+        # When the inventory is full, what belongs there circles until a person makes room.
         kept = len(self.broker.messages(NAMES.poison_queue))
         return kept >= self.scenario.pool.poison_max_length and self.loop.time() > self.scenario.end + _OVER
 
@@ -248,7 +248,7 @@ def simulate(scenario: Scenario) -> Outcome:
 
 
 def note_errors(note: Callable[..., None]) -> None:
-    """Tell of everything that the daemon logs as an error, and log nothing else."""
+    """Note everything that the daemon logs as an error, and log nothing else."""
     _errors.note = note
     logger = logging.getLogger("osrdyne")
     if _errors not in logger.handlers:

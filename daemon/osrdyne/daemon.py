@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import secrets
 import socket
 from functools import partial
 from typing import Any
 
 from osrdyne import leader
+from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.drivers.base import Driver
-from osrdyne.errors import DaemonError
-from osrdyne.runtime.back_off import back_off
 from osrdyne.session import DaemonSession
 from osrdyne.settings.credentials import address
 from osrdyne.settings.daemon import DaemonSettings
@@ -30,6 +28,7 @@ from osrdyne_amqp import Connection
 from osrdyne_amqp.address import present, virtual_host
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_protocol.pauses import jittered
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +71,11 @@ class Daemon:
             while True:
                 began = self._state.clock()
                 try:
-                    await self._act(events)
+                    await self._act(LifecycleEvents(events, self._id))
                 except Exception as error:  # noqa: BLE001 - after any error, the daemon logs it and begins again
                     failures = 1 if self._state.clock() - began >= _STABLE_SESSION_SECONDS else failures + 1
                     self._ended(error)
-                await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0))
+                await asyncio.sleep(jittered(failures, limit=_LONGEST_PAUSE_SECONDS))
         finally:
             await events.close()
 
@@ -88,21 +87,19 @@ class Daemon:
         """Say why the daemon cannot work; None when it leads or stands by, and no static queue is lost."""
         return status_view.not_ready(self._state, self._phase, self._detail)
 
-    async def _act(self, events: EventLine) -> None:
-        state = self._state
+    async def _act(self, lifecycle: LifecycleEvents) -> None:
         self._phase = "connecting"
         connection = await self._connect()
         try:
             self._become("standby", None)
-            lock_lost = await leader.acquire(connection, state.names)
+            lock_lost = await leader.acquire(connection, self._state.names)
             session = DaemonSession(
                 self.settings,
-                state,
+                self._state,
                 self._driver,
                 self._metrics,
                 self._management,
-                self._id,
-                events,
+                lifecycle,
                 partial(self._connect, "activity"),
             )
             self._become("preparing", None)
@@ -130,7 +127,7 @@ class Daemon:
     def _ended(self, error: BaseException) -> None:
         reasons = _leaves(error)
         text = "; ".join(dict.fromkeys(str(one) or type(one).__name__ for one in reasons))
-        unexpected = [one for one in reasons if not isinstance(one, OsrdyneError | DaemonError | TimeoutError)]
+        unexpected = [one for one in reasons if not isinstance(one, OsrdyneError | TimeoutError)]
         self._metrics.sessions_ended.inc()
         self._become("waiting", text)
         for one in unexpected:

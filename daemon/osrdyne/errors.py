@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from osrdyne_protocol.errors import OsrdyneError
 
-class DaemonError(Exception):
+
+class DaemonError(OsrdyneError):
     """Something the daemon needs is wrong."""
-
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or type(self).__doc__)
 
 
 class DriverError(DaemonError):

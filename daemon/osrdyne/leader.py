@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 
-from osrdyne_amqp import Connection, Message
+from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import Locked
 from osrdyne_protocol.names import PoolNames
 
@@ -38,10 +38,7 @@ async def acquire(connection: Connection, names: PoolNames) -> asyncio.Event:
             waiting = True
             await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.75, 1.25))
         else:
-            await channel.consume(names.leader_queue, _ignore, on_cancel=lost.set, no_ack=True)
+            # Messages in the lock's queue are ignored.
+            await channel.consume(names.leader_queue, lambda _: None, on_cancel=lost.set, no_ack=True)
             log.info("leading")
             return lost
-
-
-def _ignore(_: Message) -> None:
-    """Messages in the lock's queue are ignored."""

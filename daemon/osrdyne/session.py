@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from osrdyne.broker.channel_pool import ChannelPool
-from osrdyne.broker.lifecycle_events import LifecycleEvents, wall_ms
+from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import Publisher
@@ -25,7 +25,7 @@ from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake.activity_feed import ActivityFeed
 from osrdyne.intake.activity_listener import ActivityListener
-from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
+from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.queue_watcher import QueueWatcher
 from osrdyne.reconcile.group_loop import GroupLoop
@@ -37,9 +37,10 @@ from osrdyne.target.clock import pass_time
 from osrdyne.target.warmer import keep_warm
 from osrdyne.target.window_rules import Schedule
 from osrdyne_amqp import Channel, Connection, Message
-from osrdyne_amqp.event_line import EventLine
+from osrdyne_amqp.consuming import consume_until_end
 from osrdyne_protocol.broker.drift import drift
 from osrdyne_protocol.broker.topology import milliseconds, topology, without_events
+from osrdyne_protocol.events import wall_ms
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +58,9 @@ class DaemonSession:
     driver: Driver
     metrics: Metrics
     management: ManagementApi
-    daemon_id: str
     #: Separate connections for events, so that nothing that happens to events can end the session: for the daemon's
     #: own events, and a function that opens one for those of workers.
-    events: EventLine
+    lifecycle: LifecycleEvents
     connect_feed: Callable[[], Awaitable[Connection]]
 
     async def run(self, connection: Connection, lock_lost: asyncio.Event, acting: Callable[[], None]) -> None:
@@ -76,7 +76,6 @@ class DaemonSession:
         # Twice the bytes that may be held, and as much again for messages that only pass through.
         orphans = MemoryLimit(orphan_channel, limit=3 * limits.held_bytes)
         letters = MemoryLimit(letter_channel, limit=3 * limits.held_bytes)
-        lifecycle = LifecycleEvents(self.events, self.daemon_id)
         publisher = Publisher(connection, timeout=settings.broker.timeout)
         error_replies = ErrorReplies(names, publisher, self.metrics)
         listener = ActivityListener(self.state, self.metrics, debounce=settings.intervals.debounce)
@@ -86,12 +85,14 @@ class DaemonSession:
                 deliveries=orphans,
                 publisher=publisher,
                 error_replies=error_replies,
-                lifecycle=lifecycle,
+                lifecycle=self.lifecycle,
                 metrics=self.metrics,
                 tasks=tasks,
                 prefetch=limits.orphan_prefetch,
                 holding=HeldMessages(
-                    HoldLimits(limits.held_orphans_per_key, limits.orphan_prefetch // 2, limits.held_bytes)
+                    per_key=limits.held_orphans_per_key,
+                    total=limits.orphan_prefetch // 2,
+                    total_bytes=limits.held_bytes,
                 ),
                 orphan_ttl_ms=milliseconds(settings.pool.orphan_ttl),
             )
@@ -100,7 +101,7 @@ class DaemonSession:
                 deliveries=letters,
                 publisher=publisher,
                 error_replies=error_replies,
-                lifecycle=lifecycle,
+                lifecycle=self.lifecycle,
                 metrics=self.metrics,
                 tasks=tasks,
                 prefetch=limits.dead_letter_prefetch,
@@ -108,7 +109,7 @@ class DaemonSession:
             )
             feed = ActivityFeed(names.activity_queue, self.connect_feed, listener.on_message)
             work = {
-                **self._loops(connection, lifecycle, queues),
+                **self._loops(connection, queues),
                 "consume-dead-letters": _consume(letter_channel, names.dead_letter_queue, letters.on_message),
                 "consume-orphans": _consume(orphan_channel, names.orphan_queue, orphans.on_message),
                 "activity-feed": feed.run(),
@@ -122,9 +123,7 @@ class DaemonSession:
                 tasks.create_task(one, name=name)
             acting()
 
-    def _loops(
-        self, connection: Connection, lifecycle: LifecycleEvents, queues: StaticQueues
-    ) -> dict[str, Coroutine[Any, Any, None]]:
+    def _loops(self, connection: Connection, queues: StaticQueues) -> dict[str, Coroutine[Any, Any, None]]:
         """Return what runs beside the consumers, by name."""
         settings, state, management = self.settings, self.state, self.management
         intervals, limits = settings.intervals, settings.limits
@@ -132,7 +131,7 @@ class DaemonSession:
             state,
             ChannelPool(connection, limits.queue_actions),
             management,
-            lifecycle,
+            self.lifecycle,
             self.metrics,
             statistics_interval=settings.broker.statistics_interval,
             recheck=intervals.recheck,
@@ -157,7 +156,7 @@ class DaemonSession:
             group_loop = GroupLoop(
                 state,
                 self.driver,
-                lifecycle,
+                self.lifecycle,
                 limits,
                 patience=settings.pool.consumer_timeout + limits.start_grace,
                 listing_interval=intervals.engine_listing,
@@ -182,29 +181,19 @@ class DaemonSession:
         """Take over every existing request queue: a restart forgets no key."""
         # Drop keys whose time ran out meanwhile: if they have no queue any more, another daemon has led since.
         self.state.tracker.advance(self.state.clock())
-        keys = []
-        for found in await self.management.request_queues(self.state.names):
-            if found.key is not None:
-                keys.append(found.key)
-            else:
-                log.warning("a foreign queue has a request queue's name; left alone", extra={"queue": found.name})
-        adopt(self.state, keys)
+        found = await self.management.request_queues(self.state.names)
+        for one in found:
+            if one.key is None:
+                log.warning("a foreign queue has a request queue's name; left alone", extra={"queue": one.name})
+        adopt(self.state, [one.key for one in found if one.key is not None])
 
 
 async def _consume(channel: Channel, queue: str, on_message: Callable[[Message], None]) -> None:
     """Consume until cancelled; a consumer that the broker cancels is started again."""
     while True:
-        cancelled = asyncio.Event()
-        await channel.consume(queue, on_message, on_cancel=cancelled.set)
-        ended = asyncio.ensure_future(channel.wait_closed())
-        again = asyncio.ensure_future(cancelled.wait())
-        try:
-            await asyncio.wait((ended, again), return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                raise SessionEnded(f"channel of {queue} closed: {ended.result()}") from ended.result()
-        finally:
-            ended.cancel()
-            again.cancel()
+        reason = await consume_until_end(channel, queue, on_message)
+        if reason is not None:
+            raise SessionEnded(f"channel of {queue} closed: {reason}") from reason
         log.warning("consumer cancelled by the broker; starting it again", extra={"queue": queue})
         await asyncio.sleep(0.5)
 

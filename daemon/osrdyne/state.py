@@ -6,7 +6,8 @@ connection; knowledge of queues does not. Single-threaded: only the event loop t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from osrdyne.drivers.base import Group
@@ -87,24 +88,24 @@ class PoolState:
 
     def require(self, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
         """Make a key Active from now on; see `TargetTracker.require`."""
-        before = self.tracker.generation
-        generation = self.tracker.require(key, self.clock(), extra_lifetime=extra_lifetime, found_unbound=found_unbound)
-        if self.tracker.generation != before:
-            self.target_changes.add(key)
-        return generation
+        with self._reporting(key):
+            return self.tracker.require(key, self.clock(), extra_lifetime=extra_lifetime, found_unbound=found_unbound)
 
     def renew_on_worker_start(self, key: str, *, extra_lifetime: float) -> bool:
         """Renew a key because a worker of it started; see `TargetTracker.renew_on_worker_start`."""
-        before = self.tracker.generation
-        counts = self.tracker.renew_on_worker_start(key, self.clock(), extra_lifetime=extra_lifetime)
-        if self.tracker.generation != before:
-            self.target_changes.add(key)
-        return counts
+        with self._reporting(key):
+            return self.tracker.renew_on_worker_start(key, self.clock(), extra_lifetime=extra_lifetime)
 
     def keep(self, key: str, seconds: float) -> None:
         """Keep a key Active for `seconds` from now; see `TargetTracker.keep`."""
+        with self._reporting(key):
+            self.tracker.keep(key, self.clock() + seconds)
+
+    @contextmanager
+    def _reporting(self, key: str) -> Iterator[None]:
+        """Report a key to the readers of the target if it gets another status or generation meanwhile."""
         before = self.tracker.generation
-        self.tracker.keep(key, self.clock() + seconds)
+        yield
         if self.tracker.generation != before:
             self.target_changes.add(key)
 

@@ -115,7 +115,7 @@ class ModelBroker(Objects):
 
     def kill(self, connection: str) -> None:
         """The client's process is gone: nothing of it is sent or called back any more, later calls fail, `close`
-        returns at once; the broker sees the end a moment later. Whoever calls this cancels the client's tasks.
+        returns at once; the broker sees the end a moment later. The caller cancels the client's tasks.
         """
         server = self._connections.get(connection)
         if server is None:
@@ -143,7 +143,7 @@ class ModelBroker(Objects):
         self._ended()
 
     def crash(self, lose: Iterable[str] = ()) -> None:
-        """End as SIGKILL ends a broker: nobody is told, and `lose` of these queues."""
+        """End as SIGKILL ends a broker: without notice to clients, and `lose` of these queues."""
         self.record(history.BROKER_STOPPED, detail=history.KILLED)
         self.running = False
         for server in list(self._connections.values()):
@@ -206,7 +206,7 @@ class ModelBroker(Objects):
         del self._wires[server.name]
 
     def reply_directly(self, address: str, message: Message) -> None:
-        """Deliver a reply to an address of direct reply-to; when whoever listened there is gone, nothing happens."""
+        """Deliver a reply to an address of direct reply-to; when its listener is gone, nothing happens."""
         serial, number, tag = address.removeprefix(REPLY_TO + ".").split(".", 2)
         for server in self._connections.values():
             channel = server.channels.get(int(number))

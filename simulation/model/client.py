@@ -42,7 +42,7 @@ class ModelChannel(Channel):
     ) -> None:
         known = (exchange, routing_key, mandatory)
         if known not in self._methods:
-            # A channel of the real client writes it anew where it is not kept, and keeps so many.
+            # A channel of the real client writes it again where it is not kept, and keeps so many.
             if len(self._methods) >= publishing._METHOD_CACHE_SIZE:
                 self._methods.clear()
             self._methods[known] = frames.publish_method(self._number, exchange, routing_key, mandatory)

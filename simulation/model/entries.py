@@ -49,7 +49,7 @@ class Consumer:
         self.held = 0
         #: it was cancelled; a quorum queue counts it while it holds something
         self.cancelled = False
-        #: it was told that it is cancelled, because it held a message for too long
+        #: the broker reported its cancel, because it held a message for too long
         self.suspended = False
 
 

@@ -18,7 +18,7 @@ DISCONNECTED: Final = "disconnected"  # the broker's side has ended; detail: why
 CHANNEL_CLOSED: Final = "channel closed"  # by the broker; detail: (code, text)
 BROKER_STOPPED: Final = "broker stopped"  # detail: KILLED when it had no time to say so
 BROKER_STARTED: Final = "broker started"
-FAULT: Final = "fault"  # somebody called a fault control; detail: which, with what
+FAULT: Final = "fault"  # a fault control was called; detail: which, with what
 STALLED: Final = "stalled"  # a channel waits for a lost queue; place: queue; detail: (channel number, seconds at most)
 WENT_ON: Final = "went on"  # it does no longer; detail: channel number
 
@@ -40,7 +40,7 @@ EXPIRED: Final = "expired"  # with a dead-letter exchange, DEAD_LETTERED follows
 DROPPED: Final = "dropped"  # gone, as the queue's rules say; detail: maxlen, expired, rejected, delivery_limit, ...
 LOST: Final = "lost"  # gone with its queue; detail: ready, unacknowledged or dead lettering
 #: The broker itself lost a quorum queue, or a message that was in one. Without message: the queue; detail: FOR_GOOD
-#: (it has to be deleted and made anew) or EMPTY (it works). With one: where it was, as in LOST.
+#: (it has to be deleted and created again) or EMPTY (it works). With one: where it was, as in LOST.
 LOST_BY_BROKER: Final = "lost by the broker"
 
 # --- objects; place: queue ---
@@ -49,7 +49,7 @@ BOUND: Final = "bound"  # detail: (exchange, routing key)
 UNBOUND: Final = "unbound"  # detail: (exchange, routing key)
 DELETED: Final = "deleted"  # detail: QueueAtDeletion
 CONSUMING: Final = "consuming"
-CONSUMER_CANCELLED: Final = "consumer cancelled"  # detail: by whom and why
+CONSUMER_CANCELLED: Final = "consumer cancelled"  # detail: its reason
 
 # --- details ---
 KILLED: Final = "killed"

@@ -148,7 +148,7 @@ class Objects:
             told(queue.name)
 
     def remove_queue(self, queue: Queue, by: str) -> None:
-        """Delete a queue; what it held is gone, and its consumers are told."""
+        """Delete a queue; what it held is gone, and its consumers are cancelled."""
         if queue.deleted:
             return
         name = queue.name

@@ -1,4 +1,4 @@
-"""Queues: whom they deliver to, what comes back, and how they end.
+"""Queues: which consumer gets a message, what comes back, and how they end.
 
 One class for quorum and classic queues, which differ in few rules; `Stream` only counts.
 """

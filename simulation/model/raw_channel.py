@@ -186,4 +186,4 @@ class RawChannel:
 
 
 def ignore(*_: Any) -> None:
-    """Nobody asked."""
+    """No caller waits for this."""

@@ -1,4 +1,4 @@
-"""A stream: keeps what comes, for whom nobody asks here; only how much came is known."""
+"""A stream: counts what comes, and has no consumers here."""
 
 from __future__ import annotations
 

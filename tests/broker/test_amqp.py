@@ -180,7 +180,7 @@ async def test_unconfirmed_returns_reach_on_return(connection: Connection) -> No
     returned: asyncio.Queue[tuple[Returned, Properties]] = asyncio.Queue()
     channel.on_return = lambda error, properties: returned.put_nowait((error, properties))
 
-    channel.send("", "nobody", b"", Properties(correlation_id="c"), mandatory=True)
+    channel.send("", "no-queue", b"", Properties(correlation_id="c"), mandatory=True)
 
     error, properties = await asyncio.wait_for(returned.get(), PATIENCE)
     assert error.reply_text == "NO_ROUTE"

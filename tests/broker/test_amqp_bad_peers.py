@@ -137,7 +137,7 @@ async def test_a_host_that_cannot_be_resolved_is_named() -> None:
 async def test_a_peer_that_says_nothing_is_given_up_in_time_and_hung_up_on(
     caplog: pytest.LogCaptureFixture, cancelled: bool
 ) -> None:
-    # What tests before this one have left is told when it is collected
+    # asyncio reports what earlier tests left when it is collected
     gc.collect()
     caplog.clear()
     connected, hung_up = asyncio.Event(), asyncio.Event()
@@ -564,7 +564,7 @@ async def test_deliveries_are_taken_until_the_cancel_is_answered_and_pika_reject
     broker: FakeBroker, connection: Connection
 ) -> None:
     got: asyncio.Queue[Message] = asyncio.Queue()
-    channel, tag = await consuming(connection, got.put_nowait, lambda: pytest.fail("told of its own cancel"))
+    channel, tag = await consuming(connection, got.put_nowait, lambda: pytest.fail("the consumer got its own cancel"))
     broker.script = silent_on(spec.Basic.Cancel)
     cancelling = asyncio.create_task(channel.cancel(tag))
     await broker.until("Basic.Cancel")
@@ -641,7 +641,7 @@ async def test_what_cannot_be_sent_is_refused_before_a_byte_is_written(
         lambda: channel.publish("", "k" * 256, b""),
         lambda: channel.publish("", "k", "text"),  # type: ignore[arg-type]
         lambda: channel.publish("", "k", b"", Properties(headers={"k": "x" * 140_000})),
-        lambda: channel.publish("", "k", b"", Properties(user_id="somebody")),
+        lambda: channel.publish("", "k", b"", Properties(user_id="another")),
         lambda: channel.publish("", "k", b"", Properties(expiration="soon"), mandatory=True),
         lambda: channel.publish("", "k", b"", Properties(correlation_id=["c"]), mandatory=True),
     ):

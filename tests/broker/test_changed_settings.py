@@ -57,7 +57,7 @@ def test_a_changed_delay_is_in_force_while_requests_go_on_and_no_worker_is_resta
     daemon = make_daemon(pool, worker=SCRIPTED)
     client = make_client(pool)
     before = pids(client, "a", "b")
-    # Given requests in hand, waiting, and for keys that nobody serves yet, all the time
+    # Given requests in hand, waiting, and for keys without a worker, all the time
     sent = [client.send("a", b"sleep:3")]
     cold = 0
     change(daemon, "pool", unbind_delay=500, overrides={"b": {"unbind_delay": 1, "stop_delay": 300}})

@@ -109,7 +109,7 @@ def inventory(make_pool: MakePool, tmp_path: Path) -> Inventory:
 
 
 def served_by_hand(pool: Pool, key: str) -> str:
-    """Make the request queue of a key, which nobody consumes, and return its name."""
+    """Make the request queue of a key, which has no consumer, and return its name."""
     queue = pool.names.request_queue(key)
     with administrator(pool) as channel:
         channel.queue_declare(queue, durable=True, arguments=request_queue_arguments(key))

@@ -148,14 +148,14 @@ def test_lint_finds_nothing_on_a_pool_as_declared_and_what_was_changed(
         assert (done.code, done.out) == (0, b"nothing found\n"), done
     assert document(osrdyne("lint", *settings, "--live", "--json")) == {"findings": []}
 
-    # When somebody puts a policy over a request queue, takes a binding away and widens a permission
+    # When a person puts a policy over a request queue, takes a binding away and widens a permission
     api, vhost = pool.broker.management, pool.vhost
     policy = {"pattern": "^core-req-42$", "apply-to": "queues", "definition": {"max-length": 5}, "priority": 99}
     api.put("policies", vhost, "mine", body=policy)
     api.delete("bindings", vhost, "e", "core-orphan-xchg", "q", "core-orphan", "~")
     api.put("permissions", vhost, pool.users.client, body={"configure": ".*", "write": ".*", "read": ".*"})
 
-    # Then each is found, by whoever may see it
+    # Then each is found, by each user that may see it
     done = osrdyne("lint", *settings, "--live", "--json")
     assert done.code == 1
     assert set(rules(done)) == {

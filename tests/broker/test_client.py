@@ -164,7 +164,7 @@ async def test_a_cast_returns_when_the_broker_has_it_and_asks_for_no_reply(pool:
         assert (request.body, request.properties.reply_to) == (b"do it", None)
         assert request.properties.headers == {"a": "b"}
         assert request.properties.correlation_id
-        # A key that nobody serves yet: the broker keeps the request for the daemon
+        # A key without a worker: the broker keeps the request for the daemon
         await client.cast("cold", b"later")
         await until_in_thread(lambda: pool.depth(pool.names.orphan_queue) == 1)
         assert client.slots_taken == 0
@@ -367,7 +367,7 @@ async def test_the_reply_queue_is_durable_classic_expires_and_goes_on_a_clean_cl
         assert queue["name"].startswith(f"reply-{pool.users.client}-")
         assert (queue["type"], queue["durable"], queue["auto_delete"]) == ("classic", True, False)
         assert queue["arguments"]["x-expires"] == 600_000
-    # Whoever waited knows that the client is closed
+    # Each caller that waited knows that the client is closed
     with pytest.raises(errors.ClientClosed):
         await call
     with pytest.raises(errors.ClientClosed):

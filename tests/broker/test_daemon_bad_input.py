@@ -1,4 +1,4 @@
-"""Bad input gets a clear answer, costs nobody else anything, and loses nothing."""
+"""Bad input gets a clear answer, disturbs no other request, and loses nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_request_with_cc_is_refused_with_the_reason_and_reaches_no_worker(
 def test_a_request_with_bcc_is_served_under_its_own_key(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
-    # The broker takes BCC away before anybody sees it, so there is nothing that could be refused.
+    # The broker removes BCC before the daemon sees it, so the daemon cannot refuse the request.
     pool = make_pool()
     make_daemon(pool, worker=MINIMAL)
     assert make_client(pool).ask("42", b"x", headers={"BCC": ["43"]}).body == b"42|x"

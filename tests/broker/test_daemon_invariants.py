@@ -104,7 +104,7 @@ def test_3_messages_found_in_an_unbound_queue_bring_its_group_back(
     pool = make_pool(unbind_delay=1.0, stop_delay=2.0)
     daemon = make_daemon(pool, worker=["/does/not/exist"])
     client = make_client(pool)
-    # Given a request whose worker cannot start, in a queue that nobody wants any more
+    # Given a request whose worker cannot start, in a queue that is no longer wanted
     number = client.send("42", b"x")
     until(lambda: "messages found in an unwanted queue" in daemon.log(), what="found messages")
     # When its worker can be started
@@ -124,7 +124,7 @@ def test_3_a_queue_with_consumers_that_the_driver_does_not_own_stays(
     number = client.send("42", b"x")
     queue = pool.names.request_queue("42")
     until(lambda: queue in pool.queues(), what="queue")
-    # Given somebody who answers by hand and goes on consuming, without telling of any activity
+    # Given a person's program that answers and goes on consuming, and sends no activity events
     channel = admin_channel(pool)
     channel.basic_consume(queue, lambda *_: None, auto_ack=True)
     channel.connection.process_data_events(0.2)
@@ -291,7 +291,7 @@ def test_8_no_message_stops_a_task_of_the_daemon(
         pika.BasicProperties(headers={"x-event": ["started"]}),
         pika.BasicProperties(headers={"x-osrdyne-hops": "many", "x-deadline": "soon", "x-osrdyne-first-seen": -1}),
         pika.BasicProperties(headers={"x-first-death-reason": 7, "x-death": [{"routing-keys": [None]}]}),
-        pika.BasicProperties(headers={"x-first-death-reason": "expired", "x-death": "none"}, reply_to="nobody"),
+        pika.BasicProperties(headers={"x-first-death-reason": "expired", "x-death": "none"}, reply_to="no-queue"),
         pika.BasicProperties(reply_to=names.orphan_queue, correlation_id="x" * 255),
         pika.BasicProperties(reply_to=names.request_queue("x"), headers={"CC": ["other"]}),
         pika.BasicProperties(headers={"deep": {"er": [{"x": None}]}}, expiration="60000", priority=9),

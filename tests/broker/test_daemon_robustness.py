@@ -26,7 +26,7 @@ MIB = 1024 * 1024
 
 
 def foreign_queue(pool: Pool, name: str, **arguments: Any) -> None:
-    """Make a queue as somebody else would."""
+    """Make a queue as another program would."""
     pool.broker.management.put("queues", pool.vhost, name, body={"durable": True, "arguments": arguments})
 
 
@@ -43,7 +43,7 @@ def metric(daemon: DaemonProcess, name: str) -> float:
 def test_large_orphans_whose_queues_cannot_be_had_do_not_fill_the_memory(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, keys: int
 ) -> None:
-    # Given 32 orphans of 4 MiB, more than the daemon may hold, whose queues somebody else has
+    # Given 32 orphans of 4 MiB, more than the daemon may hold; another program owns the queues of their keys
     pool, number, size = make_pool(), 32, 4 * MIB
     names = [f"bad-{one % keys}" for one in range(number)]
     for key in set(names):

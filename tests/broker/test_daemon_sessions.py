@@ -66,7 +66,7 @@ def test_a_lost_broker_is_one_plain_line_and_no_traceback(outage: tuple[Broker, 
 def test_a_session_that_ends_while_orphans_keep_coming_is_one_plain_line(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
-    # Given orphans that circle, because somebody else has their key's queue
+    # Given orphans that circle, because another program owns the queue of their key
     pool = make_pool()
     arguments = {"x-queue-type": "classic"}
     pool.broker.management.put("queues", pool.vhost, "core-req-42", body={"durable": True, "arguments": arguments})
@@ -97,7 +97,7 @@ def test_a_standby_says_so_and_leads_once_the_leader_was_killed(
     standby = make_daemon(pool, start=False)
     standby.start(ready=False)
     standby.wait_for("standby")
-    # It is well, knows no keys, and sends whoever asks for them to the one that does
+    # It is well and knows no keys; its answer names the daemon that does
     done = osrdyne("status", "--url", standby.url)
     assert (done.code, done.err) == (0, "")
     assert "standby (another daemon leads and knows the keys; this one takes over when that ends)" in done.out.decode()

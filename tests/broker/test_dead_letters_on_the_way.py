@@ -1,4 +1,4 @@
-"""What a real broker tells of dead letters that have left their queue and have not arrived."""
+"""What a real broker reports of dead letters that have left their queue and have not arrived."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ MISSING = ["/does/not/exist"]
 
 
 def expired_call(pool: Pool, key: str, *, seconds: float, body: bytes = b"x") -> str | None:
-    """Call with our client, which must be told that its request expired before it stops waiting; returns the stage.
+    """Call with our client, which must hear that its request expired before it stops waiting; returns the stage.
 
-    The request lives for half of the time: what a busy machine may take to tell is the other half.
+    The request lives for half of the time: the other half is for the answer on a busy machine.
     """
     with (
         mock.patch.object(dispatcher, "DEADLINE_MARGIN", seconds),
@@ -107,7 +107,7 @@ def test_our_worker_says_that_a_request_expired_in_the_queue(
     client = make_client(pool)
     assert client.ask("42", b"x").status == "ok"
     busy = client.send("42", b"sleep 3")
-    # Given a warm request that only its worker can tell to be late
+    # Given a warm request that only its worker can find late
     answer = client.ask("42", b"late", headers={"x-deadline": in_ms(1.0)})
     assert (answer.status, answer.headers["x-expired-at"]) == ("expired", "queue")
     assert "before a worker could begin" in answer.headers["x-reason"]

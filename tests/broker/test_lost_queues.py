@@ -1,4 +1,4 @@
-"""A queue that the broker lost: it delays no other key, and the daemon makes it anew. On 4.3 it just comes back empty.
+"""A queue that the broker lost delays no other key, and the daemon creates it again. On 4.3 it just comes back empty.
 
 The broker loses it by `lose_as_by_a_kill`. What a SIGKILL loses is in the faults run.
 """

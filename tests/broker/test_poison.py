@@ -30,7 +30,7 @@ LIMIT, TIMEOUT = 2, 2.0
 
 @pytest.fixture(scope="module")
 def broker(broker_version: str) -> Iterator[Broker]:
-    """Brokers of this module: RabbitMQ 4.0 looks for deliveries held too long once a minute unless it is told."""
+    """Brokers of this module: RabbitMQ 4.0 looks for deliveries held too long once a minute unless set otherwise."""
     with Broker(broker_version) as own:
         if broker_version == "4.0":
             own.rabbitmqctl("eval", "application:set_env(rabbit, channel_tick_interval, 300).")
@@ -65,7 +65,7 @@ def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_a
     pool = make_pool(delivery_limit=LIMIT, consumer_timeout=TIMEOUT)
     threads, prefetch = {"threads": ("2", "2"), "crowded": ("1", "4")}.get(runner, ("1", "1"))
     variables = {"RUNNER": runner, "THREADS": threads, "PREFETCH": prefetch}
-    # A worker that is not told the timeout waits for the broker. RabbitMQ 4.3.6 does not always notice; the daemon's
+    # A worker that does not know the timeout waits for the broker. RabbitMQ 4.3.6 does not always notice; the daemon's
     # own rule for hung groups then acts in its place.
     workers = {"untold": ["/usr/bin/env", "-u", "WORKER_CONSUMER_TIMEOUT", *LIBRARY], "foreign": SCRIPTED}
     worker = workers.get(runner, LIBRARY)
@@ -75,11 +75,11 @@ def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_a
     assert client.ask("42", b"before").status == "ok"
     bad = client.send("42", body.encode())
     beside = [client.send("42", b"beside") for _ in range(3)]
-    # Then its caller is told in the end, and all others are answered
+    # Then its caller gets an error in the end, and all others get answers
     assert client.wait(bad, timeout=90)[0].status == "delivery_limit"
     assert {answer.status for answer in client.wait(*beside)} == {"ok"}
     assert client.ask("42", b"after").status == "ok"
-    # And it is kept, once, with its reason, and with the workers that had it; its caller is told before
+    # And it is kept, once, with its reason, and with the workers that had it; its caller gets the error before
     until(lambda: pool.depth(pool.names.poison_queue), what="the copy of its request")
     (entry,) = poison(pool)
     assert entry.correlation_id == bad
@@ -88,7 +88,7 @@ def test_a_request_that_hangs_or_crashes_its_workers_ends_in_poison_and_others_a
     assert entry.headers["x-osrdyne-poison-deliveries"] >= LIMIT + 1
     assert entry.headers["x-death"][0]["reason"] == "delivery_limit"
     # And no more workers had it than the limit allows, or one more on 4.3: that does not count a request that it takes
-    # back itself, which it does where a worker is not told the timeout, or is too slow to give the request back before.
+    # back itself. It does so where a worker does not know the timeout, or is too slow to give the request back before.
     attempts = entry.headers.get("x-osrdyne-poison-attempts", [])
     runs = len(attempts) if body == "hang" else LIMIT + 1
     if body == "hang":
@@ -135,7 +135,7 @@ async def test_what_is_settled_too_late_brings_a_cancelled_consumer_no_deliverie
     if channel.is_open:
         channel.ack(late.delivery_tag)
     await publisher.publish("", "q", b"other")
-    # Then another consumer gets all there is, which nobody has taken and given back meanwhile
+    # Then another consumer gets all there is, and no consumer has taken and given it back meanwhile
     other = await Connection.open(vhost.amqp_uri(), name="other")
     taken: asyncio.Queue[Message] = asyncio.Queue()
     receiver = await other.channel(prefetch=10)

@@ -47,7 +47,8 @@ def without_numbers(text: str) -> str:
 def not_root() -> list[str]:
     """What goes before a command so that it runs without root's rights: nothing where the test has none.
 
-    A user namespace maps root to `nobody`. Where the kernel allows none, the commands run as the test does.
+    A user namespace maps root to an account without rights. Where the kernel allows none, the commands run like the
+    test.
     """
     before = ["unshare", "--user", "--map-user=65534", "--map-group=65534"]
     possible = subprocess.run([*before, "true"], capture_output=True, check=False).returncode == 0

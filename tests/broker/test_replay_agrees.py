@@ -1,4 +1,4 @@
-"""A real daemon with real workers tells the same story of the same calls as `osrdyne replay`, event for event.
+"""A real daemon with real workers sends the same events for the same calls as `osrdyne replay`, event for event.
 
 What a replay takes for given is measured: when each call came, and how long each start took. Each teller's events are
 compared in their order; between two tellers (say, the forwarder and a worker) chance decides.
@@ -26,7 +26,7 @@ from testbed.workers import LIBRARY
 #: Seconds. A start may take longer than all of them; the key then steps down meanwhile, in the replay, too.
 UNBIND, STOP, DEBOUNCE = 2.0, 3.0, 0.2
 ALWAYS = "mon,tue,wed,thu,fri,sat,sun 00:00-24:00"
-#: Who tells what.
+#: Which program sends which event.
 TELLERS = {
     "orphan-seen": "forwarder",
     "forwarded": "forwarder",
@@ -56,7 +56,7 @@ class Witness:
         assert self._client.ask(key, b"hello").status == "ok"
 
     def wait_for(self, key: str, event: str, number: int = 1) -> None:
-        """Wait until an event of a key was told so many times."""
+        """Wait until an event of a key was sent so many times."""
 
         def seen() -> bool:
             self._take_in()
@@ -100,7 +100,7 @@ def witness(
 
 
 def stories(told: list[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
-    """Put what was told apart, by key and teller."""
+    """Split the events by key and by sender."""
     result: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, event in told:
         result[key, TELLERS.get(event, "worker")].append(event)
@@ -108,7 +108,7 @@ def stories(told: list[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
 
 
 def replayed(calls: list[PastCall], starts: list[int], end: str, *, warm: bool = False) -> list[tuple[str, str]]:
-    """What the replay tells of the key of the last call, up to an event."""
+    """What the replay says of the key of the last call, up to an event."""
     takes = iter(starts)
     told: Iterator[PastEvent] = Replay(
         Circumstances(
@@ -135,14 +135,14 @@ def test_a_daemon_and_the_replay_report_the_same_events_for_the_same_calls(witne
     witness.call("often")
     witness.wait_for("often", "unbound")
     witness.call("often")
-    # And another one once, while a third is called by nobody and kept warm
+    # And another one once, while a third has no calls and is kept warm
     witness.call("once")
     witness.wait_for("warm", "started")
     witness.call("warm")
     witness.wait_for("warm", "finished")
     for key in ("often", "once"):
         witness.wait_for(key, "queue-deleted")
-    # Then nobody could have told from the replay's events that there was no pool
+    # Then the replay's events do not show that there was no pool
     for key in ("often", "once"):
         mine = [call for call in witness.calls if call.key == key]
         real = stories([one[:2] for one in witness.told if one[0] == key])

@@ -286,7 +286,7 @@ async def test_a_reply_whose_caller_is_gone_is_final(pool: Pool) -> None:
     connection = await Connection.open(administrator(pool), name="test")
     channel = await connection.channel(confirm=True)
     async with working(pool, echo):
-        await channel.publish(pool.names.request_exchange, "42", b"q", Properties(reply_to="nobody"))
+        await channel.publish(pool.names.request_exchange, "42", b"q", Properties(reply_to="no-queue"))
         finished = (await activity(pool, "finished"))[-1]
         assert finished["x-outcome"] == "ok"
         await until_in_thread(lambda: pool.depth(pool.names.request_queue("42")) == 0)
@@ -539,7 +539,7 @@ async def test_sigterm_finishes_work_in_hand_gives_the_rest_back_and_exits_with_
     # Given one request in hand and three prefetched
     calls = [asyncio.create_task(client.call("42", b"%d" % n, headers={"seconds": "3"})) for n in range(4)]
     assert await asyncio.wait_for(worker.stdout.readline(), PATIENCE) == b"0\n"
-    # When it is told to stop
+    # When it gets the signal to stop
     worker.send_signal(signal.SIGTERM)
     output, errors_text = await asyncio.wait_for(worker.communicate(), PATIENCE)
     # Then it answered the one, began no other, and returned as it should

@@ -16,7 +16,7 @@ stopping = False
 
 
 def on_term(*_: object) -> None:
-    global stopping  # noqa: PLW0603 -- a signal handler has nobody else to tell
+    global stopping  # noqa: PLW0603 -- a signal handler has no other way
     stopping = KEY != "deaf"
 
 

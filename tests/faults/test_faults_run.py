@@ -69,7 +69,7 @@ def test_nothing_that_happens_to_events_has_a_request_delivered_again() -> None:
     assert (found["lost"], found["redelivered"]) == (0, 0)
 
 
-def test_a_request_that_somebody_steals_is_counted_as_lost() -> None:
+def test_a_request_that_is_stolen_is_counted_as_lost() -> None:
     version = max(SUITES)
     done = run("--duration", "8", "--only", "theft", "--broker", version)
     found = counts(done.stdout)

@@ -88,19 +88,19 @@ def test_a_request_belongs_to_the_first_fault_that_it_may_have_met_within_its_ti
     assert rows(ledger(*sent(moment)), Window("cut", 10.0, 12.0))[kind].lost == 1
 
 
-def test_a_request_answered_before_a_fault_is_not_the_faults() -> None:
+def test_a_request_that_was_answered_before_a_fault_does_not_count_for_it() -> None:
     account = ledger(*sent(9.5))
     account.reply("r", "ok", 9.9)
     assert rows(account, Window("cut", 10.0, 12.0))[STEADY].answered == 1
 
 
-def test_a_time_without_answers_is_due_to_the_fault_that_lasted_for_most_of_it() -> None:
+def test_a_time_without_answers_counts_for_the_fault_that_lasted_for_most_of_it() -> None:
     answers = [step(at, "answered", "", correlation_id=None, status="ok") for at in (9.9, 14.0)]
     found = rows(ledger(*answers), Window("cut", 5.0, 10.0), Window("kill", 10.0, 14.1), ended=15.0)
     assert found["kill"].outage == pytest.approx(4.1)
 
 
-def test_a_time_without_answers_before_any_fault_is_no_faults() -> None:
+def test_a_time_without_answers_before_any_fault_counts_for_none() -> None:
     answers = [step(at, "answered", "", correlation_id=None, status="ok") for at in (1.0, 9.0, 29.0, 30.0)]
     found = rows(ledger(*answers), Window("cut", 10.0, 12.0), ended=31.0)
     assert found["cut"].outage == pytest.approx(20.0)
@@ -122,7 +122,7 @@ def test_a_client_still_waits_for_what_is_neither_answered_nor_refused() -> None
     assert account.waiting(["another"]) == []
 
 
-def test_a_journal_is_read_up_to_its_last_whole_line_and_on_from_there(tmp_path: Path) -> None:
+def test_a_client_log_is_read_up_to_its_last_whole_line_and_later_from_there(tmp_path: Path) -> None:
     journals = Journals(tmp_path)
     journal = Journal(tmp_path / "one.journal")
     journal.sent("r", "k", replies=True)
@@ -136,7 +136,7 @@ def test_a_journal_is_read_up_to_its_last_whole_line_and_on_from_there(tmp_path:
     assert journals.news() == []
 
 
-def test_what_was_in_a_queue_that_the_broker_lost_is_counted_apart_and_nothing_else_is() -> None:
+def test_only_requests_in_a_queue_that_the_broker_lost_are_counted_separately() -> None:
     account = ledger(*sent(1.0, "long before"), *sent(5.0, "in it"), *sent(9.5, "after"), *sent(5.0, "found"))
     account.reply("found", "ok")
     account.lose_queue("another", since=4.0, until=9.0)

@@ -16,24 +16,24 @@ def first(kinds: list[str], number: int, seed: int = 1) -> list[str]:
     return list(itertools.islice(order(kinds, Random(seed)), number))
 
 
-def test_every_kind_comes_once_before_any_comes_twice() -> None:
+def test_every_kind_of_fault_comes_once_before_any_comes_twice() -> None:
     assert set(first(list(KINDS), len(KINDS))) == set(KINDS)
 
 
-def test_the_same_seed_gives_the_same_order_and_another_another() -> None:
+def test_the_same_seed_gives_the_same_order_and_another_seed_gives_another() -> None:
     assert first(list(KINDS), 50) == first(list(KINDS), 50)
     assert first(list(KINDS), 50) != first(list(KINDS), 50, seed=2)
 
 
-def test_no_kind_follows_itself() -> None:
+def test_no_kind_of_fault_follows_itself() -> None:
     assert all(one != two for one, two in itertools.pairwise(first(["a", "b", "c"], 200)))
 
 
-def test_nothing_is_lost_on_purpose_unless_it_is_asked_for() -> None:
+def test_no_fault_loses_requests_on_purpose_unless_the_command_asks_for_it() -> None:
     assert not KINDS.keys() & SABOTAGE.keys()
 
 
-def test_a_client_asks_every_sort_of_key_and_comes_back_to_cold_ones() -> None:
+def test_a_client_calls_every_sort_of_key_and_calls_cold_ones_again() -> None:
     asked = [load.ask("c", number) for number in range(600)]
     keys = [one.key for one in asked]
     assert {*load.WARM, load.CRASHES, load.DEAD} < set(keys)
@@ -42,7 +42,7 @@ def test_a_client_asks_every_sort_of_key_and_comes_back_to_cold_ones() -> None:
     assert {one.wants_reply for one in asked if one.order == "crash:"} == {True, False}
 
 
-def test_a_request_is_known_by_its_body_whatever_it_orders() -> None:
+def test_a_request_is_recognized_by_its_body_whatever_it_asks_for() -> None:
     assert load.name_in(load.Ask("k", "crash:").body("c-7")) == load.name_in(load.Ask("k").body("c-7")) == "c-7"
 
 

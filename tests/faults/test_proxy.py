@@ -86,7 +86,7 @@ def test_a_silenced_connection_passes_nothing_while_a_new_one_does(wire: Wire) -
     far.close()
 
 
-def test_a_broker_that_is_away_shows_as_a_lost_connection(wire: Wire) -> None:
+def test_a_broker_that_is_away_looks_like_a_lost_connection(wire: Wire) -> None:
     wire._listener.close()
 
     def connect() -> bytes:
@@ -97,7 +97,7 @@ def test_a_broker_that_is_away_shows_as_a_lost_connection(wire: Wire) -> None:
         connect()
 
 
-def test_a_watch_acts_before_what_it_saw_is_passed_on(wire: Wire) -> None:
+def test_a_watch_acts_before_the_bytes_that_it_saw_pass(wire: Wire) -> None:
     seen: list[int] = []
 
     def act(port: int) -> bool:
@@ -130,7 +130,7 @@ def test_methods_are_found_however_the_bytes_are_cut() -> None:
     assert found[0].name == "x"
 
 
-def test_a_point_acts_once_and_tries_again_when_it_could_not() -> None:
+def test_a_point_acts_once_and_tries_again_after_a_failure() -> None:
     answers = iter([False, True])
     point = Point(confirmed_publish("x"), lambda _: next(answers))
     up: Direction = "up"

@@ -44,7 +44,7 @@ VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3), max_leaves=8
 )
 
-#: Names that somebody reads, with values that are nearly right.
+#: Names that a program reads, with values that are nearly right.
 OURS = [value for name, value in vars(headers).items() if name.isupper() and isinstance(value, str)]
 KNOWN_VALUES = st.sampled_from(
     [

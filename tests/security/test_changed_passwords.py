@@ -129,7 +129,7 @@ def test_every_password_is_changed_under_load_and_no_request_is_lost(
                         write(path, text)
                 daemon.wait_for("leading")
                 load.more()
-            # And a key that nobody asked for until now is served: by a new worker, with the new password
+            # And a key without requests until now is served: by a new worker, with the new password
             assert client.call("cold", b"x", timeout=60).body == b"cold|x"
         results = [(reply.result(90).body, key.encode() + b"|" + body) for key, body, reply in load.sent]
     assert all(body == expected for body, expected in results)

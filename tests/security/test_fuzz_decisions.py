@@ -68,7 +68,7 @@ def test_every_orphan_is_forwarded_or_answered(message: Message) -> None:
         encodes(orphan_rules.at_publish(decision.properties, now_ms=NOW + 1000))
     else:
         assert decision.status in statuses.STATUSES
-    encodes(orphan_rules.put_back(message, now_ms=NOW))
+    encodes(orphan_rules.stamped(message.properties, NOW))
 
 
 @FUZZ
@@ -99,7 +99,7 @@ def test_a_time_to_live_of_thousands_of_digits_is_none(digits: str) -> None:
 @given(st.lists(MESSAGES | REPORTS, max_size=10))
 def test_activity_of_strangers_makes_no_keys_and_raises_nothing(messages: list[Message]) -> None:
     state = PoolState.of(PoolSettings.from_mapping({"name": "core"}), lambda: 0.0)
-    state.queues.set("42", QueueState(Phase.UNKNOWN))
+    state.queues["42"] = QueueState(Phase.UNKNOWN)
     listener = ActivityListener(state, Metrics(), debounce=1.0)
 
     for message in messages:

@@ -43,7 +43,7 @@ async def served() -> AsyncIterator[int]:
 
 
 async def ask(port: int, request: bytes, *, to_its_end: bool) -> bytes:
-    """What is answered to raw bytes until the server hangs up; it is told that nothing more comes, where asked for."""
+    """What is answered to raw bytes until the server hangs up; its input is closed before, where asked for."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)

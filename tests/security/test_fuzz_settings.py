@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osrdyne.commands.daemon import environment_names
 from osrdyne.settings import credentials
-from osrdyne.settings import daemon as settings
 from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_protocol import keys, settings_file
 from osrdyne_protocol.errors import InvalidKey, MissingVariable, SettingsError
@@ -50,7 +50,7 @@ def attempt(path: Path) -> DaemonSettings | None:
 
 @pytest.fixture(autouse=True)
 def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in settings.environment_names():
+    for name in environment_names():
         monkeypatch.delenv(name)
 
 

@@ -20,7 +20,7 @@ from testbed.waiting import until
 from testbed.workers import LIBRARY
 from tests.security.arbitrary import FUZZ, MESSAGES
 
-#: Valid keys are few, because each costs a worker; those that nobody can be given are any.
+#: Valid keys are few, because each costs a worker; those that no worker can be given are any.
 KEYS = st.sampled_from(["42", "43", "x/y", "~", "xchg", "é", ""]) | st.binary(max_size=30).map(
     lambda data: b"\xff" + data
 )

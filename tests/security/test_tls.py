@@ -35,7 +35,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """A CA that nobody here trusts."""
+    """A CA that no program here trusts."""
     return Authority(tmp_path_factory.mktemp("stranger"))
 
 

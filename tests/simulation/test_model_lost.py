@@ -1,4 +1,4 @@
-"""Quorum queues that the model broker loses when it is killed: what they answer, whom they hold up, what is on record.
+"""Quorum queues that the model broker loses when it is killed: what they answer, what they delay, what is on record.
 
 What takes no minute to see is compared with a real broker, in `programs/losing.py`.
 """

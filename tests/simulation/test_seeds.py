@@ -1,4 +1,4 @@
-"""A thousand seeds: nothing is lost, nobody waits in vain, no invariant breaks; and the same seed is the same run."""
+"""A thousand seeds: nothing is lost, no client waits in vain, no invariant breaks; the same seed is the same run."""
 
 from __future__ import annotations
 

@@ -2,21 +2,28 @@
 
 They answer what a broker would for the few calls the loops make, and nothing more; real brokers are in
 tests/broker. Each call may be made to fail, to hang, or to run something first, by `on`.
+
+Each is a subclass of the class that it stands for, so that mypy compares their methods. None calls the constructor of
+that class: a method that is not replaced here fails.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from osrdyne.broker.management_api import RequestQueue
+from osrdyne.broker.lifecycle_events import LifecycleEvents
+from osrdyne.broker.management_api import ManagementApi, RequestQueue
+from osrdyne.broker.memory_limit import MemoryLimit
+from osrdyne.broker.publisher import Publisher
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.reconcile.queue_rules import QueueTotals
+from osrdyne.runtime.changes import ChangeReader, Changes
 from osrdyne.state import PoolState
-from osrdyne_amqp import QueueInfo
+from osrdyne_amqp import Channel, Connection, Properties, QueueInfo
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
 from osrdyne_protocol.broker.quorum import Member
 from osrdyne_protocol.names import PoolNames
@@ -30,6 +37,13 @@ LATENCY = 0.001
 def state_of(*, unbind_delay: float = 100.0, stop_delay: float = 50.0) -> PoolState:
     settings = PoolSettings("core", unbind_delay=unbind_delay, stop_delay=stop_delay)
     return PoolState.of(settings, asyncio.get_running_loop().time)
+
+
+def follower(changes: Changes) -> ChangeReader:
+    """Return a reader that follows changes until the test ends."""
+    reader = ChangeReader()
+    changes.readers.append(reader)
+    return reader
 
 
 @asynccontextmanager
@@ -96,13 +110,14 @@ class StandInBroker:
         return [what for what, of in self.calls if of == key]
 
 
-class StandInChannel:
+class StandInChannel(Channel):
     """A channel: one call at a time, as pika queues them, and closed by its first failure."""
+
+    is_open = True
 
     def __init__(self, broker: StandInBroker, timeout: float) -> None:
         self._broker, self._timeout = broker, timeout
         self._turn = asyncio.Lock()
-        self.is_open = True
 
     async def _call(self, what: str, name: str) -> str:
         if not self.is_open:
@@ -121,7 +136,16 @@ class StandInChannel:
         async with self._turn:
             return await self._broker.called(what, name)
 
-    async def declare_queue(self, name: str, *, passive: bool = False, arguments: Any = None) -> QueueInfo:
+    async def declare_queue(
+        self,
+        name: str,
+        *,
+        passive: bool = False,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> QueueInfo:
         key = await self._call("look" if passive else "declare", name)
         queues = self._broker.queues
         if passive and key not in queues:
@@ -146,7 +170,7 @@ class StandInChannel:
 
 
 @dataclass
-class StandInConnection:
+class StandInConnection(Connection):
     """Opens channels on the stand-in broker."""
 
     broker: StandInBroker
@@ -159,7 +183,7 @@ class StandInConnection:
 
 
 @dataclass
-class StandInManagement:
+class StandInManagement(ManagementApi):
     """What the broker says of its queues, `lag` seconds late."""
 
     broker: StandInBroker
@@ -215,18 +239,20 @@ class StandInManagement:
         return (Member("rabbit@one", "follower", 0, 0) if lost else Member("rabbit@one", "leader", 1, 7),)
 
 
-class StandInLifecycle:
+class StandInLifecycle(LifecycleEvents):
     """Keeps what was recorded: (event, key)."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
 
-    def record(self, event: str, key: str, *, request_id: object = None, outcome: str | None = None) -> None:
+    def record(
+        self, event: str, key: str, *, request_id: str | bytes | None = None, outcome: str | None = None
+    ) -> None:
         self.events.append((event, key))
 
 
 class StandInDriver:
-    """An engine in memory: groups run until somebody stops or crashes them."""
+    """An engine in memory: groups run until the test stops or crashes them."""
 
     owns_workers = True
 
@@ -287,6 +313,17 @@ def refuse(*pairs: tuple[str, str], error: BrokerError | Exception) -> Callable[
     return on
 
 
+class Settled(MemoryLimit):
+    """Deliveries of which the tags that were acknowledged are kept."""
+
+    def __init__(self) -> None:
+        self.tags: list[int] = []
+
+    def ack(self, tag: int) -> None:
+        assert tag not in self.tags, "settled twice"
+        self.tags.append(tag)
+
+
 @dataclass
 class Sent:
     """One publish that reached the stand-in broker."""
@@ -295,11 +332,10 @@ class Sent:
     routing_key: str | bytes
     body: bytes
     properties: Any
-    mandatory: bool
 
 
-class StandInPublisher:
-    """A publisher that confirms, unless told otherwise."""
+class StandInPublisher(Publisher):
+    """A publisher that confirms, unless the test says otherwise."""
 
     def __init__(self) -> None:
         #: Every try, in order.
@@ -317,10 +353,8 @@ class StandInPublisher:
     def sent_to(self, exchange: str, routing_key: str) -> list[Sent]:
         return [one for one in self.sent if (one.exchange, one.routing_key) == (exchange, routing_key)]
 
-    async def publish(
-        self, exchange: str, routing_key: str | bytes, body: bytes, properties: Any, *, publish_id: str | None = None
-    ) -> None:
-        sent = Sent(exchange, routing_key, body, properties, publish_id is not None)
+    async def publish(self, exchange: str, routing_key: str | bytes, body: bytes, properties: Properties) -> None:
+        sent = Sent(exchange, routing_key, body, properties)
         self.sent.append(sent)
         await asyncio.sleep(self.delay)
         error = self.answers.pop(0) if self.answers else self.refusing.get((exchange, str(routing_key)))
@@ -328,6 +362,6 @@ class StandInPublisher:
             raise error
         self.confirmed.append(sent)
 
-    async def reply(self, reply_to: str | bytes, body: bytes, properties: Any) -> bool:
+    async def reply(self, reply_to: str | bytes, body: bytes, properties: Properties) -> bool:
         await self.publish("", reply_to, body, properties)
         return reply_to not in self.gone

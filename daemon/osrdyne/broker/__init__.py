@@ -1,6 +1,6 @@
 """The daemon's access to RabbitMQ, by AMQP (`osrdyne_amqp`) and by the management API.
 
 `publisher` publishes with confirm, `channel_pool` lends channels, `memory_limit` bounds the bytes in memory,
-`lifecycle_events` sends the daemon's own events. `management_api` queries the API and `management_answers` reads its
-answers. `topology_watcher` and `static_queues` compare them with the declared topology. Nothing here decides on keys.
+`lifecycle_events` sends the daemon's own events. `management_api` queries the API; `topology_watcher` and
+`static_queues` compare its answers with the declared topology. Nothing here decides on keys.
 """

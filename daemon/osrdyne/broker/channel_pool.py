@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 from osrdyne_amqp import Channel, Connection
@@ -27,13 +28,7 @@ class ChannelPool:
 
         `suspect` marks an operation that may hang: such operations do not block all channels.
         """
-        if suspect:
-            async with self._for_suspects:
-                return await self._run(operation)
-        return await self._run(operation)
-
-    async def _run(self, operation: Callable[[Channel], Awaitable[T]]) -> T:
-        async with self._slots:
+        async with self._for_suspects if suspect else nullcontext(), self._slots:
             channel = await self._open()
             try:
                 return await operation(channel)

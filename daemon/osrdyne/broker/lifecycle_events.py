@@ -7,8 +7,6 @@ broker's credentials.
 
 from __future__ import annotations
 
-import time
-
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol import events
 
@@ -30,16 +28,15 @@ class LifecycleEvents:
         not fail its request.
         """
         identity = request_id if isinstance(request_id, str) else None
-        headers = events.headers(
-            event,
-            now_ms=wall_ms(),
-            worker_id=self._daemon_id,
-            request_id=identity[:_REQUEST_ID_LENGTH] if identity else None,
-            outcome=outcome,
+        self._line.send(
+            key,
+            [
+                events.headers(
+                    event,
+                    now_ms=events.wall_ms(),
+                    worker_id=self._daemon_id,
+                    request_id=identity[:_REQUEST_ID_LENGTH] if identity else None,
+                    outcome=outcome,
+                )
+            ],
         )
-        self._line.send(key, [headers])
-
-
-def wall_ms() -> int:
-    """Return the wall clock in integer milliseconds since the Unix epoch, for headers only."""
-    return time.time_ns() // 1_000_000

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-import pyrabbit2
 import pyrabbit2.http
 
-from osrdyne.broker import management_answers
 from osrdyne.errors import ManagementError
 from osrdyne.reconcile.queue_rules import QueueTotals
 from osrdyne_amqp import tls
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.errors import BrokerError
 from osrdyne_protocol.broker import management_json, quorum
-from osrdyne_protocol.broker.topology import Topology
+from osrdyne_protocol.broker.topology import Topology, own_key
 from osrdyne_protocol.names import PoolNames
 
 _PAGE_SIZE = 500
@@ -187,9 +186,9 @@ class ManagementApi:
         except pyrabbit2.http.HTTPError as error:
             if error.status == 404:
                 raise _NotFound(f"{where}/api/{path}: not found") from None
-            alarms = management_answers.alarms(str(error.reason)) if path == _ALARMS else None
-            if alarms is not None:
-                raise _Alarm(alarms) from None
+            alarmed = alarms(str(error.reason)) if path == _ALARMS else None
+            if alarmed is not None:
+                raise _Alarm(alarmed) from None
             hint = "see the broker's log"
             if error.status in (401, 403):
                 hint = _REFUSALS.get(str(error.detail), _REFUSED).format(user=f"user '{server.user}'")
@@ -310,15 +309,25 @@ def _cause(error: BaseException) -> str:
     return str(error)
 
 
+def alarms(answer: str) -> str | None:
+    """Return the resources that a failed alarm check names, for example `memory`; None when it names none."""
+    try:
+        found = {str(one["resource"]) for one in json.loads(answer)["alarms"]}
+    except (ValueError, TypeError, KeyError):
+        return None
+    return ", ".join(sorted(found)) or None
+
+
 def _request_queue(raw: Mapping[str, Any]) -> RequestQueue:
-    return RequestQueue(management_json.text(raw, "name"), management_answers.own_key(raw), _totals(raw, 0))
+    queue = management_json.queue(raw)
+    return RequestQueue(queue.name, own_key(queue), _totals(raw, 0))
 
 
 def _totals(raw: Mapping[str, Any], bindings: int) -> QueueTotals | None:
     ready, unacknowledged = raw.get("messages_ready"), raw.get("messages_unacknowledged")
     if not isinstance(ready, int) or not isinstance(unacknowledged, int):
         return None
-    ours = management_answers.own_key(raw) is not None
+    ours = own_key(management_json.queue(raw)) is not None
     # Dead letters on their way are counted only in the sum (docs/rabbitmq-facts.md#counts-that-come-late).
     dead_lettering = max(0, int(raw.get("messages") or 0) - ready - unacknowledged)
     delivered = management_json.table(raw, "message_stats").get("deliver_get")

@@ -11,6 +11,7 @@ A queue that does not answer delays only the messages that go to it: see `osrdyn
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -48,30 +49,21 @@ class Publisher:
         routing_key: str | bytes,
         body: bytes,
         properties: Properties,
-        *,
-        publish_id: str | None = None,
     ) -> None:
-        """Publish and wait for the confirm. With `publish_id` the message is mandatory: a return raises `Returned`."""
-
-        def on(channel: Channel) -> asyncio.Future[None]:
-            return channel.publish(
-                exchange,
-                routing_key,
-                body,
-                properties,
-                mandatory=publish_id is not None,
-                publish_id=publish_id,
-            )
-
-        await self._attempt((exchange, routing_key), on)
+        """Publish and wait for the confirm. The message is mandatory: a return raises `Returned`."""
+        publish_id = secrets.token_hex(8)
+        await self._attempt(
+            (exchange, routing_key),
+            lambda channel: channel.publish(
+                exchange, routing_key, body, properties, mandatory=True, publish_id=publish_id
+            ),
+        )
 
     async def reply(self, reply_to: str | bytes, body: bytes, properties: Properties) -> bool:
         """Publish a reply and wait for the confirm; return False when its caller is gone, which is final."""
-
-        def on(channel: Channel) -> asyncio.Future[bool]:
-            return channel.publish_final("", reply_to, body, properties)
-
-        return await self._attempt(("", reply_to), on)
+        return await self._attempt(
+            ("", reply_to), lambda channel: channel.publish_final("", reply_to, body, properties)
+        )
 
     async def _attempt(
         self, destination: tuple[str, str | bytes], publish: Callable[[Channel], asyncio.Future[T]]
@@ -116,13 +108,8 @@ class Publisher:
 
     async def _open(self) -> Lanes:
         async with self._opening:
-            if self._lanes is None or not self._lanes.main.is_open:
-                main = await self._connection.channel(confirm=True)
-                if self._lanes is None:
-                    self._lanes = Lanes(
-                        main,
-                        partial(self._connection.channel, confirm=True),
-                        blocked=lambda: self._connection.blocked,
-                    )
-                self._lanes.main = main
+            if self._lanes is None:
+                open_channel = partial(self._connection.channel, confirm=True)
+                self._lanes = Lanes(await open_channel(), open_channel, blocked=lambda: self._connection.blocked)
+            await self._lanes.reopen()
             return self._lanes

@@ -45,14 +45,7 @@ class StaticQueues:
         )
         known = {name: found for name, found in looks.items() if found is not None}
         self._evidence = self._evidence.after(known, self._state.clock())
-        self._note(self._evidence.lost)
-
-    def pause(self, interval: float) -> float:
-        """Return the seconds until the next check: `interval`, or less while a suspected loss needs another check."""
-        return min(interval, lost.LOOK_AGAIN) if self._evidence.suspects else interval
-
-    def _note(self, found: frozenset[str]) -> None:
-        before = self._state.lost_static
+        found, before = self._evidence.lost, self._state.lost_static
         self._state.lost_static = {
             name: lost.problem(self._management.vhost, name) for name in self._all if name in found
         }
@@ -62,3 +55,7 @@ class StaticQueues:
         for name in before:
             if name not in found:
                 log.warning("a static queue that was lost works again", extra={"queue": name})
+
+    def pause(self, interval: float) -> float:
+        """Return the seconds until the next check: `interval`, or less while a suspected loss needs another check."""
+        return min(interval, lost.LOOK_AGAIN) if self._evidence.suspects else interval

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from osrdyne.commands.output import one_line_errors
-from osrdyne.settings.daemon import environment_names
+from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
 from osrdyne_protocol.console import log_format
 
 log = logging.getLogger(__name__)
+
+
+def environment_names() -> list[str]:
+    """Return the names of osrdyne's variables in the environment, for the log; never their values."""
+    return sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX))
 
 
 @one_line_errors

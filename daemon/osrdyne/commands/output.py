@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from osrdyne.errors import DaemonError
 from osrdyne_protocol.console.output import CANNOT, failing_clearly
 from osrdyne_protocol.errors import OsrdyneError
 
 #: Turns known errors of a command into one line and exit status 2.
-one_line_errors = failing_clearly({DaemonError: CANNOT, OsrdyneError: CANNOT})
+one_line_errors = failing_clearly({OsrdyneError: CANNOT})

@@ -10,10 +10,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
-from osrdyne.failures.dead_letter_rules import Verdict
 from osrdyne.failures.message_handler import MessageHandler
 from osrdyne_amqp import Message
 from osrdyne_protocol import events, expiry, statuses
@@ -29,7 +27,9 @@ class DeadLetterResponder(MessageHandler):
 
     async def _give_up(self, message: Message, error: Exception) -> None:
         log.error("dead letter could not be handled", exc_info=error)
-        verdict = Verdict(None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, "")
+        verdict = dead_letter_rules.Verdict(
+            None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, ""
+        )
         if await self._keep(message, verdict, statuses.INVALID_REQUEST):
             self.deliveries.ack(message.delivery_tag)
 
@@ -58,7 +58,7 @@ class DeadLetterResponder(MessageHandler):
                 outcome=verdict.status or keep_as,
             )
 
-    async def _keep(self, message: Message, verdict: Verdict, keep_as: str) -> bool:
+    async def _keep(self, message: Message, verdict: dead_letter_rules.Verdict, keep_as: str) -> bool:
         return await self.error_replies.keep(
             message,
             reason=keep_as,
@@ -68,7 +68,7 @@ class DeadLetterResponder(MessageHandler):
             attempts=self.state.delivery_history.of(verdict.key, message.properties.correlation_id),
         )
 
-    def _stage(self, message: Message, verdict: Verdict) -> str | None:
+    def _stage(self, message: Message, verdict: dead_letter_rules.Verdict) -> str | None:
         """Return the stage at which a request expired; None when it did not expire."""
         if verdict.status != statuses.EXPIRED:
             return None
@@ -77,15 +77,18 @@ class DeadLetterResponder(MessageHandler):
         # Times of workers are monotonic, times in messages are wall time: convert the message's to monotonic.
         entered = dead_letter_rules.entered(message, message_ttl=self.message_ttl)
         return expiry.in_request_queue(
-            entered=None if entered is None else entered - wall_ms() / 1000 + self.state.clock(),
+            entered=None if entered is None else entered - events.wall_ms() / 1000 + self.state.clock(),
             last_life=self.state.last_life(verdict.key),
             group_started=self.state.started_at(verdict.key),
         )
 
     async def _put_back(self, message: Message, *, answered: bool) -> None:
         try:
-            properties = dead_letter_rules.put_back(message, answered=answered)
-            await self._send_back(message, self.state.names.dead_letter_exchange, properties)
+            await self._send_back(
+                message,
+                self.state.names.dead_letter_exchange,
+                dead_letter_rules.put_back(message, answered=answered),
+            )
         except MessageRefused as error:
             # Neither the inventory nor its own queue accepts it: it stays unacknowledged until the next session.
             log.error(

@@ -11,17 +11,16 @@ import logging
 import secrets
 from collections.abc import Sequence
 
-from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.broker.publisher import MessageRefused, Publisher
 from osrdyne.failures import dead_letter_rules
 from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne.intake.orphan_rules import names_pool_queue
-from osrdyne.runtime.back_off import back_off
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
-from osrdyne_protocol import headers
+from osrdyne_protocol import events, headers
 from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.pauses import back_off
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +53,9 @@ class ErrorReplies:
         """
         if await self.reply(message, status=status, reason=reason, expired_at=expired_at):
             return True
-        key = dead_letter_rules.original_key(message)
-        return await self.keep(message, reason=status, detail=reason, key=key, queue="")
+        return await self.keep(
+            message, reason=status, detail=reason, key=dead_letter_rules.original_key(message), queue=""
+        )
 
     async def reply(self, message: Message, *, status: str, reason: str, expired_at: str | None = None) -> bool:
         """Answer the caller; return False when there is no caller who can be answered.
@@ -66,8 +66,10 @@ class ErrorReplies:
         reply_to = message.properties.reply_to
         if not reply_to or names_pool_queue(reply_to, self._names):
             return False
-        status_sent = headers.status_for(message.properties.headers, status)
-        given: dict[str, object] = {headers.X_STATUS: status_sent, headers.X_REASON: reason[:_REASON_LENGTH]}
+        given: dict[str, object] = {
+            headers.X_STATUS: headers.status_for(message.properties.headers, status),
+            headers.X_REASON: reason[:_REASON_LENGTH],
+        }
         if expired_at is not None:
             given[headers.X_EXPIRED_AT] = expired_at
         properties = Properties(correlation_id=message.properties.correlation_id, headers=given, delivery_mode=2)
@@ -118,7 +120,7 @@ class ErrorReplies:
             key=key,
             queue=queue,
             attempts=attempts,
-            now_ms=wall_ms(),
+            now_ms=events.wall_ms(),
         )
         try:
             await self._copy(message, properties)
@@ -131,14 +133,10 @@ class ErrorReplies:
 
     async def _copy(self, message: Message, properties: Properties) -> None:
         try:
-            await self._keep_as(message, properties)
+            await self._publisher.publish("", self._names.poison_queue, message.body, properties)
         except MessageRefused:
             # The message's headers leave no room for ours: keep the body and our headers.
             ours = {name: value for name, value in (properties.headers or {}).items() if name in headers.POISON}
             ours[headers.X_POISON_DETAIL] = f"{ours.get(headers.X_POISON_DETAIL)}; its own headers did not fit"
-            await self._keep_as(message, Properties(headers=ours, delivery_mode=2))
-
-    async def _keep_as(self, message: Message, properties: Properties) -> None:
-        await self._publisher.publish(
-            "", self._names.poison_queue, message.body, properties, publish_id=secrets.token_hex(8)
-        )
+            bare = Properties(headers=ours, delivery_mode=2)
+            await self._publisher.publish("", self._names.poison_queue, message.body, bare)

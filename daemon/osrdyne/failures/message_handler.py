@@ -7,7 +7,6 @@ the message is brought to an end, so that it does not fail again at every redeli
 from __future__ import annotations
 
 import asyncio
-import secrets
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
@@ -15,11 +14,11 @@ from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import Publisher
 from osrdyne.failures.error_replies import ErrorReplies
-from osrdyne.runtime.back_off import back_off
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Returned
+from osrdyne_protocol.pauses import back_off
 
 #: How long a message waits before it goes back, so that a queue of such messages does not circle at full speed: the
 #: first while few wait, the second once they fill a quarter of the prefetch.
@@ -78,9 +77,7 @@ class MessageHandler(ABC):
         failures = 0
         while True:
             try:
-                await self.publisher.publish(
-                    exchange, message.routing_key, message.body, properties, publish_id=secrets.token_hex(8)
-                )
+                await self.publisher.publish(exchange, message.routing_key, message.body, properties)
                 break
             except (Nacked, Returned):
                 failures += 1

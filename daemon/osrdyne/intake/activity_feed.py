@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 
-from osrdyne.runtime.back_off import back_off
 from osrdyne_amqp import Connection, Message
+from osrdyne_amqp.consuming import consume_until_end
+from osrdyne_protocol.pauses import jittered
 
 log = logging.getLogger(__name__)
 
@@ -45,24 +45,19 @@ class ActivityFeed:
                     "no activity events arrive; trying again, and counts of queues show which keys are in use",
                     extra={"queue": self._queue, "reason": reason},
                 )
-            await asyncio.sleep(back_off(self._failures, limit=_LONGEST_PAUSE) * random.uniform(0.5, 1.0))
+            await asyncio.sleep(jittered(self._failures, limit=_LONGEST_PAUSE))
 
     async def _consume(self) -> str:
         """Consume until that ends, and return why."""
         connection = await self._connect()
         try:
             channel = await connection.channel()
-            cancelled = asyncio.Event()
-            await channel.consume(self._queue, self._on_message, on_cancel=cancelled.set, no_ack=True)
-            if self._failures > 1:
-                log.warning("activity events arrive again", extra={"queue": self._queue})
-            self._failures = 0
-            ends = [asyncio.ensure_future(channel.wait_closed()), asyncio.ensure_future(cancelled.wait())]
-            try:
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                return str(ends[0].result()) if ends[0].done() else "the broker cancelled the consumer"
-            finally:
-                for one in ends:
-                    one.cancel()
+            reason = await consume_until_end(channel, self._queue, self._on_message, on_begin=self._begun, no_ack=True)
+            return "the broker cancelled the consumer" if reason is None else str(reason)
         finally:
             await connection.close()
+
+    def _begun(self) -> None:
+        if self._failures > 1:
+            log.warning("activity events arrive again", extra={"queue": self._queue})
+        self._failures = 0

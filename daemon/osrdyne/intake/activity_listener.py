@@ -8,12 +8,11 @@ of an unknown key wakes nothing. Events are consumed without acknowledgements. T
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 
-from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.intake import activity_rules
 from osrdyne.intake.bursts import Bursts
 from osrdyne.intake.delivery_history import PastDelivery
+from osrdyne.runtime.changes import ChangeReader
 from osrdyne.state import KeyActivity, PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message
@@ -35,7 +34,7 @@ class ActivityListener:
 
     async def run(self) -> None:
         """Forget the activity of keys that no longer have a queue, until cancelled."""
-        with closing(self._state.forgotten.reader()) as forgotten:
+        with ChangeReader().following(self._state.forgotten) as forgotten:
             while True:
                 for key in await forgotten.take(None):
                     if self._state.queues.get(key) is None:
@@ -95,7 +94,7 @@ class ActivityListener:
             return
         if event == events.REQUEST_RECEIVED and worker_id is not None:
             time_ms = headers.integer(given, headers.X_EVENT_TIME)
-            handout = PastDelivery(worker_id, wall_ms() if time_ms is None else time_ms)
+            handout = PastDelivery(worker_id, events.wall_ms() if time_ms is None else time_ms)
             self._state.delivery_history.add(key, request_id, handout)
         elif event == events.FINISHED and headers.text(given.get(headers.X_OUTCOME)) != events.REQUEUED:
             self._state.delivery_history.forget(key, request_id)

@@ -35,9 +35,8 @@ class DeliveryHistory:
         """Remember one delivery. Of a request that was delivered very often, the first and the last ones stay."""
         if len(request_id) > LONGEST_ID or len(handout.worker_id) > LONGEST_ID:
             return
-        known = self._requests.pop((key, request_id), ())
-        if handout in known:  # an event that was sent twice
-            known = tuple(one for one in known if one != handout)
+        # Without the same delivery, if it is there: an event may be sent twice.
+        known = tuple(one for one in self._requests.pop((key, request_id), ()) if one != handout)
         if len(known) >= MOST_HANDOUTS:
             half = MOST_HANDOUTS // 2
             known = known[:half] + known[half + 1 :]
@@ -52,6 +51,3 @@ class DeliveryHistory:
     def forget(self, key: str, request_id: str) -> None:
         """Forget a request that was answered."""
         self._requests.pop((key, request_id), None)
-
-    def __len__(self) -> int:
-        return len(self._requests)

@@ -9,26 +9,18 @@ yet. So a few bad keys with many requests each do not keep out a good one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 #: This share of the room is for keys that hold nothing yet: one part in 4.
 _RESERVED_PART = 4
-
-
-@dataclass(frozen=True, slots=True)
-class HoldLimits:
-    """Bounds on held messages. Bytes can come to twice `total_bytes`; see `HeldMessages.admit`."""
-
-    per_key: int
-    total: int
-    total_bytes: int
 
 
 class HeldMessages:
     """Counts what is held. `admit` and `release` come in pairs."""
 
-    def __init__(self, limits: HoldLimits) -> None:
-        self._limits = limits
+    def __init__(self, *, per_key: int, total: int, total_bytes: int) -> None:
+        """Take the bounds. Bytes can come to twice `total_bytes`; see `admit`."""
+        self._per_key = per_key
+        self._total = total
+        self._total_bytes = total_bytes
         #: Messages and bytes of each key that holds some.
         self._keys: dict[str, tuple[int, int]] = {}
         self.messages = 0
@@ -49,15 +41,15 @@ class HeldMessages:
         return fits
 
     def _fits(self, key: str, size: int) -> bool:
-        limits, room = self._limits, self._limits.total - self.messages
+        room = self._total - self.messages
         if room <= 0:
             return False
         messages, held = self._keys.get(key, (0, 0))
         if messages == 0:
-            small = size * limits.total <= limits.total_bytes
-            return small or self.messages == 0 or self.bytes + size <= limits.total_bytes
-        free = room - limits.total // _RESERVED_PART
-        return messages < min(limits.per_key, free) and held + size <= limits.total_bytes - self.bytes
+            small = size * self._total <= self._total_bytes
+            return small or self.messages == 0 or self.bytes + size <= self._total_bytes
+        free = room - self._total // _RESERVED_PART
+        return messages < min(self._per_key, free) and held + size <= self._total_bytes - self.bytes
 
     def release(self, key: str, size: int) -> None:
         """Give back what `admit` took."""

@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 from dataclasses import dataclass
 
-from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures.message_handler import MessageHandler
 from osrdyne.intake import orphan_rules
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_rules import Answer, Forward
 from osrdyne.reconcile.queue_rules import Phase
-from osrdyne.runtime.back_off import back_off
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import events, expiry, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
+from osrdyne_protocol.pauses import back_off
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +44,17 @@ class OrphanForwarder(MessageHandler):
         await self._answer(message, Answer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
 
     async def _process(self, message: Message) -> None:
-        decision = orphan_rules.decide(message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=wall_ms())
+        decision = orphan_rules.decide(
+            message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=events.wall_ms()
+        )
         if isinstance(decision, Answer):
             await self._answer(message, decision)
         elif self.holding.admit(decision.key, len(message.body)):
-            self.metrics.held.set(self.holding.messages)
             try:
-                await self._hold(message, decision)
+                with self.metrics.held.track_inprogress():
+                    await self._hold(message, decision)
             finally:
                 self.holding.release(decision.key, len(message.body))
-                self.metrics.held.set(self.holding.messages)
         else:
             await self._put_back(message)
 
@@ -63,9 +62,8 @@ class OrphanForwarder(MessageHandler):
         began = self.state.clock()
         request_id = message.properties.correlation_id
         self.lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
-        remaining = (forward.deadline_ms - wall_ms()) / 1000
         try:
-            async with asyncio.timeout(remaining):
+            async with asyncio.timeout((forward.deadline_ms - events.wall_ms()) / 1000):
                 if forward.hops:
                     # It was forwarded before and came back: a binding may take a moment to reach every node.
                     await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT_SECONDS))
@@ -89,9 +87,8 @@ class OrphanForwarder(MessageHandler):
         state = self.state
         generation = state.require(key, found_unbound=True)
         while True:
-            left = state.tracker.wanted[key].until - state.clock()
             try:
-                async with asyncio.timeout(left / 2):
+                async with asyncio.timeout((state.tracker.wanted[key].until - state.clock()) / 2):
                     await state.queues.wait(key, lambda one: one.phase is Phase.BOUND and one.asserted >= generation)
                 return
             except TimeoutError:
@@ -108,8 +105,7 @@ class OrphanForwarder(MessageHandler):
                     self.state.names.request_exchange,
                     message.routing_key,
                     message.body,
-                    orphan_rules.at_publish(forward.properties, now_ms=wall_ms()),
-                    publish_id=secrets.token_hex(8),
+                    orphan_rules.at_publish(forward.properties, now_ms=events.wall_ms()),
                 )
                 return None
             except MessageRefused as error:
@@ -128,29 +124,27 @@ class OrphanForwarder(MessageHandler):
             failures += 1
             if failures == 1:
                 log.warning("forward not accepted; trying again", extra={"key": forward.key, "reason": answer.reason})
-            if wall_ms() + 1000 * _LONGEST_WAIT_SECONDS >= forward.deadline_ms and failures > 1:
+            if events.wall_ms() + 1000 * _LONGEST_WAIT_SECONDS >= forward.deadline_ms and failures > 1:
                 return answer
             await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT_SECONDS / 2))
 
     async def _answer(self, message: Message, answer: Answer) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
-        if not await self.error_replies.settle(
-            message, status=answer.status, reason=answer.reason, expired_at=expired_at
-        ):
+        if await self.error_replies.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
+            self._answered(message, answer.status)
+        else:
             await self._put_back(message)
-            return
-        self._answered(message, answer.status)
 
     async def _put_back(self, message: Message) -> None:
-        properties = orphan_rules.put_back(message, now_ms=wall_ms())
+        properties = orphan_rules.stamped(message.properties, events.wall_ms())
         try:
             await self._send_back(message, self.state.names.orphan_exchange, properties)
             self.metrics.orphans.labels("put_back").inc()
         except MessageRefused as error:
-            if not await self.error_replies.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
+            if await self.error_replies.settle(message, status=statuses.INVALID_REQUEST, reason=str(error)):
+                self._answered(message, statuses.INVALID_REQUEST)
+            else:
                 log.error("orphan can be neither put back nor kept", extra={"reason": str(error)})
-                return
-            self._answered(message, statuses.INVALID_REQUEST)
 
     def _answered(self, message: Message, status: str) -> None:
         """Acknowledge, count and report an orphan that was answered."""

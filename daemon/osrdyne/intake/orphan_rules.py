@@ -44,10 +44,7 @@ class Answer:
     reason: str
 
 
-Decision = Forward | Answer
-
-
-def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: int) -> Decision:
+def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: int) -> Forward | Answer:
     """Decide what to do with one orphan that is seen at `now_ms`."""
     if message.malformed is not None:
         return Answer(statuses.INVALID_REQUEST, "the message's properties cannot be read")
@@ -65,9 +62,8 @@ def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: in
     hops = max(0, headers.integer(given, headers.X_HOPS) or 0)
     if hops >= MAX_HOPS:
         return Answer(statuses.UNROUTABLE, f"forwarded {hops} times and found no queue each time")
-    seen = _first_seen(message.properties, now_ms)
-    deadline = seen + orphan_ttl_ms
-    properties = _stamped(message.properties, now_ms)
+    deadline = _first_seen(message.properties, now_ms) + orphan_ttl_ms
+    properties = stamped(message.properties, now_ms)
     own_deadline = headers.integer(properties.headers, headers.X_DEADLINE)
     if own_deadline is not None:
         deadline = min(deadline, own_deadline)
@@ -106,13 +102,10 @@ def at_publish(properties: Properties, *, now_ms: int) -> Properties:
     return result
 
 
-def put_back(message: Message, *, now_ms: int) -> Properties:
-    """Return the properties with which an orphan goes back to the tail of its queue; its deadline stays."""
-    return _stamped(message.properties, now_ms)
-
-
-def _stamped(original: Properties, now_ms: int) -> Properties:
+def stamped(original: Properties, now_ms: int) -> Properties:
     """Return the properties that a forward keeps, with the times of first sight and of the deadline.
+
+    With these, an orphan also goes back to the tail of its queue.
 
     `expiration` becomes an absolute deadline at first sight. Later sights do not move it to an earlier time.
     """

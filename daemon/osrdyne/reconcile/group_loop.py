@@ -17,12 +17,11 @@ from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.drivers.base import Change, Driver, Group, GroupState
 from osrdyne.errors import DriverError
 from osrdyne.reconcile import group_rules
-from osrdyne.reconcile.group_rules import Attempt, GroupAction
 from osrdyne.reconcile.keyed_loop import KeyedLoop
-from osrdyne.runtime.back_off import back_off
 from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state import PoolState
 from osrdyne_protocol import events
+from osrdyne_protocol.pauses import back_off
 
 log = logging.getLogger(__name__)
 
@@ -78,9 +77,8 @@ class GroupLoop:
 
     def _look_at(self, key: str) -> None:
         state, now = self._state, self._state.clock()
-        group, attempt = state.groups.get(key), state.attempts.get(key, Attempt())
-        self._note_life(key, attempt, group, now)
-        attempt = state.attempts.get(key, attempt)
+        group, attempt = state.groups.get(key), state.attempts.get(key, group_rules.Attempt())
+        attempt = self._note_life(key, attempt, group, now)
         plan = group_rules.plan(
             wanted=key in state.tracker.wanted,
             phase=state.phase(key),
@@ -91,9 +89,9 @@ class GroupLoop:
             now=now,
         )
         self._waiting.pop(key, None)
-        if plan.action is GroupAction.START:
+        if plan.action is group_rules.GroupAction.START:
             self._waiting[key] = None
-        elif plan.action is GroupAction.STOP:
+        elif plan.action is group_rules.GroupAction.STOP:
             self._loop.begin(key, partial(self._guarded, key, partial(self._stop, key, plan.reason)), "group-action")
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
@@ -106,17 +104,19 @@ class GroupLoop:
             else:
                 self._listing.set()  # only the engine knows whether the worker runs, or waits for its next start
 
-    def _note_life(self, key: str, attempt: Attempt, group: Group | None, now: float) -> None:
+    def _note_life(
+        self, key: str, attempt: group_rules.Attempt, group: Group | None, now: float
+    ) -> group_rules.Attempt:
+        """Note what workers reported, and return what is remembered then."""
         activity = self._state.activity.get(key)
-        if activity is not None and attempt != Attempt():
-            attempts = self._state.attempts
-            attempts[key] = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
-        if key in self._starting and not group_rules.holds_start_slot(
-            self._state.attempts.get(key, attempt), group, hold=self._limits.start_hold, now=now
-        ):
+        if activity is not None and attempt != group_rules.Attempt():
+            attempt = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
+            self._state.attempts[key] = attempt
+        if not group_rules.holds_start_slot(attempt, group, hold=self._limits.start_hold, now=now):
             self._starting.pop(key, None)
+        return attempt
 
-    def _stuck(self, key: str, group: Group | None, attempt: Attempt, now: float) -> str | None:
+    def _stuck(self, key: str, group: Group | None, attempt: group_rules.Attempt, now: float) -> str | None:
         if group is None or group.state is not GroupState.RUNNING:
             return None
         activity = self._state.activity.get(key)
@@ -161,8 +161,9 @@ class GroupLoop:
     async def _start(self, key: str) -> None:
         started = self._state.clock()
         await self._driver.start(key)
-        attempt = self._state.attempts.get(key, Attempt())
-        self._state.attempts[key] = group_rules.after_start(attempt, now=started)
+        self._state.attempts[key] = group_rules.after_start(
+            self._state.attempts.get(key, group_rules.Attempt()), now=started
+        )
         self._state.groups[key] = Group(key, GroupState.STARTING, 1, self._driver.template)
         self._accepted[key] = self._state.clock()
         self._state.group_changes.add(key)
@@ -179,7 +180,7 @@ class GroupLoop:
 
     def _failed(self, key: str, error: str) -> None:
         now = self._state.clock()
-        attempt = group_rules.after_failure(self._state.attempts.get(key, Attempt()), error, now=now)
+        attempt = group_rules.after_failure(self._state.attempts.get(key, group_rules.Attempt()), error, now=now)
         self._state.attempts[key] = attempt
         self._starting.pop(key, None)
         log.warning(
@@ -197,8 +198,7 @@ class GroupLoop:
                     self._changed(change)
                 return
             except DriverError as error:
-                healthy = self._state.clock() - began > _HEALTHY_STREAM_SECONDS
-                failures = 1 if healthy else failures + 1
+                failures = 1 if self._state.clock() - began > _HEALTHY_STREAM_SECONDS else failures + 1
                 if failures == 1:
                     log.warning("lost the engine's changes; listing instead", extra={"reason": str(error)})
                 self._listing.set()

@@ -55,10 +55,9 @@ class KeyedLoop:
         `look` decides about one key that has no action under way, and may `begin` one. `afterwards` follows each round
         of looks. `beside` runs as long as the loop.
         """
-        self._changed.follow(*self._facts)
-        for key in keys:
-            self._changed.add(key)
-        try:
+        with self._changed.following(*self._facts):
+            for key in keys:
+                self._changed.add(key)
             async with asyncio.TaskGroup() as self._tasks:
                 for other in beside:
                     self._tasks.create_task(other)
@@ -68,8 +67,6 @@ class KeyedLoop:
                         if key not in self._busy:  # else it is looked at when its action ends
                             look(key)
                     afterwards()
-        finally:
-            self._changed.close()
 
     async def _act(self, key: str, action: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -28,8 +28,6 @@ from osrdyne_protocol.broker.topology import request_queue_arguments
 
 log = logging.getLogger(__name__)
 
-_ANSWERS_AGAIN = "the broker answers for this queue again, which looked lost"
-
 
 def adopt(state: PoolState, keys: Iterable[str]) -> None:
     """Begin a session with the existing queues of these keys, before any loop runs."""
@@ -37,7 +35,7 @@ def adopt(state: PoolState, keys: Iterable[str]) -> None:
     for key in keys:
         # Also keys that are wanted already: without a connection, no activity could renew them.
         state.require(key)
-        state.queues.set(key, QueueState(Phase.UNKNOWN))
+        state.queues[key] = QueueState(Phase.UNKNOWN)
 
 
 class QueueLoop:
@@ -73,7 +71,7 @@ class QueueLoop:
         self._loop = KeyedLoop(state.clock, [state.target_changes, state.group_changes, state.lost_changes])
 
     async def run(self) -> None:
-        await self._loop.run(self._look_at, keys=(*self._state.tracker.wanted, *self._state.queues.by_key))
+        await self._loop.run(self._look_at, keys=(*self._state.tracker.wanted, *self._state.queues))
 
     def _look_at(self, key: str) -> None:
         queue = self._state.queues.get(key) or QueueState(Phase.GONE)
@@ -90,7 +88,7 @@ class QueueLoop:
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif queue.phase in (Phase.GONE, Phase.FOREIGN) and key not in self._state.tracker.wanted:
-            self._state.queues.remove(key)
+            self._state.queues.pop(key, None)
             self._state.forgotten.add(key)
             self._state.unrouted.discard(key)
             self._state.remade.pop(key, None)
@@ -114,14 +112,13 @@ class QueueLoop:
             log.info("messages found in an unwanted queue; the key is active again", extra={"key": key})
             self._state.require(key, found_unbound=True)
             found = found.queue
-        self._state.queues.set(key, found)
+        self._state.queues[key] = found
         self._state.queue_changes.add(key)
 
     def _left_alone(self, key: str, queue: QueueState, said: str) -> QueueState:
-        name = self._state.names.request_queue(key)
         if queue.phase is not Phase.FOREIGN:
             log.warning("a foreign queue has a request queue's name; left alone", extra={"key": key, "reason": said})
-        return queue_rules.foreign(queue, name, said, now=self._state.clock())
+        return queue_rules.foreign(queue, self._state.names.request_queue(key), said, now=self._state.clock())
 
     async def _take(self, key: str, queue: QueueState, step: QueueStep) -> Finding:
         if step is QueueStep.SAMPLE:
@@ -199,7 +196,12 @@ class QueueLoop:
         members = await self._management.members(name)
         seen = await channel.declare_queue(name, passive=True)
         if members is None or not (quorum.never_led(members) and seen.ready == seen.consumers == 0):
-            return queue_rules.after_failure(queue, QueueStep.DISCARD, _ANSWERS_AGAIN, now=self._state.clock())
+            return queue_rules.after_failure(
+                queue,
+                QueueStep.DISCARD,
+                "the broker answers for this queue again, which looked lost",
+                now=self._state.clock(),
+            )
         await channel.delete_queue(name)
         before = self._state.former_totals.get(key)
         held = before.ready + before.unacknowledged if before is not None else None

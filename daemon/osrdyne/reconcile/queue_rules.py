@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from osrdyne.runtime.back_off import back_off
 from osrdyne.target.tracker import Status, Wanted
+from osrdyne_protocol.pauses import back_off
 
 
 class Phase(Enum):

@@ -1,4 +1,4 @@
-"""The base of all tasks: waiting for changes (`changes`), and pauses after failures (`back_off`).
+"""The base of all tasks: waiting for changes (`changes`).
 
 Nothing here knows pools, queues or workers.
 """

@@ -7,39 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from collections import UserDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 T = TypeVar("T")
 
-_SHORTEST_WAIT_SECONDS = 0.001
 
-
-class Keyed(Generic[T]):
+class Keyed(UserDict[str, T]):
     """One value for each key, with waiting for a single key: a change wakes only the tasks that wait for its key."""
 
     def __init__(self) -> None:
-        self._values: dict[str, T] = {}
+        super().__init__()
         self._waiters: dict[str, list[asyncio.Event]] = {}
 
-    def get(self, key: str) -> T | None:
-        return self._values.get(key)
-
-    @property
-    def by_key(self) -> Mapping[str, T]:
-        """The values as they are now."""
-        return self._values
-
-    def set(self, key: str, value: T) -> None:
-        self._values[key] = value
+    def __setitem__(self, key: str, value: T) -> None:
+        super().__setitem__(key, value)
         for waiter in self._waiters.get(key, ()):
             waiter.set()
-
-    def remove(self, key: str) -> None:
-        self._values.pop(key, None)
-
-    def clear(self) -> None:
-        self._values.clear()
 
     async def wait(self, key: str, holds: Callable[[T], bool]) -> T:
         """Wait until the value of `key` satisfies `holds`, and return it."""
@@ -48,7 +34,7 @@ class Keyed(Generic[T]):
         waiters.append(waiter)
         try:
             while True:
-                value = self._values.get(key)
+                value = self.get(key)
                 if value is not None and holds(value):
                     return value
                 waiter.clear()
@@ -65,12 +51,6 @@ class Changes:
     def __init__(self) -> None:
         self.readers: list[ChangeReader] = []
 
-    def reader(self) -> ChangeReader:
-        """Return a new reader; it sees what changes from now on."""
-        reader = ChangeReader()
-        reader.follow(self)
-        return reader
-
     def add(self, key: str) -> None:
         """Pass a key that changed to every reader."""
         for reader in self.readers:
@@ -81,15 +61,19 @@ class ChangeReader:
     """One reader's keys that changed since it last took them, from any number of sources or added by itself."""
 
     def __init__(self) -> None:
-        self._sources: list[Changes] = []
         self._keys: dict[str, None] = {}
         self._event = asyncio.Event()
 
-    def follow(self, *sources: Changes) -> None:
-        """See from now on what changes there, until `close`."""
+    @contextmanager
+    def following(self, *sources: Changes) -> Iterator[ChangeReader]:
+        """See what changes there, as long as the context is open."""
         for source in sources:
             source.readers.append(self)
-        self._sources += sources
+        try:
+            yield self
+        finally:
+            for source in sources:
+                source.readers.remove(self)
 
     def add(self, key: str) -> None:
         self._keys[key] = None
@@ -98,8 +82,6 @@ class ChangeReader:
     async def take(self, within: float | None) -> list[str]:
         """Wait for a change, at most `within` seconds (None: no limit); return the keys in order of change."""
         if not self._keys:
-            # With a wait too short for the clock to move, the caller would loop.
-            within = max(within, _SHORTEST_WAIT_SECONDS) if within else within
             try:
                 async with asyncio.timeout(within):
                     await self._event.wait()
@@ -109,11 +91,6 @@ class ChangeReader:
         self._keys.clear()
         self._event.clear()
         return keys
-
-    def close(self) -> None:
-        for source in self._sources:
-            source.readers.remove(self)
-        self._sources.clear()
 
 
 def wait_for(due: float | None, now: float) -> float | None:

@@ -6,7 +6,6 @@ Credentials are in separate files that it names, or in the environment. Duration
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +20,6 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as UnreadableVariable
 
 from osrdyne.drivers import registry
-from osrdyne.drivers.registry import AnyDriverSettings
 from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
 from osrdyne.settings.model import Seconds, StrictModel
 from osrdyne_protocol import settings_file
@@ -104,7 +102,7 @@ class DaemonSettings(BaseSettings):
 
     pool: Annotated[Any, BeforeValidator(_pool)]
     broker: BrokerSettings
-    driver: Annotated[AnyDriverSettings, Field(discriminator="kind")]
+    driver: Annotated[registry.AnyDriverSettings, Field(discriminator="kind")]
     limits: LimitSettings = LimitSettings()
     intervals: IntervalSettings = IntervalSettings()
     status: StatusSettings = StatusSettings()
@@ -171,8 +169,3 @@ def _problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "union_tag_invalid" and (why := registry.broken.get(error["ctx"]["tag"])):
         return why
     return str(error["msg"]).removeprefix("Value error, ")
-
-
-def environment_names() -> list[str]:
-    """Return the names of osrdyne's variables in the environment, for the log; never their values."""
-    return sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX))

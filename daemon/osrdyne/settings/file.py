@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from osrdyne.errors import DaemonError
 from osrdyne.settings.daemon import DaemonSettings, load
-from osrdyne_protocol.errors import OsrdyneError, ProtocolError
+from osrdyne_protocol.errors import OsrdyneError
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class SettingsFile:
                 try:
                     if (made := self._taken(now, make)) is not None:
                         return made
-                except (DaemonError, OsrdyneError, ProtocolError) as error:
+                except OsrdyneError as error:
                     self._unusable(str(error))
                 except Exception as error:  # noqa: BLE001 - no content of a file may end a running daemon
                     self._unusable(f"{type(error).__name__}: {error}", error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from osrdyne.drivers.base import GroupState
@@ -18,50 +17,37 @@ STATES = ("starting", "ready", "failed", "idle", "draining", "stopping")
 _LOST = "the broker has lost this queue; it is created again within seconds"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyView:
-    """What is known of one key. Durations are in seconds; None where unknown or not applicable."""
+def keys_view(state: PoolState, *, owns_workers: bool, now: float) -> list[dict[str, Any]]:
+    """Return what is known of each key that has a target, a queue or a group, sorted by key.
 
-    key: str
-    #: One of `STATES`.
-    state: str
-    #: Messages and consumers; the document's `counts_age` says how old these counts are.
-    ready: int | None
-    unacknowledged: int | None
-    consumers: int | None
-    #: Workers that the driver runs; None when the driver runs none (noop).
-    workers: int | None
-    last_error: str | None
-    unbinds_in: float | None
-    stops_in: float | None
-    #: Seconds since its queue was created again because the broker had lost it.
-    queue_remade_ago: float | None = None
-
-
-def keys_view(state: PoolState, *, owns_workers: bool, now: float) -> list[KeyView]:
-    """Return one view for each key that has a target, a queue or a group, by key."""
-    keys = {*state.tracker.wanted, *state.queues.by_key, *state.groups}
+    Durations are in seconds; None where unknown or not applicable.
+    """
+    keys = {*state.tracker.wanted, *state.queues, *state.groups}
     return [_key_view(state, key, owns_workers=owns_workers, now=now) for key in sorted(keys)]
 
 
-def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> KeyView:
+def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> dict[str, Any]:
     wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
     group, attempt, totals = state.groups.get(key), state.attempts.get(key), state.totals.get(key)
     lost, remade = _LOST if key in state.lost.suspects else None, state.remade.get(key)
     error = lost or (queue.error if queue else None) or (attempt.error if attempt else None)
     left = max(0.0, wanted.until - now) if wanted else None
-    return KeyView(
-        key=key,
-        state=_state_name(state, key, owns_workers=owns_workers),
-        ready=totals.ready if totals else None,
-        unacknowledged=totals.unacknowledged if totals else None,
-        consumers=totals.consumers if totals else None,
-        workers=(group.workers if group else 0) if owns_workers else None,
-        last_error=error,
-        unbinds_in=left if wanted and wanted.status is Status.ACTIVE else None,
-        stops_in=left if wanted and wanted.status is Status.UNBOUND else None,
-        queue_remade_ago=None if remade is None else max(0.0, now - remade),
-    )
+    return {
+        "key": key,
+        # One of `STATES`.
+        "state": _state_name(state, key, owns_workers=owns_workers),
+        # Messages and consumers; the document's `counts_age` says how old these counts are.
+        "ready": totals.ready if totals else None,
+        "unacknowledged": totals.unacknowledged if totals else None,
+        "consumers": totals.consumers if totals else None,
+        # Workers that the driver runs; None when the driver runs none (noop).
+        "workers": (group.workers if group else 0) if owns_workers else None,
+        "last_error": error,
+        "unbinds_in": left if wanted and wanted.status is Status.ACTIVE else None,
+        "stops_in": left if wanted and wanted.status is Status.UNBOUND else None,
+        # Seconds since its queue was created again because the broker had lost it.
+        "queue_remade_ago": None if remade is None else max(0.0, now - remade),
+    }
 
 
 def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
@@ -116,7 +102,7 @@ def document(
         },
         "counts_age": None if stands_by or state.counted_at is None else state.clock() - state.counted_at + late,
         "static_queues_lost": {} if stands_by else state.lost_static,
-        "keys": [asdict(one) for one in keys],
+        "keys": keys,
         **rest,
     }
 

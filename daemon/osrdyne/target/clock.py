@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
-from osrdyne.runtime.changes import wait_for
+from osrdyne.runtime.changes import ChangeReader, wait_for
 from osrdyne.state import PoolState
 
 
 async def pass_time(state: PoolState) -> None:
     """Run until cancelled."""
-    with closing(state.target_changes.reader()) as required:
+    with ChangeReader().following(state.target_changes) as required:
         while True:
             # A key that is required meanwhile may be due earlier.
             await required.take(wait_for(state.tracker.next_change(), state.clock()))

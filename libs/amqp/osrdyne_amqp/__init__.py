@@ -8,8 +8,8 @@ Below a channel: `publishing` and `confirms` for publishes, `acknowledgements` f
 calls, `content` puts messages together, `arguments` checks what is declared. `frames`, `table` and `table_writing` are
 pure codecs. `wire` is the one place where pika's inner parts are touched.
 
-On top: `lanes` keeps queues that do not answer from delaying others, `event_line` sends events on a connection of
-their own, `thread_bridge` hands actions from threads to a loop.
+On top: `lanes` keeps queues that do not answer from delaying others, `consuming` consumes until that ends,
+`event_line` sends events on a connection of their own, `thread_bridge` hands actions from threads to a loop.
 
 Pika's own log is silenced unless the program gave the logger `pika` a level before: our errors have the same
 information, and at DEBUG it costs more than the messages.

@@ -15,8 +15,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import random
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -25,6 +23,7 @@ from osrdyne_amqp import Channel, Connection, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Unencodable
 from osrdyne_protocol import event_batches, events
 from osrdyne_protocol.event_batches import Event, EventMessage
+from osrdyne_protocol.pauses import jittered
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +194,7 @@ class EventLine:
         """Return the event `interrupted`, which no reader counts as activity."""
         told = events.headers(
             events.INTERRUPTED,
-            now_ms=int(time.time() * 1000),
+            now_ms=events.wall_ms(),
             worker_id=self._sender,
             lost_events=lost - self._reported_lost,
         )
@@ -213,7 +212,7 @@ class EventLine:
                 self.lost += sent.message.events
 
     async def _run(self) -> None:
-        loop, pause, failures = asyncio.get_running_loop(), FIRST_PAUSE, 0
+        loop, failures = asyncio.get_running_loop(), 0
         warned: set[str] = set()
         while True:
             await self._wanted.wait()
@@ -227,7 +226,7 @@ class EventLine:
             if self._waiting:  # the connection ended before the broker confirmed all of them
                 self._wanted.set()
             if loop.time() - self._open_since > STABLE:
-                pause, failures = FIRST_PAUSE, 0
+                failures = 0
                 warned.clear()
             failures += 1
             # Do not warn of the first loss: the code that uses another connection logs the outage. Then warn of each
@@ -238,9 +237,8 @@ class EventLine:
             level = logging.WARNING if warn else logging.DEBUG
             logger.log(level, "no activity events can be sent, trying again later", extra={"reason": str(reason)})
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause * random.uniform(0.5, 1.0)):
+                async with asyncio.timeout(jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE)):
                     await self._hurry.wait()
-            pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _carry(self) -> BrokerError:
         """Connect, send waiting and new events, and return why that ended."""

@@ -54,7 +54,7 @@ class Lanes:
         """`open_lane` opens a channel with confirms, `blocked` says that the broker takes no publishes for now (an
         alarm), and `broken` is called when the broker has closed a lane.
         """
-        #: The channel that proven destinations share. Code that opens it again sets the new one here.
+        #: The channel that proven destinations share.
         self.main = main
         self._open_lane = open_lane
         self._blocked = blocked
@@ -73,6 +73,13 @@ class Lanes:
         #: Channels that are being opened.
         self._opening = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reopening = asyncio.Lock()
+
+    async def reopen(self) -> None:
+        """Open the shared channel again where the broker has closed it. Raises BrokerError."""
+        async with self._reopening:
+            if not self.main.is_open:
+                self.main = await self._open_lane()
 
     def shared(self, destination: Hashable) -> Channel | None:
         """Return the shared channel for a proven destination, None for any other: use `prove` for that one."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import secrets
 import time
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ from osrdyne_protocol import keys
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.headers import X_DEADLINE, X_STATUS
 from osrdyne_protocol.names import PoolNames, reply_queue
+from osrdyne_protocol.pauses import jittered
 
 logger = logging.getLogger(__name__)
 
@@ -142,10 +142,10 @@ class Dispatcher:
             self._fail_all(ClientClosed(f"the client failed: {error!r}"))
 
     async def _connect_again(self) -> ClientConnection:
-        pause = FIRST_PAUSE
+        failures = 0
         while True:
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, LONGEST_PAUSE)
+            failures += 1
+            await asyncio.sleep(jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE))
             try:
                 return await self._connect()
             except BrokerError as error:

@@ -7,6 +7,7 @@ and those of a person's commands, use the same exchange, so that one stream reco
 from __future__ import annotations
 
 import secrets
+import time
 
 from osrdyne_protocol import headers as names
 
@@ -79,3 +80,8 @@ def headers(
         names.X_LOST_EVENTS: lost_events,
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def wall_ms() -> int:
+    """Return the wall clock in integer milliseconds since the Unix epoch, for headers only."""
+    return time.time_ns() // 1_000_000

@@ -8,7 +8,6 @@ that wait. Each carries the time at which it happened.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 
 from osrdyne_amqp.event_line import EventLine
@@ -54,7 +53,7 @@ class ActivityEvents:
         """
         headers = events.headers(
             event,
-            now_ms=int(time.time() * 1000),
+            now_ms=events.wall_ms(),
             worker_id=self._worker_id,
             request_id=request_id,
             outcome=outcome,

@@ -13,7 +13,6 @@ import concurrent.futures
 import copy
 import logging
 import math
-import random
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +25,7 @@ from osrdyne_amqp.message import MAX_BODY
 from osrdyne_protocol import events, expiry, statuses
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, status_for
 from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.pauses import jittered
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker import consumer_timeout
 from osrdyne_worker.errors import HandlerHung
@@ -116,7 +116,7 @@ class Worker:
             await self._line.close()
 
     async def _serve_sessions(self, stop: asyncio.Event) -> None:
-        pause, known, refused = FIRST_PAUSE, False, math.inf
+        failures, known, refused = 0, False, math.inf
         while not stop.is_set():
             opened = self._loop.time()
             self._line.open()
@@ -137,9 +137,10 @@ class Worker:
                     refused = min(refused, self._loop.time())
                 self._log_trouble(error)
                 if self._loop.time() - opened > STABLE:
-                    pause = FIRST_PAUSE
-                await _first(stop.wait(), asyncio.sleep(pause * random.uniform(0.5, 1.0)))
-                pause = min(pause * 2, LONGEST_PAUSE)
+                    failures = 0
+                failures += 1
+                pause = jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE)
+                await _first(stop.wait(), asyncio.sleep(pause))
 
     async def _serve(self, session: WorkerSession, stop: asyncio.Event) -> None:
         """Serve over one session until it is lost (raises why) or `stop` is set."""

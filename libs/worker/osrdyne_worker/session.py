@@ -133,8 +133,7 @@ class WorkerSession:
 
     async def reopen_replies(self) -> None:
         """Open the channel of replies again after the broker closed it. Raises BrokerError."""
-        if not self._replies.main.is_open:
-            self._replies.main = await self._connection.channel(confirm=True)
+        await self._replies.reopen()
 
     async def close(self) -> None:
         """Disconnect; sent data leaves first, and unsettled messages go back to the queue. Never raises."""

@@ -22,7 +22,7 @@ async def _lost(bench: Bench) -> Connection:
     await channel.bind_queue("lost", "x", "k")
     await channel.publish("", "lost", b"kept until it was lost")
     await bench.lose("lost")
-    # What has used the queue before is another matter: a broker that was killed knows nobody.
+    # What has used the queue before is another matter: a broker that was killed knows no client.
     await connection.close()
     return await bench.open()
 
@@ -90,7 +90,7 @@ async def a_lost_queue_that_is_deleted_and_declared_anew_works_at_once(bench: Be
     began = asyncio.get_running_loop().time()
     count = await channel.delete_queue("lost")
     took = round((asyncio.get_running_loop().time() - began) / 5)
-    unrouted = await outcome(channel.publish("x", "k", b"nobody", mandatory=True))
+    unrouted = await outcome(channel.publish("x", "k", b"m", mandatory=True))
     gone = await bench.never_led("lost")
     await channel.declare_queue("lost", arguments=QUORUM)
     await channel.bind_queue("lost", "x", "k")

@@ -41,7 +41,7 @@ async def unroutable_is_confirmed_or_returned(bench: Bench) -> Any:
     channel = await connection.channel(confirm=True)
     await bench.exchange("x")
     return [
-        await outcome(channel.publish(exchange, "nobody", b"", mandatory=mandatory))
+        await outcome(channel.publish(exchange, "no-queue", b"", mandatory=mandatory))
         for exchange in ("", "x")
         for mandatory in (False, True)
     ]
@@ -84,7 +84,7 @@ async def copies_by_header_keep_the_alternate_exchange_out(bench: Bench) -> Any:
     await channel.bind_queue("a", "x", "a")
     await channel.bind_queue("b", "x", "b")
     await bench.policy("ae", "^x$", "exchanges", alternate_exchange="orphans")
-    await channel.publish("x", "nobody", b"m", Properties(headers={"CC": ["a"], "BCC": ["b"]}))
+    await channel.publish("x", "no-queue", b"m", Properties(headers={"CC": ["a"], "BCC": ["b"]}))
     await ready(channel, "a", 1)
     await ready(channel, "b", 1)
     empty = await channel.declare_queue("orphan", passive=True)

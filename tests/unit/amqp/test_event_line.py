@@ -107,7 +107,7 @@ class StandInBroker:
         self.confirms: bool | None = True
         self.opened: list[StandInConnection] = []
         self.attempts = 0
-        #: Nobody can connect; publishers are to wait; the connection of whoever publishes is closed.
+        #: No connection can be opened; publishers have to wait; the connection of each publisher is closed.
         self.away = self.blocked = self.refuses = False
         self.slowness = 0.1
 
@@ -149,9 +149,7 @@ async def test_it_connects_once_there_is_something_to_send_and_keeps_the_order(
     assert (broker.got, broker.attempts, line.lost) == ([1, 2, 3], 1, 0)
 
 
-async def test_a_lost_connection_is_made_anew_for_the_next_event_and_not_before(
-    broker: StandInBroker, line: EventLine
-) -> None:
+async def test_after_a_lost_connection_the_next_event_opens_a_new_one(broker: StandInBroker, line: EventLine) -> None:
     send(line, 1)
     await line.settled()
     broker.opened[-1].end()
@@ -191,7 +189,9 @@ async def test_what_a_connection_left_waiting_when_it_ended_needs_no_further_eve
     assert broker.got == [1, 2]
 
 
-async def test_who_knows_that_the_broker_is_back_need_not_wait(broker: StandInBroker, line: EventLine) -> None:
+async def test_a_program_that_knows_that_the_broker_is_back_can_end_the_pause(
+    broker: StandInBroker, line: EventLine
+) -> None:
     broker.away = True
     send(line, 1)
     await asyncio.sleep(60)
@@ -201,7 +201,7 @@ async def test_who_knows_that_the_broker_is_back_need_not_wait(broker: StandInBr
     assert broker.got == [1]
 
 
-async def test_nobody_waits_long_for_a_connection(broker: StandInBroker, line: EventLine) -> None:
+async def test_a_wait_for_a_connection_is_bounded(broker: StandInBroker, line: EventLine) -> None:
     broker.slowness = 3600
     line.open()
     began = asyncio.get_running_loop().time()
@@ -238,7 +238,7 @@ async def test_a_broker_that_takes_nothing_for_now_gets_it_later(broker: StandIn
     assert (broker.got, broker.attempts) == ([1, 2], 1)
 
 
-async def test_what_was_told_last_leaves_before_the_end(broker: StandInBroker) -> None:
+async def test_the_last_events_leave_before_the_end(broker: StandInBroker) -> None:
     line = EventLine("activity", broker.open, sender="w1", key="42")
     send(line, 1)
     await line.close()
@@ -325,7 +325,7 @@ async def test_a_message_that_ends_every_connection_does_not_hold_up_the_others(
     assert (set(broker.got), broker.got[-2:], line.lost) == ({2, 3}, [2, 3], 1)
 
 
-async def test_the_number_of_lost_events_is_told_although_more_are_lost_meanwhile(
+async def test_the_number_of_lost_events_is_reported_although_more_are_lost_meanwhile(
     broker: StandInBroker, line: EventLine
 ) -> None:
     broker.confirms = None

@@ -1,4 +1,4 @@
-"""Which channel a message leaves on: a destination that has not answered holds up nobody else. Under virtual time."""
+"""Which channel a message leaves on: a destination that has not answered delays no other. Under virtual time."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ async def test_an_answer_that_never_comes_is_given_up_and_what_waits_behind_it_g
     never = publish(lanes, "a", 0)
     await asyncio.sleep(2 * LATE)
     behind = publish(lanes, "a", 1)
-    broker.lost.clear()  # and nobody tells the lane
+    broker.lost.clear()  # and the lane gets no news of it
     with pytest.raises(BrokerTimeout):
         await never
     assert asyncio.get_running_loop().time() == pytest.approx(GIVE_UP, abs=0.1)
@@ -399,3 +399,17 @@ async def test_a_slow_broker_that_answers_one_after_the_other_is_not_given_up(br
     broker.confirm = 0.8 * GIVE_UP
     await asyncio.gather(*(publish(lanes, "a", number) for number in range(5)))
     assert broker.arrived == [("a", number) for number in range(5)]
+
+
+async def test_a_shared_channel_that_the_broker_closed_is_opened_again_once(broker: Broker, lanes: Lanes) -> None:
+    await publish(lanes, "a")
+    before = len(broker.channels)
+    await lanes.reopen()
+    assert len(broker.channels) == before
+    closed: Any = lanes.main
+    closed.fail(PreconditionFailed("message size too large"))
+    await asyncio.gather(lanes.reopen(), lanes.reopen())
+    assert len(broker.channels) == before + 1
+    assert lanes.main.is_open
+    await publish(lanes, "a", 1)
+    assert broker.arrived[-1] == ("a", 1)

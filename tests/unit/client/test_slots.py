@@ -44,7 +44,7 @@ def test_a_slot_past_its_deadline_is_taken_again_only_when_all_are_taken() -> No
     # Not swept before it is needed
     assert slots.taken == 2
     assert slots.take("c", now=5, deadline=10)
-    # The answer to the swept call is stale, whoever has its slot now
+    # The answer to the swept call is stale, whichever call has its slot now
     assert slots.match(late) is None
     assert slots.stale == 1
     assert slots.taken == 2
@@ -139,7 +139,7 @@ class AnyHistory(RuleBasedStateMachine):
         entry = self.slots.match(correlation_id)
         expected = self.waiting.pop(correlation_id, None)
         if entry is None:
-            # Dropped and counted: nobody waits, or the deadline passed and the slot was swept
+            # Dropped and counted: no caller waits, or the deadline passed and the slot was swept
             assert self.slots.stale == stale + 1
             assert expected is None or expected[1] <= self.now
         else:

@@ -1,4 +1,4 @@
-"""The lock: one leads, the others wait and take over, and a lock that is lost is told."""
+"""The lock: one leads, the others wait and take over, and the loss of the lock is reported."""
 
 from __future__ import annotations
 

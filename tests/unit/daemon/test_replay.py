@@ -1,4 +1,4 @@
-"""What the replay tells of calls is what a pool tells: by hand for small cases, and in general."""
+"""The replay of calls gives the events that a pool sends: by hand for small cases, and in general."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def circumstances(**changes: object) -> Circumstances:
 def replay(*calls: tuple[int, str] | tuple[int, str, int], **changes: object) -> list[PastEvent]:
     one = Replay(circumstances(**changes))
     told = list(one.run(PastCall(*call) for call in calls))
-    # Nothing is kept of keys that are gone, and the tally is that of what was told.
+    # Nothing is kept of keys that are gone, and the tally is that of the events.
     assert one._keys == {}
     assert one.tally.events == len(told)
     assert one.tally.cold == sum(event.event == "orphan-seen" for event in told)
@@ -240,7 +240,7 @@ def test_every_call_is_answered_once_in_order_by_a_group_that_is_there(
 
 
 def live_once_at_a_time(told: list[PastEvent]) -> None:
-    """Check that groups, workers and queues of one key come and go in turn, and nothing is told by one that is gone."""
+    """Check that groups, workers and queues of one key come and go in turn, and none that is gone sends an event."""
     group = queue = worker = in_hand = None
     for one in told:
         if one.event == "group-started":

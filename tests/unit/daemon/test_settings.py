@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from osrdyne.commands.daemon import environment_names
 from osrdyne.drivers.noop import NoopSettings
 from osrdyne.settings import credentials
-from osrdyne.settings import daemon as settings
 from osrdyne.settings.credentials import secret
 from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_protocol.errors import SettingsError
@@ -27,7 +27,7 @@ kind = "noop"
 
 @pytest.fixture(autouse=True)
 def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in settings.environment_names():
+    for name in environment_names():
         monkeypatch.delenv(name)
 
 

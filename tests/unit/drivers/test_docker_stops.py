@@ -23,7 +23,7 @@ class Remembering:
     remembers: list[str]
     grace: int = 1800
     stops: int = 0
-    #: The engine's init is the first process, and how many there are whenever somebody looks; the last stays.
+    #: The engine's init is the first process, and how many there are at each look; the last number stays.
     init: bool = False
     running: list[int] = field(default_factory=lambda: [2])
 

@@ -1,4 +1,4 @@
-"""What the objects of a cluster say about groups, and what of it is told to a person."""
+"""What the objects of a cluster say about groups, and what of it a person sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The copy of a cluster's objects: what it tells, when the watch breaks, and when answers come out of order."""
+"""The copy of a cluster's objects: what it reports, when the watch breaks, and when answers come out of order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def event(kind: str, key: str, version: int, uid: str = "u1") -> Manifest:
 
 
 class ScriptedCluster:
-    """Answers listings and watches as told; an exception among events ends a watch."""
+    """Answers listings and watches as the test says; an exception among events ends a watch."""
 
     def __init__(self) -> None:
         self.listing: tuple[list[Manifest], str] | Exception = ([], "1")
@@ -49,7 +49,7 @@ class ScriptedCluster:
 
 
 class Seen:
-    """A mirror of a scripted cluster, and what it has told."""
+    """A mirror of a scripted cluster, and what it has reported."""
 
     def __init__(self) -> None:
         self.cluster = ScriptedCluster()

@@ -32,7 +32,7 @@ async def test_a_bus_that_is_not_there_is_reported(tmp_path: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def server(path: Path, says: bytes) -> AsyncIterator[None]:
-    """What answers the first line in this way, and sees that whoever asked hangs up."""
+    """What answers the first line in this way, and sees that the caller hangs up."""
     hung_up = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""The demo replays a day in its true order, tells cold from warm, and counts what is wrong or lost."""
+"""The demo replays a day in its true order, separates cold from warm, and counts what is wrong or lost."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_no_answer_about_a_moment_depends_on_what_happens_later(folder: str) -> 
     ]
     later = bos._replace(flights=changed)
 
-    # When both are asked, then nobody can tell them apart
+    # When both are asked, then their answers are the same
     for question in (
         {"question": "board", "at": at},
         {"question": "likely-delay", "at": at, "origin": "LGA"},

@@ -31,7 +31,7 @@ def test_a_stop_while_it_loads_its_data_ends_it_also_where_nothing_else_would(
     )
 
     def reader() -> int | None:
-        with contextlib.suppress(OSError):  # nobody reads yet
+        with contextlib.suppress(OSError):  # no reader yet
             return os.open(data, os.O_WRONLY | os.O_NONBLOCK)
         return None
 

@@ -257,7 +257,7 @@ def test_the_order_of_tags_and_the_users_of_others_are_no_drift() -> None:
 # --- what lint is given of a live broker ------------------------------------------------------------------------------
 
 
-def test_mistakes_of_others_are_not_ours_to_report() -> None:
+def test_mistakes_in_objects_of_others_are_not_reported() -> None:
     unanchored = Policy("bad", "other", "all", {"dead-letter-exchange": "gone"}, 3)
     twin = Policy("twin", "other", "all", {}, 3)
     part = concerning(OURS, live(policies=(*live().policies, unanchored, twin)))

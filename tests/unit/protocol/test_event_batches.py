@@ -29,7 +29,7 @@ def test_one_event_is_a_message_with_its_headers_and_no_body() -> None:
     assert unpack(told, b"") == (told,)
 
 
-def test_events_that_are_told_together_are_one_message() -> None:
+def test_events_that_are_sent_together_are_one_message() -> None:
     told = [event(number) for number in range(300)]
     [message] = pack(told)
     assert (message.headers, message.events) == ({**BATCHED, "x-worker-id": "w1"}, 300)

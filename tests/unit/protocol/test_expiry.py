@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from osrdyne.failures import dead_letter_responder
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.dead_letter_rules import entered
 from osrdyne.failures.error_replies import ErrorReplies
@@ -20,8 +19,8 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_client.errors import Expired
 from osrdyne_client.replies import read
-from osrdyne_protocol import expiry, headers
-from tests.unit.stand_ins import NAMES, StandInLifecycle, StandInPublisher, state_of, until
+from osrdyne_protocol import events, expiry, headers
+from tests.unit.stand_ins import NAMES, Settled, StandInLifecycle, StandInPublisher, state_of, until
 
 #: Wall clock of the tests in seconds, and the time to live of request queues.
 NOW, TTL = 1_700_000_000, 60.0
@@ -75,33 +74,26 @@ def test_a_request_entered_its_queue_when_it_was_first_seen_or_its_lifetime_befo
 
 
 async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """Return the stage that the caller of a letter is told, 100 s after the loop began."""
-    monkeypatch.setattr(dead_letter_responder, "wall_ms", lambda: NOW * 1000)
+    """Return the stage in the reply to the caller of a letter, 100 s after the loop began."""
+    monkeypatch.setattr(events, "wall_ms", lambda: NOW * 1000)
     await asyncio.sleep(100)
     state, publisher = state_of(), StandInPublisher()
     prepare(state)
-    stand_ins: dict[str, Any] = {"publisher": publisher, "journal": StandInLifecycle()}
-    metrics, acked = Metrics(), []
-
-    class Channel:
-        def ack(self, tag: int) -> None:
-            acked.append(tag)
-
-    channel: Any = Channel()
+    metrics, settled = Metrics(), Settled()
     async with asyncio.TaskGroup() as tasks:
         responder = DeadLetterResponder(
             state=state,
-            deliveries=channel,
-            publisher=stand_ins["publisher"],
-            error_replies=ErrorReplies(NAMES, stand_ins["publisher"], metrics),
-            lifecycle=stand_ins["journal"],
+            deliveries=settled,
+            publisher=publisher,
+            error_replies=ErrorReplies(NAMES, publisher, metrics),
+            lifecycle=StandInLifecycle(),
             metrics=metrics,
             tasks=tasks,
             prefetch=8,
             message_ttl=TTL,
         )
         responder.on_message(message)
-        await until(lambda: acked, within=5.0)
+        await until(lambda: settled.tags, within=5.0)
     (reply,) = publisher.sent_to("", "reply-1")
     return headers.text(reply.properties.headers.get(headers.X_EXPIRED_AT))
 

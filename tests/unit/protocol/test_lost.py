@@ -85,7 +85,7 @@ def test_a_stream_is_lost_when_its_binding_is_there_and_it_is_not_listed() -> No
 
     assert lost.lost_streams(CORE, replace(CORE, queues=others)) == ("core-events",)
     assert lost.lost_streams(CORE, CORE) == ()
-    # Deleted by somebody, or not made yet
+    # Deleted by another program, or not made yet
     assert lost.lost_streams(CORE, replace(CORE, queues=others, bindings=unbound)) == ()
 
 

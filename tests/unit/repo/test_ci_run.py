@@ -11,7 +11,7 @@ import pytest
 
 import steps
 
-WHO = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.invalid")
+WHO = ("-c", "user.name=author", "-c", "user.email=author@example.invalid")
 
 
 def own_environment() -> dict[str, str]:
@@ -20,7 +20,7 @@ def own_environment() -> dict[str, str]:
 
 
 class Project:
-    """A repository with the gate, whose two commands end as they are told."""
+    """A repository with the gate, whose two commands end as the test says."""
 
     def __init__(self, directory: Path, check: str, test: str) -> None:
         self.root, self.cache = directory / "project", directory / "cache"

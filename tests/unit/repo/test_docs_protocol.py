@@ -81,7 +81,7 @@ def published_again(given: dict[str, object]) -> list[Properties | None]:
     decision = orphan_rules.decide(message, NAMES, orphan_ttl_ms=60_000, now_ms=NOW)
     return [
         decision.properties if isinstance(decision, orphan_rules.Forward) else None,
-        orphan_rules.put_back(message, now_ms=NOW),
+        orphan_rules.stamped(message.properties, NOW),
         dead_letter_rules.put_back(message, answered=True),
         dead_letter_rules.kept(
             message,
@@ -130,7 +130,7 @@ def test_what_the_page_says_under_the_table_of_headers_that_travel_on() -> None:
 
     assert headers.X_DEADLINE in (entry.replayed(mine, keep_deadline=True).headers or {})
     assert headers.X_ANSWERED not in (dead_letter_rules.put_back(mine, answered=False).headers or {})
-    assert (orphan_rules.put_back(limited, now_ms=NOW).headers or {})[headers.X_DEADLINE] == NOW + 1000
+    assert (orphan_rules.stamped(limited.properties, NOW).headers or {})[headers.X_DEADLINE] == NOW + 1000
 
 
 def test_the_workers_variables() -> None:

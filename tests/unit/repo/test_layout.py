@@ -14,8 +14,8 @@ import steps
 
 PRODUCT = ("libs/protocol", "libs/amqp", "libs/client", "libs/worker", "daemon", "infra", "pipeline")
 DAEMON = Path(steps.ROOT, "daemon/osrdyne")
-#: Statements of the daemon without drivers and commands, at most. It is meant to be minimal: its target is 2,500.
-MOST_STATEMENTS = 2615
+#: Statements of the daemon without drivers and commands, at most. It is meant to be minimal.
+MOST_STATEMENTS = 2500
 #: Packages of the daemon's distribution that this does not count.
 OTHERS = {"drivers", "commands"}
 

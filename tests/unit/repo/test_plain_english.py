@@ -55,6 +55,8 @@ MOST = 25
 DIALECT = re.compile(r"\b(nobody|somebody|anew|(is|are|was|were) told)\b|(?:^|[.!?] )(Who|Whoever) ", re.IGNORECASE)
 #: The same in code, where these words never have another sense.
 CODE_DIALECT = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever|whom|anew|tells?|told)\b", re.IGNORECASE)
+#: Folders of tests that are in plain English, names of tests included.
+TESTS = ("tests/broker/", "tests/faults/", "tests/unit/")
 #: Tokens that people read. From Python 3.12 the texts of an f-string are tokens of their own.
 READ = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
@@ -111,12 +113,34 @@ def dialect(source: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/", "infra/", "plugins/", "roles/"])
-def test_no_comment_docstring_or_string_of_the_product_speaks_the_dialect(folder: str) -> None:
-    files = [name for name in steps.tracked(".py") if name.startswith(folder)]
+def code_in(folder: str) -> list[str]:
+    """The Python files of a folder, but this one, which names the words."""
+    return [name for name in steps.tracked(".py") if name.startswith(folder) and not name.endswith(Path(__file__).name)]
+
+
+@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/", "infra/", "plugins/", "roles/", *TESTS])
+def test_no_comment_docstring_or_string_speaks_the_dialect(folder: str) -> None:
+    files = code_in(folder)
 
     assert files
     assert [f"{name}:{found}" for name in files for found in dialect(Path(steps.ROOT, name).read_text())] == []
+
+
+@pytest.mark.parametrize("folder", TESTS)
+def test_no_name_of_a_test_speaks_the_dialect(folder: str) -> None:
+    names = {
+        name: re.findall(r"def (test_\w+)", Path(steps.ROOT, name).read_text())
+        for name in code_in(folder)
+        if Path(name).name.startswith("test_")
+    }
+
+    assert sum(map(len, names.values())) > 20
+    assert [
+        f"{name}: {test}"
+        for name, tests in names.items()
+        for test in tests
+        if CODE_DIALECT.search(test.replace("_", " "))
+    ] == []
 
 
 def test_dialect_is_found_in_texts_but_not_in_names() -> None:

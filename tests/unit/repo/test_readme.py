@@ -1,4 +1,4 @@
-"""What README.md and docs/ tell a reader to type exists, and what they link to is there."""
+"""What README.md and docs/ have a reader type exists, and what they link to is there."""
 
 import re
 import shlex

@@ -47,7 +47,7 @@ def test_a_worker_that_was_being_started_when_the_daemon_was_killed_is_ended(dae
 
 
 def stand_for_a_daemon(told: Path) -> None:
-    """Fork what takes its time to become a worker, and tell its number."""
+    """Fork what takes its time to become a worker, and print its number."""
     forked = os.fork()
     if not forked:
         time.sleep(600)

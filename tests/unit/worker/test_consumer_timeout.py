@@ -25,7 +25,7 @@ from testbed.waiting import until
     ("handed_out", "counted", "owed"),
     [
         (None, None, False),
-        (None, 3, False),  # RabbitMQ 4.0 counts all and tells no hand-outs
+        (None, 3, False),  # RabbitMQ 4.0 counts all and reports no deliveries
         (1, None, False),  # a worker that stops gives back what it has not begun
         (2, None, True),
         (2, 1, False),

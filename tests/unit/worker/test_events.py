@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -68,7 +67,7 @@ async def teller() -> Any:
     teller.activity.close()
 
 
-async def test_a_request_after_a_quiet_time_is_told_at_once(teller: Teller) -> None:
+async def test_a_request_after_a_quiet_time_is_reported_at_once(teller: Teller) -> None:
     for _ in range(3):
         teller.tell(events.REQUEST_RECEIVED)
         assert teller.line.told[-1].at == asyncio.get_running_loop().time()
@@ -76,7 +75,7 @@ async def test_a_request_after_a_quiet_time_is_told_at_once(teller: Teller) -> N
     assert len(teller.line.told) == 3
 
 
-async def test_requests_that_follow_one_another_are_told_together_and_in_order(teller: Teller) -> None:
+async def test_requests_that_follow_one_another_are_reported_together_and_in_order(teller: Teller) -> None:
     numbers = range(20)
     for number in numbers:
         teller.tell(events.REQUEST_RECEIVED, events.FINISHED, request_id=str(number))
@@ -96,19 +95,19 @@ async def test_the_last_event_of_a_burst_does_not_wait_for_another(teller: Telle
 
 
 @pytest.mark.parametrize("name", [events.STARTED, events.ALIVE, events.STOPPING])
-async def test_what_is_rare_leaves_at_once_and_after_all_that_was_told_before(teller: Teller, name: str) -> None:
+async def test_a_rare_event_leaves_at_once_and_after_all_earlier_events(teller: Teller, name: str) -> None:
     before = [events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED]
     teller.tell(*before, name)
     assert teller.line.names == [*before, name]
 
 
-async def test_a_request_that_failed_a_worker_before_is_told_at_once(teller: Teller) -> None:
+async def test_a_request_that_failed_a_worker_before_is_reported_at_once(teller: Teller) -> None:
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED)
     teller.tell(events.REQUEST_RECEIVED, at_once=True)
     assert teller.line.names == [events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED]
 
 
-async def test_a_worker_that_has_just_started_tells_its_first_request_at_once(teller: Teller) -> None:
+async def test_a_worker_that_has_just_started_reports_its_first_request_at_once(teller: Teller) -> None:
     teller.tell(events.STARTED, events.REQUEST_RECEIVED)
     assert teller.line.names == [events.STARTED, events.REQUEST_RECEIVED]
 
@@ -130,9 +129,8 @@ async def test_what_waits_leaves_when_it_is_flushed_and_only_once(teller: Teller
 async def test_an_event_carries_the_time_at_which_it_happened_however_late_it_leaves(
     teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moments: Iterator[float] = iter((1.0, 2.0, 3.0))
-    clock = SimpleNamespace(time=lambda: next(moments))
-    monkeypatch.setattr("osrdyne_worker.events.time", clock)
+    moments: Iterator[int] = iter((1000, 2000, 3000))
+    monkeypatch.setattr(events, "wall_ms", lambda: next(moments))
     teller.tell(events.REQUEST_RECEIVED, events.FINISHED, events.REQUEST_RECEIVED)
     await asyncio.sleep(2 * GATHER_TIME)
     assert [one.headers["x-event-time"] for one in teller.line.told] == [1000, 2000, 3000]

@@ -68,7 +68,7 @@ class Records(logging.Handler):
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
-    """What the module under test logs, and nobody else sees."""
+    """What the module under test logs."""
     handler, logger = Records(), logging.Logger("test")  # noqa: LOG001 -- one that pytest does not find
     logger.addHandler(handler)
     monkeypatch.setattr(handling, "logger", logger)

@@ -13,7 +13,6 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from osrdyne.broker.lifecycle_events import wall_ms
 from osrdyne.commands.poison.entry import Entry, Selection, read, replayed, unplayable
 from osrdyne.errors import DaemonError
 from osrdyne_amqp import Channel, Connection, Message, Properties
@@ -193,7 +192,7 @@ class Inventory:
     def tell(self, event: str, entry: Entry) -> None:
         """Record what was done on the activity exchange, unconfirmed; the audit file is the record that counts."""
         given = events.headers(
-            event, now_ms=wall_ms(), worker_id=self._who, request_id=entry.correlation_id, outcome=entry.reason
+            event, now_ms=events.wall_ms(), worker_id=self._who, request_id=entry.correlation_id, outcome=entry.reason
         )
         given[headers.X_POISON_ID] = entry.id
         self._publisher.send(self._names.activity_exchange, entry.key or "", b"", Properties(headers=given))

@@ -23,7 +23,7 @@ from osrdyne.drivers.kubernetes.facts import DeploymentFacts, PodFacts, Thing
 from osrdyne.drivers.kubernetes.manifests import Manifests
 from osrdyne.drivers.kubernetes.mirror import Mirror
 from osrdyne.errors import DriverError
-from osrdyne.runtime.back_off import back_off
+from osrdyne_protocol.pauses import back_off
 
 __all__ = ["KubernetesDriver"]
 

@@ -18,7 +18,7 @@ from osrdyne.drivers.kubernetes.api import Resource
 from osrdyne.drivers.kubernetes.facts import Thing
 from osrdyne.drivers.kubernetes.template import Manifest
 from osrdyne.errors import DriverError
-from osrdyne.runtime.back_off import back_off
+from osrdyne_protocol.pauses import back_off
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from osrdyne_protocol.broker.lint import Finding, effective, matches
-from osrdyne_protocol.broker.topology import Binding, Policy, Queue, Topology, User, sample_request_queues
+from osrdyne_protocol.broker.topology import Binding, Policy, Queue, Topology, User, own_key, sample_request_queues
 from osrdyne_protocol.headers import X_OSRDYNE_KEY, text
 from osrdyne_protocol.names import PoolNames
 
@@ -128,8 +128,8 @@ def _strays(names: PoolNames, expected: Topology, live: Topology) -> Iterator[Fi
         if problem is not None:
             yield Finding("foreign-binding", f"binding {binding.exchange} -> {binding.queue}", problem)
     for queue in request_queues(names.pool, live):
-        key = text(queue.arguments.get(X_OSRDYNE_KEY))
-        if queue.type != "quorum" or key is None or names.request_queue(key) != queue.name:
+        if own_key(queue) is None:
+            key = text(queue.arguments.get(X_OSRDYNE_KEY))
             yield Finding(
                 "foreign-queue",
                 f"queue {queue.name}",

@@ -46,7 +46,7 @@ def read(listings: Listings) -> Topology:
             for one in listings.get("exchanges", ())
             if one["name"]
         ),
-        queues=tuple(_queue(one) for one in listings.get("queues", ())),
+        queues=tuple(queue(one) for one in listings.get("queues", ())),
         bindings=tuple(_binding(one) for one in listings.get("bindings", ()) if one["source"]),
         policies=tuple(_policy(one) for one in listings.get("policies", ())),
         users=tuple(User(text(one, "name"), "", tags(one)) for one in listings.get("users", ())),
@@ -136,7 +136,8 @@ def _declare(kind: str, vhost: str, name: str, body: Mapping[str, Any]) -> Manag
     return ManagementRequest("PUT", (kind, vhost, name), {"durable": True, "auto_delete": False, **body})
 
 
-def _queue(raw: Mapping[str, Any]) -> Queue:
+def queue(raw: Mapping[str, Any]) -> Queue:
+    """Return a queue as the API lists it. Raises TypeError, KeyError."""
     arguments = {name: value for name, value in table(raw, "arguments").items() if name != "x-queue-type"}
     return Queue(text(raw, "name"), cast("QueueType", text(raw, "type")), arguments)
 

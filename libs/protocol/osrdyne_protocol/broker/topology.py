@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from osrdyne_protocol.headers import X_OSRDYNE_KEY, text
 from osrdyne_protocol.keys import SHORT_STRING_BYTES, digest
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import DEFAULT_INSTANCE, PoolSettings
@@ -197,7 +198,15 @@ def sample_request_queues(pool: str) -> tuple[str, ...]:
 
 def request_queue_arguments(key: str) -> dict[str, Argument]:
     """Return the arguments with which the daemon declares the request queue of a key."""
-    return {"x-queue-type": "quorum", "x-osrdyne-key": key}
+    return {"x-queue-type": "quorum", X_OSRDYNE_KEY: key}
+
+
+def own_key(queue: Queue) -> str | None:
+    """Return the key of a queue that is exactly what the daemon declares under its name; None for any other."""
+    key = text(queue.arguments.get(X_OSRDYNE_KEY))
+    if key is None or queue.type != "quorum":
+        return None
+    return key if PoolNames(queue.name.partition("-req-")[0]).request_queue(key) == queue.name else None
 
 
 def _policies(pool: PoolSettings, names: PoolNames) -> tuple[Policy, ...]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne.broker.memory_limit import MemoryLimit
-from osrdyne_amqp import Message, Properties
+from osrdyne_amqp import Channel, Message, Properties
 from tests.unit.stand_ins import running, until
 
 pytestmark = pytest.mark.looptime
@@ -27,8 +26,7 @@ class Queue:
         self.unacknowledged: dict[int, int] = {}
         self.handled: list[int] = []
         self.given_back = 0
-        channel: Any = self
-        self.deliveries = MemoryLimit(channel, limit=limit)
+        self.deliveries = MemoryLimit(Settling(self), limit=limit)
         self.deliver()
 
     def deliver(self) -> None:
@@ -56,7 +54,20 @@ class Queue:
         self.deliveries.ack(self.handled.pop(0))
 
 
-async def test_what_fits_is_handed_on_at_once_and_in_order() -> None:
+class Settling(Channel):
+    """The channel on which the deliveries of a queue are settled."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def ack(self, tag: int, *, multiple: bool = False) -> None:
+        self._queue.ack(tag)
+
+    def give_back(self, tag: int) -> None:
+        self._queue.give_back(tag)
+
+
+async def test_messages_that_fit_are_handled_at_once_and_in_order() -> None:
     queue = Queue([10, 20, 30], limit=100)
     async with running(queue.deliveries.run(queue.handle)):
         await until(lambda: queue.handled == [1, 2, 3], within=0.1)

@@ -11,7 +11,7 @@ import pytest
 
 from osrdyne.broker.channel_pool import ChannelPool
 from osrdyne.broker.publisher import MessageRefused, Publisher
-from osrdyne_amqp import Properties
+from osrdyne_amqp import Channel, Connection, Properties
 from osrdyne_amqp.errors import (
     BrokerError,
     BrokerTimeout,
@@ -29,11 +29,11 @@ pytestmark = pytest.mark.looptime
 TIMEOUT = 10.0
 
 
-class ConfirmChannel:
+class ConfirmChannel(Channel):
     """A confirm channel that a body `breaks: ...` closes, failing all that waits on it."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: BreakableConnection) -> None:
+        self._broker = connection
         self._waiting: list[asyncio.Future[Any]] = []
         self._reason: BrokerError | None = None
         self._stalled = False
@@ -43,7 +43,14 @@ class ConfirmChannel:
         return self._reason is None
 
     def publish(
-        self, exchange: str, routing_key: str, body: bytes, properties: Any, **options: Any
+        self,
+        exchange: str,
+        routing_key: str | bytes,
+        body: bytes,
+        properties: Properties | None = None,
+        *,
+        mandatory: bool = False,
+        publish_id: str | None = None,
     ) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -52,26 +59,35 @@ class ConfirmChannel:
             return future
         if body == b"cannot be sent":
             raise Unencodable("a header does not fit")
-        self._connection.published.append(body)
+        self._broker.published.append(body)
         self._waiting.append(future)
         # A broker stops with the first message that it cannot bring to its queue, and with all behind it.
-        self._stalled = self._stalled or routing_key in self._connection.stalling
+        self._stalled = self._stalled or routing_key in self._broker.stalling
         if body != b"never confirmed" and not self._stalled:
             loop.call_later(1.0, self._settle, future, body)
         return future
 
-    def publish_final(self, exchange: str, routing_key: str, body: bytes, properties: Any) -> asyncio.Future[Any]:
+    def publish_final(
+        self,
+        exchange: str,
+        routing_key: str | bytes,
+        body: bytes,
+        properties: Properties | None = None,
+        *,
+        mandatory: bool = True,
+        publish_id: str | None = None,
+    ) -> asyncio.Future[bool]:
         return self.publish(exchange, routing_key, body, properties)
 
     def _settle(self, future: asyncio.Future[Any], body: bytes) -> None:
-        errors = self._connection.errors
+        errors = self._broker.errors
         if body.startswith(b"breaks"):
-            self.fail(self._connection.reason)
+            self.fail(self._broker.reason)
         elif not future.done():
             if body in errors:
                 future.set_exception(errors[body])
             else:
-                self._connection.arrived.append(body)
+                self._broker.arrived.append(body)
                 future.set_result(True)
 
     def fail(self, reason: BrokerError) -> None:
@@ -85,7 +101,7 @@ class ConfirmChannel:
 
 
 @dataclass
-class Connection:
+class BreakableConnection(Connection):
     is_open: bool = True
     blocked: bool = False
     reason: BrokerError = field(default_factory=lambda: PreconditionFailed("message size too large", code=406))
@@ -102,14 +118,13 @@ class Connection:
 
 
 @pytest.fixture
-def connection() -> Connection:
-    return Connection()
+def connection() -> BreakableConnection:
+    return BreakableConnection()
 
 
 @pytest.fixture
-def publisher(connection: Connection) -> Publisher:
-    given: Any = connection
-    return Publisher(given, timeout=TIMEOUT)
+def publisher(connection: BreakableConnection) -> Publisher:
+    return Publisher(connection, timeout=TIMEOUT)
 
 
 async def outcomes(publisher: Publisher, *bodies: bytes) -> list[object]:
@@ -118,7 +133,7 @@ async def outcomes(publisher: Publisher, *bodies: bytes) -> list[object]:
 
 
 async def test_the_message_that_breaks_the_channel_is_refused_and_the_innocent_ones_get_through(
-    publisher: Publisher, connection: Connection
+    publisher: Publisher, connection: BreakableConnection
 ) -> None:
     found = await outcomes(publisher, b"a", b"breaks it", b"b", b"c")
     assert isinstance(found[1], MessageRefused)
@@ -131,20 +146,20 @@ async def test_the_message_that_breaks_the_channel_is_refused_and_the_innocent_o
     assert len(connection.channels) == channels
 
 
-async def test_several_culprits_are_each_found(publisher: Publisher, connection: Connection) -> None:
+async def test_several_culprits_are_each_found(publisher: Publisher, connection: BreakableConnection) -> None:
     found = await outcomes(publisher, b"breaks 1", b"a", b"breaks 2")
     assert [isinstance(one, MessageRefused) for one in found] == [True, False, True]
     assert connection.arrived == [b"a"]
 
 
-async def test_channels_of_suspects_are_closed_again(publisher: Publisher, connection: Connection) -> None:
+async def test_channels_of_suspects_are_closed_again(publisher: Publisher, connection: BreakableConnection) -> None:
     await outcomes(publisher, b"breaks it", b"a", b"b")
     # Open is the one that all share, which "breaks it" never reached.
     assert [one for one in connection.channels if one.is_open] == connection.channels[:1]
 
 
 async def test_what_amqp_cannot_carry_is_refused_and_costs_nothing(
-    publisher: Publisher, connection: Connection
+    publisher: Publisher, connection: BreakableConnection
 ) -> None:
     found = await outcomes(publisher, b"cannot be sent", b"a")
     assert isinstance(found[0], MessageRefused)
@@ -154,14 +169,14 @@ async def test_what_amqp_cannot_carry_is_refused_and_costs_nothing(
 
 @pytest.mark.parametrize("error", [Nacked(), Returned("no queue")])
 async def test_what_the_broker_says_of_one_message_is_reported_as_it_is(
-    publisher: Publisher, connection: Connection, error: BrokerError
+    publisher: Publisher, connection: BreakableConnection, error: BrokerError
 ) -> None:
     connection.errors[b"a"] = error
     assert await outcomes(publisher, b"a", b"b") == [error, None]
 
 
 async def test_a_key_that_is_not_confirmed_delays_no_other_key_no_reply_and_no_copy(
-    publisher: Publisher, connection: Connection
+    publisher: Publisher, connection: BreakableConnection
 ) -> None:
     connection.stalling.add("lost")
     lost = asyncio.ensure_future(publisher.publish("x", "lost", b"a", Properties()))
@@ -178,7 +193,7 @@ async def test_a_key_that_is_not_confirmed_delays_no_other_key_no_reply_and_no_c
 
 
 async def test_what_was_not_confirmed_is_not_sent_again_behind_itself(
-    publisher: Publisher, connection: Connection
+    publisher: Publisher, connection: BreakableConnection
 ) -> None:
     connection.stalling.add("lost")
     for _ in range(3):
@@ -188,7 +203,7 @@ async def test_what_was_not_confirmed_is_not_sent_again_behind_itself(
     assert [len(one._waiting) for one in connection.channels] == [0, 1, 1, 1]
 
 
-async def test_a_missing_exchange_is_no_message_s_fault(publisher: Publisher, connection: Connection) -> None:
+async def test_a_missing_exchange_is_no_message_s_fault(publisher: Publisher, connection: BreakableConnection) -> None:
     connection.reason = NotFound("no exchange 'core-req-xchg'", code=404)
     (found,) = await outcomes(publisher, b"breaks it")
     assert isinstance(found, NotFound)
@@ -206,7 +221,7 @@ async def test_a_confirm_that_does_not_come_is_a_timeout(publisher: Publisher) -
     assert asyncio.get_running_loop().time() == pytest.approx(TIMEOUT, abs=0.1)
 
 
-async def test_a_broker_in_alarm_is_waited_for(publisher: Publisher, connection: Connection) -> None:
+async def test_a_broker_in_alarm_is_waited_for(publisher: Publisher, connection: BreakableConnection) -> None:
     connection.blocked = True
     waiting = asyncio.ensure_future(publisher.publish("x", "key", b"never confirmed", Properties()))
     await asyncio.sleep(5 * TIMEOUT)
@@ -216,7 +231,9 @@ async def test_a_broker_in_alarm_is_waited_for(publisher: Publisher, connection:
         await waiting
 
 
-async def test_a_lost_connection_is_not_taken_for_a_refusal(publisher: Publisher, connection: Connection) -> None:
+async def test_a_lost_connection_is_not_taken_for_a_refusal(
+    publisher: Publisher, connection: BreakableConnection
+) -> None:
     waiting = asyncio.ensure_future(publisher.publish("x", "key", b"a", Properties()))
     await asyncio.sleep(0.5)
     connection.is_open = False
@@ -227,7 +244,7 @@ async def test_a_lost_connection_is_not_taken_for_a_refusal(publisher: Publisher
 
 
 async def test_a_confirm_that_comes_too_late_leaves_no_unread_error(
-    publisher: Publisher, connection: Connection
+    publisher: Publisher, connection: BreakableConnection
 ) -> None:
     complaints = list[dict[str, Any]]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
@@ -238,7 +255,7 @@ async def test_a_confirm_that_comes_too_late_leaves_no_unread_error(
     await asyncio.wait((given_up,))
     for one in connection.channels:
         one.fail(ConnectionLost())
-    # Then nobody is told of it when the confirms are forgotten
+    # Then asyncio does not complain when the confirms are forgotten
     connection.channels.clear()
     publisher._lanes = None
     del given_up
@@ -254,14 +271,13 @@ class Operation:
         self.channel: Any = None
         self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def __call__(self, channel: Any) -> None:
+    async def __call__(self, channel: Channel) -> None:
         self.channel = channel
         await self.end
 
 
-async def test_a_pool_of_channels_gives_each_to_one_and_none_that_is_closed(connection: Connection) -> None:
-    given: Any = connection
-    pool = ChannelPool(given, 2)
+async def test_a_pool_of_channels_gives_each_to_one_and_none_that_is_closed(connection: BreakableConnection) -> None:
+    pool = ChannelPool(connection, 2)
     operations = [Operation() for _ in range(4)]
     tasks = [asyncio.ensure_future(pool.run(one, suspect=False)) for one in operations]
     await asyncio.sleep(1.0)
@@ -283,12 +299,11 @@ async def test_a_pool_of_channels_gives_each_to_one_and_none_that_is_closed(conn
     await asyncio.gather(*tasks)
 
 
-async def test_a_channel_that_does_not_answer_is_closed_and_lent_to_no_other(connection: Connection) -> None:
-    given: Any = connection
-    pool = ChannelPool(given, 1)
-    lent: list[Any] = []
+async def test_a_channel_that_does_not_answer_is_closed_and_lent_to_no_other(connection: BreakableConnection) -> None:
+    pool = ChannelPool(connection, 1)
+    lent = list[Channel]()
 
-    async def unanswered(channel: Any) -> None:
+    async def unanswered(channel: Channel) -> None:
         lent.append(channel)
         raise BrokerTimeout
 
@@ -299,9 +314,10 @@ async def test_a_channel_that_does_not_answer_is_closed_and_lent_to_no_other(con
     assert not lent[0].is_open
 
 
-async def test_operations_that_may_hang_leave_half_of_the_channels_to_the_others(connection: Connection) -> None:
-    given: Any = connection
-    pool = ChannelPool(given, 4)
+async def test_operations_that_may_hang_leave_half_of_the_channels_to_the_others(
+    connection: BreakableConnection,
+) -> None:
+    pool = ChannelPool(connection, 4)
     suspects, other = [Operation() for _ in range(4)], Operation()
     tasks = [asyncio.ensure_future(pool.run(one, suspect=True)) for one in suspects]
     await asyncio.sleep(1.0)
@@ -315,12 +331,11 @@ async def test_operations_that_may_hang_leave_half_of_the_channels_to_the_others
 
 
 async def test_a_channel_that_cannot_be_opened_does_not_take_its_place_in_the_pool_for_ever() -> None:
-    class Refusing(Connection):
+    class Refusing(BreakableConnection):
         async def channel(self, *, confirm: bool = False, prefetch: int | None = None) -> ConfirmChannel:
             raise BrokerTimeout
 
-    given: Any = Refusing()
-    pool = ChannelPool(given, 1)
+    pool = ChannelPool(Refusing(), 1)
     for _ in range(3):
         with pytest.raises(BrokerTimeout):
             await pool.run(Operation(), suspect=False)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
+from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.errors import ManagementError
 from osrdyne.session import _unless_ended
 from osrdyne.state import PoolState
 from osrdyne.status import view as status_view
+from osrdyne_amqp.errors import BrokerError, ConnectionLost
 from osrdyne_protocol.broker.lost import LOOK_AGAIN
 from osrdyne_protocol.broker.quorum import Member
-from tests.unit.stand_ins import state_of
+from tests.unit.stand_ins import StandInBroker, StandInConnection, state_of
 
 LED = (Member("rabbit@a", "leader", 1, 2),)
 LOST = (Member("rabbit@a", "follower", 0, 0),)
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.looptime
 
 
 @dataclass
-class Members:
+class Members(ManagementApi):
     """What a broker says of the members of each queue."""
 
     vhost: str = "osrdyne"
@@ -45,8 +46,7 @@ class Members:
 
 
 def static_queues(state: PoolState, broker: Members) -> StaticQueues:
-    management: Any = broker
-    return StaticQueues(state, management)
+    return StaticQueues(state, broker)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -121,16 +121,15 @@ async def test_the_next_session_knows_what_is_lost_and_does_not_say_it_again(cap
 
 
 async def test_a_connection_that_ends_while_a_session_waits_ends_the_wait() -> None:
-    class Ending:
-        async def wait_closed(self) -> Exception:
+    class Ending(StandInConnection):
+        async def wait_closed(self) -> BrokerError:
             await asyncio.sleep(100)
-            return OSError("gone")
+            return ConnectionLost("gone")
 
-    state, broker, connection = state_of(), Members(lost={"core-orphan"}), Ending()
-    untyped: Any = connection
+    state, broker, connection = state_of(), Members(lost={"core-orphan"}), Ending(StandInBroker())
 
     with pytest.raises(ExceptionGroup) as raised:
-        await _unless_ended(untyped, asyncio.Event(), static_queues(state, broker).usable())
+        await _unless_ended(connection, asyncio.Event(), static_queues(state, broker).usable())
 
     assert "connection to the broker lost: gone" in str(raised.value.exceptions[0])
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from osrdyne.broker.management_api import ManagementApi
+from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.broker.topology_watcher import watch_topology
 from osrdyne.session import DaemonSession, SessionEnded
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings
@@ -23,19 +25,21 @@ OF_EVENTS = (NAMES.activity_exchange, NAMES.activity_queue, NAMES.events_stream)
 pytestmark = pytest.mark.looptime
 
 
-class Management:
+class Management(ManagementApi):
     """Lists a topology."""
-
-    vhost = "osrdyne"
 
     def __init__(self, live: Topology) -> None:
         self.live = live
+        self.vhost = "osrdyne"
 
-    async def topology(self) -> Topology:
+    async def topology(self, *, with_users: bool = False) -> Topology:
         return self.live
 
 
-class NothingLost:
+class NothingLost(StaticQueues):
+    def __init__(self) -> None:
+        """Keep nothing: no queue is ever lost."""
+
     async def look(self) -> None:
         pass
 
@@ -55,9 +59,7 @@ def without(*names: str, bindings: bool = True) -> Topology:
 
 async def logged(live: Topology, caplog: pytest.LogCaptureFixture) -> dict[str, str]:
     """Return the reason that is logged for each object."""
-    management: Any = Management(live)
-    queues: Any = NothingLost()
-    async with running(watch_topology(DECLARED, management, queues, Metrics(), interval=60.0)):
+    async with running(watch_topology(DECLARED, Management(live), NothingLost(), Metrics(), interval=60.0)):
         await asyncio.sleep(1)
     return {record.__dict__["object"]: record.__dict__["reason"] for record in caplog.records}
 
@@ -65,11 +67,10 @@ async def logged(live: Topology, caplog: pytest.LogCaptureFixture) -> dict[str, 
 async def check(live: Topology) -> None:
     """Check a topology as a session does when it begins."""
     nothing: Any = None
-    management: Any = Management(live)
     given: dict[str, Any] = {"amqp_uri": "amqp://b", "management_uri": "http://b"}
     driver: Any = {"kind": "noop"}
     settings = DaemonSettings(pool=POOL, broker=BrokerSettings(**given), driver=driver)
-    session = DaemonSession(settings, state_of(), nothing, nothing, management, "d", nothing, nothing)
+    session = DaemonSession(settings, state_of(), nothing, nothing, Management(live), nothing, nothing)
     await session._check_topology()
 
 

@@ -11,7 +11,7 @@ import steps
 OUTSIDE = """
 import typer
 
-app = typer.Typer(help="Do what nobody else does.")
+app = typer.Typer(help="Do what no other command does.")
 
 @app.command()
 def greet(name: str) -> None:
@@ -44,7 +44,7 @@ def run(folder: Path, *words: str, registered: str = "outside:app", name: str = 
 def test_a_command_of_another_package_is_listed_with_its_help_and_runs(tmp_path: Path) -> None:
     _, listed, _ = run(tmp_path, "--help")
 
-    assert "outside  Do what nobody else does." in str(listed)
+    assert "outside  Do what no other command does." in str(listed)
     assert run(tmp_path, "outside", "greet", "you") == [0, "hello you\n", ""]
 
 
@@ -65,7 +65,7 @@ def test_one_that_cannot_be_loaded_is_an_error_only_when_it_is_called(tmp_path: 
     assert str(error).startswith("osrdyne: command 'outside' cannot be loaded from outside:missing: AttributeError")
 
 
-def test_none_can_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
+def test_no_command_can_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
     _, shown, _ = run(tmp_path, "call", "--help", name="call")
 
     assert "Send one request to the workers" in str(shown)

@@ -1,4 +1,4 @@
-"""What commands print: keys that can be told apart, tables that no worker's words can break, errors of one line."""
+"""What commands print: keys that look different, tables that no worker's words can break, errors of one line."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses
-from tests.unit.stand_ins import NAMES, Sent, StandInLifecycle, StandInPublisher, state_of, until
+from tests.unit.stand_ins import NAMES, Sent, Settled, StandInLifecycle, StandInPublisher, state_of, until
 
 pytestmark = pytest.mark.looptime
 
@@ -31,30 +31,24 @@ class Responder:
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.publisher = StandInPublisher()
-        self.acked: list[int] = []
+        self.settled = Settled()
+        self.acked = self.settled.tags
         self.lifecycle = StandInLifecycle()
         self.metrics = Metrics()
-        publisher: Any = self.publisher
-        lifecycle: Any = self.lifecycle
-        channel: Any = self
-        error_replies = ErrorReplies(NAMES, publisher, self.metrics)
+        error_replies = ErrorReplies(NAMES, self.publisher, self.metrics)
         self.state = state_of()
         self.responder = DeadLetterResponder(
             state=self.state,
-            deliveries=channel,
-            publisher=publisher,
+            deliveries=self.settled,
+            publisher=self.publisher,
             error_replies=error_replies,
-            lifecycle=lifecycle,
+            lifecycle=self.lifecycle,
             metrics=self.metrics,
             tasks=tasks,
             prefetch=8,
             message_ttl=60.0,
         )
         self.delivered = 0
-
-    def ack(self, tag: int) -> None:
-        assert tag not in self.acked, "settled twice"
-        self.acked.append(tag)
 
     def letter(self, reason: str = "expired", *, more: dict[str, Any] | None = None, **properties: Any) -> int:
         self.delivered += 1
@@ -79,7 +73,7 @@ async def responding() -> AsyncIterator[Responder]:
             task.cancel()
 
 
-async def test_a_caller_gets_status_and_correlation_id_and_then_the_letter_is_settled() -> None:
+async def test_a_caller_gets_status_and_correlation_id_and_then_the_dead_letter_is_acknowledged() -> None:
     async with responding() as one:
         one.publisher.delay = 3.0
         tag = one.letter("expired")
@@ -109,7 +103,7 @@ async def test_a_reply_that_is_returned_is_final() -> None:
         assert len(one.publisher.sent) == 1
 
 
-async def test_a_letter_without_a_caller_is_kept_and_settled() -> None:
+async def test_a_dead_letter_without_a_caller_is_kept_and_acknowledged() -> None:
     async with responding() as one:
         one.letter("expired", reply_to=None)
         await until(lambda: one.acked == [1])
@@ -138,7 +132,7 @@ async def test_when_the_inventory_is_full_the_caller_is_answered_once_and_the_co
 
 
 @pytest.mark.parametrize("reply_to", ["reply-1", None])
-async def test_a_letter_that_goes_back_again_and_again_is_told_of_once_for_its_answer_and_once_when_kept(
+async def test_a_dead_letter_that_keeps_going_back_has_one_event_for_its_answer_and_one_when_kept(
     reply_to: str | None,
 ) -> None:
     async with responding() as one:
@@ -205,7 +199,7 @@ async def test_an_inventory_that_takes_no_copy_whatever_the_reason_costs_no_mess
         assert len(one.sent(BACK)) == 1
 
 
-async def test_a_letter_that_can_not_even_go_back_stays_on_the_broker() -> None:
+async def test_a_dead_letter_that_cannot_go_back_either_stays_on_the_broker() -> None:
     async with responding() as one:
         one.publisher.refusing |= {POISON: Nacked(), BACK: MessageRefused("too large")}
         one.letter("expired", reply_to=None)
@@ -213,7 +207,7 @@ async def test_a_letter_that_can_not_even_go_back_stays_on_the_broker() -> None:
         assert one.acked == []
 
 
-async def test_a_mistake_of_ours_keeps_the_letter_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_of_the_daemon_keeps_the_dead_letter_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 

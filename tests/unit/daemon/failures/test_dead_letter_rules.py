@@ -99,7 +99,7 @@ def test_a_kept_copy_says_why_and_never_expires_or_fans_out() -> None:
     assert message.properties.headers["CC"] == ["7"]
 
 
-def test_a_letter_goes_back_marked_only_when_its_caller_was_answered() -> None:
+def test_a_dead_letter_goes_back_with_the_mark_only_when_its_caller_was_answered() -> None:
     message = letter("delivery_limit", reply_to="reply-1", user_id="guest", more={"CC": ["core-req-7"]})
     marked = dead_letter_rules.put_back(message, answered=True)
     assert marked.headers[headers.X_ANSWERED] is True
@@ -122,7 +122,7 @@ names = st.sampled_from((headers.X_FIRST_DEATH_REASON, headers.X_FIRST_DEATH_QUE
 
 
 @given(st.dictionaries(names, values), st.none() | st.text(max_size=12), st.text(max_size=9) | st.binary(max_size=9))
-def test_every_letter_is_answered_or_kept_and_none_makes_the_decision_fail(
+def test_every_dead_letter_is_answered_or_kept_and_none_makes_the_decision_fail(
     given_headers: dict[str, Any], reply_to: str | None, key: str | bytes
 ) -> None:
     message = Message(b"", "core-dl-xchg", key, Properties(headers=given_headers, reply_to=reply_to), 1, False)

@@ -1,4 +1,4 @@
-"""Error replies: a refusal that passes costs no caller its answer, and many refusals hold up nobody."""
+"""Error replies: a refusal that passes costs no caller its answer, and many refusals delay no other request."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ def request(reply_to: str = "reply-1") -> Message:
 
 
 def answerer_on(publisher: StandInPublisher) -> ErrorReplies:
-    stand_in: object = publisher
-    return ErrorReplies(NAMES, stand_in, Metrics())  # type: ignore[arg-type]
+    return ErrorReplies(NAMES, publisher, Metrics())
 
 
 @pytest.mark.parametrize("error", [Nacked(), BrokerTimeout("no confirm")])
@@ -34,7 +33,7 @@ async def test_a_reply_that_the_broker_refuses_once_is_sent_again(error: Excepti
     assert publisher.confirmed[-1].properties.headers[headers.X_STATUS] == statuses.EXPIRED
 
 
-async def test_a_reply_queue_that_refuses_for_long_is_nobody_and_the_request_is_kept() -> None:
+async def test_a_reply_queue_that_refuses_for_long_counts_as_no_caller_and_the_request_is_kept() -> None:
     publisher = StandInPublisher()
     publisher.refusing["", "reply-1"] = Nacked()
     assert await answerer_on(publisher).settle(request(), status=statuses.EXPIRED, reason="too late")

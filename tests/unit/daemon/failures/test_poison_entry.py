@@ -142,7 +142,9 @@ def test_any_message_in_the_inventory_is_an_entry(given_headers: dict[str, Any],
     poison_entry.replayed(one, keep_deadline=False)
 
 
-def test_the_audit_file_has_a_line_for_each_entry_and_says_who(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_audit_file_has_a_line_for_each_entry_and_names_the_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "audit.jsonl"
     monkeypatch.setenv("SUDO_USER", "anna")
     for action in ("buried", "replayed"):

@@ -84,7 +84,7 @@ async def test_the_broker_is_asked_for_more_than_it_hands_over_unasked() -> None
 
 
 async def test_the_connection_lives_while_many_entries_are_removed() -> None:
-    # Given somebody who needs the loop, as heartbeats and the acknowledgements themselves do
+    # Given a task that needs the loop, as heartbeats and the acknowledgements themselves do
     broker, acts, turns = Broker(20), 0, 0
 
     def turn() -> None:

@@ -11,7 +11,6 @@ import pytest
 from osrdyne.intake.activity_listener import ActivityListener
 from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne.reconcile.queue_rules import Phase, QueueState
-from osrdyne.runtime.changes import ChangeReader
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne.target.tracker import Status
@@ -19,7 +18,7 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import events
 from osrdyne_protocol.event_batches import pack
 from osrdyne_protocol.settings import PoolSettings
-from tests.unit.stand_ins import running
+from tests.unit.stand_ins import follower, running
 
 
 class Listener:
@@ -28,7 +27,7 @@ class Listener:
         self.state = PoolState.of(PoolSettings("core", unbind_delay=10.0, stop_delay=5.0), lambda: self.now)
         self.metrics = Metrics()
         self.listener = ActivityListener(self.state, self.metrics, debounce=1.0)
-        self.wakes: ChangeReader = self.state.activity_changes.reader()
+        self.wakes = follower(self.state.activity_changes)
 
     def event(self, event: object, key: str | bytes = "42", *, after: float = 0.0) -> None:
         self.now += after
@@ -51,7 +50,7 @@ class Listener:
 @pytest.fixture
 def listener() -> Listener:
     made = Listener()
-    made.state.queues.set("42", QueueState(Phase.UNBOUND))
+    made.state.queues["42"] = QueueState(Phase.UNBOUND)
     return made
 
 
@@ -94,7 +93,7 @@ def test_only_the_first_event_of_a_burst_goes_on(listener: Listener) -> None:
 
 
 def test_starts_alone_keep_a_key_no_longer_than_one_delay(listener: Listener) -> None:
-    # Given a key that somebody asked for, and a worker that crashes at each of its starts
+    # Given a key that had a request, and a worker that crashes at each of its starts
     listener.state.require("42")
     listener.event(events.STARTED, after=5.0)
     assert listener.state.tracker.wanted["42"].until == 105.0 + 1.0 + 10.0
@@ -110,7 +109,7 @@ def test_starts_alone_keep_a_key_no_longer_than_one_delay(listener: Listener) ->
 
 
 @pytest.mark.parametrize("asked", [events.REQUEST_RECEIVED, events.FINISHED, events.ALIVE, "orphan"])
-def test_a_start_counts_again_after_somebody_asked(listener: Listener, asked: str) -> None:
+def test_a_start_counts_again_after_a_request(listener: Listener, asked: str) -> None:
     listener.state.require("42")
     listener.event(events.STARTED)
     if asked == "orphan":
@@ -136,7 +135,7 @@ def test_a_start_that_counts_for_nothing_does_not_hide_the_request_that_follows(
     assert listener.state.tracker.wanted["42"].until == pytest.approx(105.1 + 1.0 + 10.0)
 
 
-def test_a_start_is_told_at_once_also_within_a_burst(listener: Listener) -> None:
+def test_a_start_is_reported_at_once_also_within_a_burst(listener: Listener) -> None:
     listener.event(events.REQUEST_RECEIVED)
     listener.woken()
     listener.event(events.STARTED, after=0.1)
@@ -145,12 +144,12 @@ def test_a_start_is_told_at_once_also_within_a_burst(listener: Listener) -> None
 
 @pytest.mark.looptime
 async def test_a_key_is_forgotten_with_its_queue_and_no_other(listener: Listener) -> None:
-    listener.state.queues.set("7", QueueState(Phase.UNBOUND))
+    listener.state.queues["7"] = QueueState(Phase.UNBOUND)
     for key in ("42", "7"):
         listener.event("started", key)
     async with running(listener.listener.run()):
         await asyncio.sleep(0)
-        listener.state.queues.remove("42")
+        listener.state.queues.pop("42")
         # One that has a queue again keeps what it reported
         for key in ("42", "7"):
             listener.state.forgotten.add(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
+from osrdyne.intake.hold_limits import HeldMessages
 
 MIB = 1024 * 1024
 
@@ -15,13 +15,13 @@ def admitted(holding: HeldMessages, key: str, size: int, tries: int = 1000) -> i
 
 
 def test_one_key_is_held_up_to_its_own_bound() -> None:
-    holding = HeldMessages(HoldLimits(per_key=32, total=128, total_bytes=64 * MIB))
+    holding = HeldMessages(per_key=32, total=128, total_bytes=64 * MIB)
     assert admitted(holding, "bad", 100) == 32
     assert admitted(holding, "good", 100) == 32
 
 
 def test_what_is_released_can_be_held_again() -> None:
-    holding = HeldMessages(HoldLimits(per_key=1, total=10, total_bytes=1000))
+    holding = HeldMessages(per_key=1, total=10, total_bytes=1000)
     assert holding.admit("42", 10)
     assert not holding.admit("42", 10)
     holding.release("42", 10)
@@ -30,21 +30,21 @@ def test_what_is_released_can_be_held_again() -> None:
 
 
 def test_many_bad_keys_leave_room_for_one_that_holds_nothing() -> None:
-    holding = HeldMessages(HoldLimits(per_key=32, total=128, total_bytes=64 * MIB))
+    holding = HeldMessages(per_key=32, total=128, total_bytes=64 * MIB)
     for number in range(20):
         admitted(holding, f"bad {number}", 100)
     assert holding.admit("good", 100)
 
 
 def test_large_bodies_of_one_key_leave_bytes_for_the_others() -> None:
-    holding = HeldMessages(HoldLimits(per_key=32, total=128, total_bytes=64 * MIB))
+    holding = HeldMessages(per_key=32, total=128, total_bytes=64 * MIB)
     assert admitted(holding, "bad", 16 * MIB) == 2
     assert holding.admit("good", 16 * MIB)
     assert admitted(holding, "better", 1000) > 1
 
 
 def test_a_small_request_of_an_idle_key_is_held_although_large_ones_took_all_bytes() -> None:
-    holding = HeldMessages(HoldLimits(per_key=32, total=128, total_bytes=64 * MIB))
+    holding = HeldMessages(per_key=32, total=128, total_bytes=64 * MIB)
     for number in range(4):
         assert holding.admit(f"large {number}", 16 * MIB)
     assert not holding.admit("another large", 16 * MIB)
@@ -53,7 +53,7 @@ def test_a_small_request_of_an_idle_key_is_held_although_large_ones_took_all_byt
 
 
 def test_a_body_over_the_bound_is_held_when_it_is_alone() -> None:
-    holding = HeldMessages(HoldLimits(per_key=32, total=128, total_bytes=1000))
+    holding = HeldMessages(per_key=32, total=128, total_bytes=1000)
     assert holding.admit("42", 5000)
     assert not holding.admit("7", 5000)
 
@@ -69,14 +69,14 @@ def test_no_bound_is_ever_passed_and_the_counts_stay_true(
     actions: list[tuple[bool, str, int]], per_key: int, total: int
 ) -> None:
     bound = 1000
-    holding, held = HeldMessages(HoldLimits(per_key, total, bound)), list[tuple[str, int]]()
+    holding, held = HeldMessages(per_key=per_key, total=total, total_bytes=bound), list[tuple[str, int]]()
     for take, key, size in actions:
         if take:
             mine = [one for one in held if one[0] == key]
             fits = holding.admit(key, size)
             if fits:
                 held.append((key, size))
-            # Nobody is kept out by others while the share of one is free.
+            # Others keep no key out while the share of one message is free.
             if not mine and len(held) < total and size * total <= bound:
                 assert fits
         elif held:

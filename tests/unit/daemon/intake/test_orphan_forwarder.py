@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from osrdyne.broker.publisher import MessageRefused
-from osrdyne.failures import error_replies
 from osrdyne.failures.error_replies import ErrorReplies
-from osrdyne.intake import orphan_forwarder, orphan_rules
-from osrdyne.intake.hold_limits import HeldMessages, HoldLimits
+from osrdyne.intake import orphan_rules
+from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import events, headers, statuses
-from tests.unit.stand_ins import NAMES, StandInLifecycle, StandInPublisher, state_of, until
+from tests.unit.stand_ins import NAMES, Settled, StandInLifecycle, StandInPublisher, follower, state_of, until
 
 pytestmark = pytest.mark.looptime
 
@@ -33,47 +31,43 @@ def wall_clock_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     def wall_ms() -> int:
         return 1_700_000_000_000 + round(asyncio.get_running_loop().time() * 1000)
 
-    for module in (error_replies, orphan_forwarder):
-        monkeypatch.setattr(module, "wall_ms", wall_ms)
+    monkeypatch.setattr(events, "wall_ms", wall_ms)
 
 
-@dataclass
-class Settled:
-    """What was acknowledged, and what had been confirmed by then."""
+class SettledAfterConfirm(Settled):
+    """Checks that each delivery is acknowledged after its copy or its reply was confirmed."""
 
-    publisher: StandInPublisher
-    tags: list[int] = field(default_factory=list)
+    def __init__(self, publisher: StandInPublisher) -> None:
+        super().__init__()
+        self._publisher = publisher
 
     def ack(self, tag: int) -> None:
-        copies = [one.body == str(tag).encode() for one in self.publisher.confirmed]
-        replies = [one.properties.correlation_id == f"id {tag}" for one in self.publisher.confirmed]
+        copies = [one.body == str(tag).encode() for one in self._publisher.confirmed]
+        replies = [one.properties.correlation_id == f"id {tag}" for one in self._publisher.confirmed]
         assert any(copies + replies), "settled before anything was confirmed"
-        self.tags.append(tag)
+        super().ack(tag)
 
 
 class Forwarder:
-    """A forwarder on stand-ins. Bodies carry the delivery tag, so that copies can be told."""
+    """A forwarder on stand-ins. Bodies hold the delivery tag, so that a copy shows its origin."""
 
     def __init__(self, tasks: asyncio.TaskGroup, *, unbind_delay: float = 1000.0, per_key: int = 2) -> None:
         self.state = state_of(unbind_delay=unbind_delay)
         self.publisher = StandInPublisher()
-        self.channel = Settled(self.publisher)
-        publisher: Any = self.publisher
-        channel: Any = self.channel
+        self.channel = SettledAfterConfirm(self.publisher)
         self.lifecycle = StandInLifecycle()
-        lifecycle: Any = self.lifecycle
         metrics = Metrics()
-        error_replies = ErrorReplies(NAMES, publisher, metrics)
+        error_replies = ErrorReplies(NAMES, self.publisher, metrics)
         self.forwarder = OrphanForwarder(
             state=self.state,
-            deliveries=channel,
-            publisher=publisher,
+            deliveries=self.channel,
+            publisher=self.publisher,
             error_replies=error_replies,
-            lifecycle=lifecycle,
+            lifecycle=self.lifecycle,
             metrics=metrics,
             tasks=tasks,
             prefetch=40,
-            holding=HeldMessages(HoldLimits(per_key, 20, 1_000_000)),
+            holding=HeldMessages(per_key=per_key, total=20, total_bytes=1_000_000),
             orphan_ttl_ms=round(ORPHAN_TTL * 1000),
         )
         self.delivered = 0
@@ -88,7 +82,7 @@ class Forwarder:
         return tag
 
     def bind(self, key: str = "42") -> None:
-        self.state.queues.set(key, QueueState(Phase.BOUND, asserted=self.state.tracker.generation))
+        self.state.queues[key] = QueueState(Phase.BOUND, asserted=self.state.tracker.generation)
 
     def answers(self) -> list[str]:
         return [one.properties.headers[headers.X_STATUS] for one in self.publisher.sent_to("", "reply-1")]
@@ -111,7 +105,6 @@ async def test_an_orphan_waits_for_its_queue_is_forwarded_and_then_settled() -> 
         one.bind()
         await until(lambda: one.channel.tags == [tag], within=0.1)
         (sent,) = one.publisher.sent_to(NAMES.request_exchange, "42")
-        assert sent.mandatory
         assert sent.properties.correlation_id == "id 1"
 
 
@@ -156,10 +149,10 @@ async def test_beyond_its_share_an_orphan_goes_back_to_the_tail_under_its_own_ke
         assert one.publisher.sent_to("", NAMES.orphan_queue) == []
 
 
-async def test_an_orphan_that_nobody_binds_is_answered_expired_with_the_reason() -> None:
+async def test_an_orphan_whose_queue_is_never_bound_is_answered_expired_with_the_reason() -> None:
     async with forwarding_with() as one:
         one.orphan()
-        one.state.queues.set("42", QueueState(Phase.UNKNOWN, failures=3, error="no permission"))
+        one.state.queues["42"] = QueueState(Phase.UNKNOWN, failures=3, error="no permission")
         await until(lambda: one.channel.tags == [1], within=ORPHAN_TTL + 1.0)
         assert asyncio.get_running_loop().time() >= ORPHAN_TTL
         assert one.answers() == [statuses.EXPIRED]
@@ -276,7 +269,7 @@ async def test_a_request_that_came_back_often_asks_for_a_new_binding(hops: int) 
         assert one.state.unrouted == ({"42"} if hops >= 4 else set())
 
 
-async def test_a_mistake_of_ours_ends_the_message_not_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_with_one_message_ends_that_message_and_not_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
@@ -307,7 +300,7 @@ async def test_a_lost_connection_ends_the_session_and_settles_nothing() -> None:
 @asynccontextmanager
 async def keeping_bound(one: Forwarder, key: str = "42") -> AsyncIterator[None]:
     """Assert the key's queue whenever that is asked for, as the queue loop does."""
-    reader = one.state.target_changes.reader()
+    reader = follower(one.state.target_changes)
 
     async def follow() -> None:
         while True:

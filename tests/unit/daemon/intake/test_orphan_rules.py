@@ -23,7 +23,7 @@ def orphan(routing_key: str | bytes = "42", *, malformed: bytes | None = None, *
     return Message(b"body", "core-req-xchg", routing_key, Properties(**properties), 1, False, malformed)
 
 
-def decided(message: Message, *, now: int = NOW) -> orphan_rules.Decision:
+def decided(message: Message, *, now: int = NOW) -> Forward | Answer:
     return orphan_rules.decide(message, NAMES, orphan_ttl_ms=TTL, now_ms=now)
 
 
@@ -76,7 +76,7 @@ def test_the_message_itself_is_left_as_it_came() -> None:
     message = orphan(user_id="guest", headers={"x-death": []}, expiration="5000")
     properties = forwarded(message).properties
     orphan_rules.at_publish(properties, now_ms=NOW + 10)
-    orphan_rules.put_back(message, now_ms=NOW)
+    orphan_rules.stamped(message.properties, NOW)
     assert (message.properties.user_id, message.properties.headers) == ("guest", {"x-death": []})
     assert message.properties.expiration == "5000"
 
@@ -114,7 +114,7 @@ def test_the_clients_deadline_and_its_expiration_end_it_earlier() -> None:
         {headers.X_FIRST_SEEN: NOW + 10**12},
     ],
 )
-def test_headers_of_ours_that_make_no_sense_are_ignored(nonsense: dict[str, object]) -> None:
+def test_our_own_headers_without_a_sensible_value_are_ignored(nonsense: dict[str, object]) -> None:
     forward = forwarded(orphan(headers=nonsense))
     assert forward.deadline_ms == NOW + TTL
     assert forward.properties.headers[headers.X_FIRST_SEEN] == NOW
@@ -152,11 +152,11 @@ def test_elapsed_time_is_subtracted_once_however_often_a_request_comes_back() ->
 
 def test_a_request_that_is_put_back_keeps_its_clock_and_its_hops() -> None:
     message = orphan(expiration="10000", user_id="guest", headers={headers.X_HOPS: 2, "x-death": []})
-    properties = orphan_rules.put_back(message, now_ms=NOW)
+    properties = orphan_rules.stamped(message.properties, NOW)
     assert properties.user_id is None
     assert properties.headers == {headers.X_HOPS: 2, headers.X_FIRST_SEEN: NOW, headers.X_DEADLINE: NOW + 10_000}
     again = orphan(expiration="10000", headers=properties.headers)
-    assert orphan_rules.put_back(again, now_ms=NOW + 5000).headers == properties.headers
+    assert orphan_rules.stamped(again.properties, NOW + 5000).headers == properties.headers
     assert answered(again, now=NOW + 10_000) == statuses.EXPIRED
 
 
@@ -177,7 +177,7 @@ def test_no_message_can_make_the_decision_fail(
 ) -> None:
     message = orphan(key, headers=given_headers, expiration=expiration, reply_to=reply_to)
     decision = decided(message)
-    orphan_rules.put_back(message, now_ms=NOW)
+    orphan_rules.stamped(message.properties, NOW)
     if isinstance(decision, Forward):
         assert NOW < decision.deadline_ms <= NOW + TTL
         orphan_rules.at_publish(decision.properties, now_ms=NOW)

@@ -12,14 +12,16 @@ from osrdyne.errors import ManagementError
 from osrdyne.intake.queue_watcher import QueueWatcher
 from osrdyne.reconcile.queue_rules import Phase, QueueTotals
 from osrdyne.session import DaemonSession
+from osrdyne.state import PoolState
 from osrdyne.target.tracker import Status
 from osrdyne_protocol.broker.lost import Evidence
-from tests.unit.stand_ins import BrokerQueue, StandInBroker, StandInManagement, refuse, running, state_of
+from osrdyne_protocol.names import PoolNames
+from tests.unit.stand_ins import BrokerQueue, StandInBroker, StandInManagement, follower, refuse, running, state_of
 
 pytestmark = pytest.mark.looptime
 
 
-def alarm_of(state: Any) -> object:
+def alarm_of(state: PoolState) -> object:
     return state.alarm
 
 
@@ -29,7 +31,7 @@ def watcher(state: Any, management: Any, blocked: str | None = None) -> QueueWat
 
 async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3), "7": BrokerQueue()}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     async with running(watcher(state, management).run()):
         await asyncio.sleep(12.0)
         assert state.ready_since == {"42": pytest.approx(0.0, abs=0.1)}
@@ -44,7 +46,7 @@ async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some(
 
 async def test_while_nothing_can_be_seen_nothing_counts_as_waiting() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     async with running(watcher(state, management).run()):
         await asyncio.sleep(12.0)
         broker.on = refuse(("list", ""), error=ManagementError("away"))
@@ -57,7 +59,7 @@ async def test_while_nothing_can_be_seen_nothing_counts_as_waiting() -> None:
 
 async def test_the_time_of_counts_is_when_they_were_asked_for_and_stays_with_them() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     async with running(watcher(state, management).run()):
         assert state.counted_at is None
         await asyncio.sleep(1.0)
@@ -77,7 +79,7 @@ async def test_the_time_of_counts_is_when_they_were_asked_for_and_stays_with_the
 
 async def test_the_pools_own_queues_are_counted_and_forgotten_when_they_cannot_be_seen() -> None:
     broker, state = StandInBroker(), state_of()
-    management: Any = StandInManagement(broker, static={"core-orphan": 3})
+    management = StandInManagement(broker, static={"core-orphan": 3})
     async with running(watcher(state, management).run()):
         assert state.depths == {}
         await asyncio.sleep(6.0)
@@ -121,9 +123,9 @@ async def test_an_alarm_that_the_connection_reports_needs_no_management_api() ->
     assert state.alarm is None
 
 
-async def test_a_queue_of_others_does_not_speak_for_a_key_of_ours() -> None:
+async def test_a_foreign_queue_does_not_count_for_a_key_of_the_pool() -> None:
     class Management(StandInManagement):
-        async def request_queues(self, names: Any) -> list[RequestQueue]:
+        async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
             foreign = RequestQueue("core-req-other", None, QueueTotals(9, 9, 9, 0))
             return [RequestQueue("core-req-42", "42", QueueTotals(0, 0, 1, 0)), foreign]
 
@@ -134,9 +136,9 @@ async def test_a_queue_of_others_does_not_speak_for_a_key_of_ours() -> None:
         assert state.ready_since == {}
 
 
-async def adopt(state: Any, management: Any) -> None:
+async def adopt(state: PoolState, management: StandInManagement) -> None:
     nothing: Any = None
-    await DaemonSession(nothing, state, nothing, nothing, management, "daemon", nothing, nothing)._adopt()
+    await DaemonSession(nothing, state, nothing, nothing, management, nothing, nothing)._adopt()
 
 
 async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_outage() -> None:
@@ -161,17 +163,17 @@ async def test_a_key_that_another_daemon_ended_meanwhile_is_not_taken_up_again()
 
 
 async def test_a_queue_in_the_pools_namespace_that_is_not_ours_is_left_alone() -> None:
-    class Management:
-        async def request_queues(self, names: Any) -> list[RequestQueue]:
+    class Management(StandInManagement):
+        async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
             return [
                 RequestQueue("core-req-foreign", None, None),
                 RequestQueue("core-req-7", "7", None),
             ]
 
     state = state_of()
-    await adopt(state, Management())
+    await adopt(state, Management(StandInBroker()))
     assert list(state.tracker.wanted) == ["7"]
-    assert list(state.queues.by_key) == ["7"]
+    assert list(state.queues) == ["7"]
 
 
 async def test_what_was_seen_before_an_outage_counts_no_more_and_is_kept_to_report_what_the_broker_lost() -> None:
@@ -190,9 +192,9 @@ async def test_what_was_seen_before_an_outage_counts_no_more_and_is_kept_to_repo
 
 async def test_a_queue_that_looks_lost_is_proven_by_two_looks_and_forgotten_when_it_answers() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(), "7": BrokerQueue()}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     broker.queues["42"].lost = True
-    changes = state.lost_changes.reader()
+    changes = follower(state.lost_changes)
     async with running(watcher(state, management).run()):
         assert await changes.take(1.0) == ["42"]
         assert state.lost.suspects == {"42"}
@@ -209,7 +211,7 @@ async def test_a_queue_that_looks_lost_is_proven_by_two_looks_and_forgotten_when
 
 async def test_a_queue_without_counts_that_has_or_had_a_leader_is_not_lost() -> None:
     class Management(StandInManagement):
-        async def request_queues(self, names: Any) -> list[RequestQueue]:
+        async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
             return [RequestQueue("core-req-42", "42", None)]
 
     broker, state = StandInBroker({"42": BrokerQueue()}), state_of()
@@ -222,7 +224,7 @@ async def test_a_queue_without_counts_that_has_or_had_a_leader_is_not_lost() -> 
 async def test_a_queue_that_did_not_confirm_a_forward_is_asked_about_once() -> None:
     broker, state = StandInBroker({"42": BrokerQueue()}), state_of()
     state.unconfirmed.update({"42", "without a queue"})
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     async with running(watcher(state, management).run()):
         await asyncio.sleep(30.0)
     assert broker.steps("42") == ["members"]
@@ -230,7 +232,7 @@ async def test_a_queue_that_did_not_confirm_a_forward_is_asked_about_once() -> N
 
 async def test_a_queue_that_cannot_be_asked_is_as_lost_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     broker, state = StandInBroker({"42": BrokerQueue(lost=True), "7": BrokerQueue(lost=True)}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     broker.on = refuse(("members", "42"), error=ManagementError("the broker starts it"))
     async with running(watcher(state, management).run()):
         await asyncio.sleep(6.0)
@@ -244,7 +246,7 @@ async def test_a_queue_that_cannot_be_asked_is_as_lost_as_it_was(caplog: pytest.
 
 async def test_what_the_queue_loop_took_during_a_look_is_not_lost_for_what_was_seen_before() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(lost=True)}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
 
     def taken(what: str, key: str) -> None:
         if what == "members" and state.clock() > 4.0:
@@ -278,7 +280,7 @@ def active(state: Any, key: str) -> float:
 
 async def test_a_key_whose_queue_delivers_is_renewed_where_no_event_says_so() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(), "7": BrokerQueue()}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     state.require("42")
     state.require("7")
     before = active(state, "42")
@@ -292,7 +294,7 @@ async def test_a_key_whose_queue_delivers_is_renewed_where_no_event_says_so() ->
 
 async def test_a_key_with_a_request_in_hand_is_renewed_where_no_event_says_so() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(unacknowledged=1)}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     state.require("42")
     before = active(state, "42")
     async with running(watcher(state, management).run()):
@@ -302,7 +304,7 @@ async def test_a_key_with_a_request_in_hand_is_renewed_where_no_event_says_so() 
 
 async def test_where_events_arrive_counts_renew_no_key_for_longer() -> None:
     broker, state = StandInBroker({"42": BrokerQueue()}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     state.require("42")
     before = active(state, "42")
     async with running(watcher(state, management).run()):
@@ -317,7 +319,7 @@ async def test_where_events_arrive_counts_renew_no_key_for_longer() -> None:
 
 async def test_counts_do_not_wake_a_key_that_is_on_its_way_out() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(unacknowledged=1), "7": BrokerQueue()}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     state.require("42")
     state.tracker.advance(state.clock() + 1e6)
     assert "42" not in state.tracker.wanted
@@ -328,7 +330,7 @@ async def test_counts_do_not_wake_a_key_that_is_on_its_way_out() -> None:
 
 async def test_a_queue_that_delivers_is_not_stuck_although_some_of_its_messages_wait() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3), "7": BrokerQueue(ready=3)}), state_of()
-    management: Any = StandInManagement(broker)
+    management = StandInManagement(broker)
     async with running(watcher(state, management).run()):
         for _ in range(6):
             await asyncio.sleep(5.0)

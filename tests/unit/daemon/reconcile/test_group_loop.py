@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -34,8 +33,9 @@ class Loop:
         self.state: PoolState = state_of(unbind_delay=10_000.0)
         self.driver = StandInDriver()
         self.lifecycle = StandInLifecycle()
-        given: Any = (self.state, self.driver, self.lifecycle, limits)
-        self.loop = GroupLoop(*given, patience=PATIENCE, listing_interval=LISTING_INTERVAL)
+        self.loop = GroupLoop(
+            self.state, self.driver, self.lifecycle, limits, patience=PATIENCE, listing_interval=LISTING_INTERVAL
+        )
 
     def want(self, *keys: str) -> None:
         """Make keys Active with a bound queue, as the queue loop does."""
@@ -44,7 +44,7 @@ class Loop:
             self.set_phase(key, Phase.BOUND)
 
     def set_phase(self, key: str, phase: Phase) -> None:
-        self.state.queues.set(key, QueueState(phase, asserted=1))
+        self.state.queues[key] = QueueState(phase, asserted=1)
         self.state.queue_changes.add(key)
 
     def forget(self, key: str, phase: Phase) -> None:
@@ -316,7 +316,7 @@ async def test_a_group_that_ends_while_its_start_is_not_yet_answered_comes_back_
     loop = Loop()
 
     async def slow(key: str) -> None:
-        # The engine tells of the end of the group before it answers the start
+        # The engine reports the end of the group before it answers the start
         loop.driver.news.put_nowait(Change(key, "exit 1"))
         await asyncio.sleep(1.0)
         loop.driver.calls.append(("answered", key))

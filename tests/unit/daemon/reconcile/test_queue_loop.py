@@ -42,11 +42,11 @@ class Loop:
         self.broker = StandInBroker()
         self.management = StandInManagement(self.broker)
         self.lifecycle = StandInLifecycle()
-        connection: Any = StandInConnection(self.broker)
-        pool, management, lifecycle = ChannelPool(connection, size), self.management, self.lifecycle
+        pool = ChannelPool(StandInConnection(self.broker), size)
         self.metrics = Metrics()
-        given: Any = (self.state, pool, management, lifecycle, self.metrics)
-        loop = QueueLoop(*given, statistics_interval=7.5, recheck=30.0)
+        loop = QueueLoop(
+            self.state, pool, self.management, self.lifecycle, self.metrics, statistics_interval=7.5, recheck=30.0
+        )
         self.coroutines = (loop.run(), pass_time(self.state))
 
     def bound(self, *keys: str) -> bool:
@@ -59,13 +59,13 @@ class Loop:
         self.state.lost_changes.add(key)
 
     def abandoned(self, key: str, **holding: Any) -> BrokerQueue:
-        """Put a queue there that nobody wants."""
+        """Put a queue there that is not wanted."""
         queue = self.broker.queues[key] = BrokerQueue(bound=True, **holding)
-        self.state.queues.set(key, QueueState(Phase.UNKNOWN))
+        self.state.queues[key] = QueueState(Phase.UNKNOWN)
         return queue
 
 
-async def test_a_required_key_is_bound_at_once_and_told() -> None:
+async def test_a_required_key_is_bound_at_once_and_reported() -> None:
     loop = Loop()
     async with running(*loop.coroutines):
         generation = loop.state.require("42")
@@ -90,7 +90,7 @@ async def test_an_orphan_that_comes_during_an_assertion_gets_an_assertion_of_its
         assert loop.broker.steps("42") == ["declare", "bind"] * 2
 
 
-async def test_a_binding_that_routes_nothing_is_made_anew() -> None:
+async def test_a_binding_that_routes_nothing_is_created_again() -> None:
     loop = Loop()
     async with running(*loop.coroutines):
         loop.state.require("42")
@@ -158,7 +158,7 @@ async def test_a_drained_queue_is_not_deleted_while_its_group_is_there() -> None
         await until(lambda: "42" not in loop.broker.queues, within=20.0)
 
 
-async def test_a_queue_that_somebody_else_consumes_stays() -> None:
+async def test_a_queue_that_another_program_consumes_stays() -> None:
     loop = Loop()
     queue = loop.abandoned("42", consumers=1)
     async with running(*loop.coroutines):
@@ -172,7 +172,7 @@ async def test_a_queue_that_somebody_else_consumes_stays() -> None:
         assert queue.bound
 
 
-async def test_a_queue_that_somebody_else_bound_stays() -> None:
+async def test_a_queue_that_another_program_bound_stays() -> None:
     loop = Loop()
     loop.abandoned("42")
     loop.management.bindings = 1
@@ -280,7 +280,7 @@ async def test_while_the_management_api_is_away_nothing_is_deleted() -> None:
     async with running(*loop.coroutines):
         await asyncio.sleep(500.0)
         assert "delete" not in loop.broker.steps("42")
-        # And the queue is unbound, and told to be, only once
+        # And the queue is unbound, and reported so, only once
         assert loop.broker.steps("42").count("unbind") == 1
         assert loop.lifecycle.events == [("unbound", "42")]
         loop.broker.on = lambda what, key: None
@@ -288,7 +288,7 @@ async def test_while_the_management_api_is_away_nothing_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("refusal", [PreconditionFailed("other arguments"), Locked("exclusive")])
-async def test_a_queue_of_somebody_else_under_our_name_is_never_changed(refusal: BrokerError) -> None:
+async def test_a_foreign_queue_with_our_name_is_never_changed(refusal: BrokerError) -> None:
     loop = Loop(unbind_delay=100.0, stop_delay=50.0)
     loop.broker.queues["42"] = BrokerQueue()
     loop.broker.on = refuse(("declare", "42"), error=refusal)
@@ -303,7 +303,7 @@ async def test_a_queue_of_somebody_else_under_our_name_is_never_changed(refusal:
         await until(lambda: loop.bound("42"), within=1.0)
 
 
-async def test_a_queue_that_somebody_made_in_place_of_ours_is_not_deleted() -> None:
+async def test_a_queue_that_another_program_made_in_place_of_ours_is_not_deleted() -> None:
     loop = Loop()
     loop.abandoned("42")
     loop.management.ours = False
@@ -313,10 +313,10 @@ async def test_a_queue_that_somebody_made_in_place_of_ours_is_not_deleted() -> N
         assert loop.state.queues.get("42") is None
 
 
-async def test_every_queue_of_a_former_session_is_asserted_anew() -> None:
+async def test_every_queue_of_a_former_session_is_asserted_again() -> None:
     loop = Loop()
     loop.state.require("42")
-    loop.state.queues.set("42", QueueState(Phase.UNKNOWN))
+    loop.state.queues["42"] = QueueState(Phase.UNKNOWN)
     async with running(*loop.coroutines):
         await until(lambda: loop.bound("42"), within=0.5)
 
@@ -329,7 +329,7 @@ async def test_a_loop_that_ends_leaves_no_reader_behind() -> None:
     assert not loop.state.group_changes.readers
 
 
-async def test_a_queue_that_the_broker_lost_is_made_anew_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_queue_that_the_broker_lost_is_created_again_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop()
     loop.state.former_totals["42"] = QueueTotals(ready=3, unacknowledged=1, consumers=1, bindings=0)
     async with running(*loop.coroutines):
@@ -351,7 +351,7 @@ async def test_a_queue_that_the_broker_lost_is_made_anew_and_that_is_told(caplog
     )
 
 
-async def test_a_lost_queue_that_nobody_wants_is_deleted_and_not_made_anew() -> None:
+async def test_a_lost_queue_that_is_not_wanted_is_deleted_and_not_created_again() -> None:
     loop = Loop()
     async with running(*loop.coroutines):
         loop.abandoned("42")
@@ -362,7 +362,7 @@ async def test_a_lost_queue_that_nobody_wants_is_deleted_and_not_made_anew() -> 
     assert loop.state.remade == {}
 
 
-async def test_a_lost_queue_of_a_key_whose_group_runs_is_made_anew_though_nobody_wanted_the_key_any_more() -> None:
+async def test_a_lost_queue_of_a_key_whose_group_runs_is_created_again_although_the_key_is_not_wanted() -> None:
     loop = Loop()
     async with running(*loop.coroutines):
         loop.abandoned("42")

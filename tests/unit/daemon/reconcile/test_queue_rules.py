@@ -320,7 +320,7 @@ def test_a_queue_that_the_broker_lost_is_discarded_whether_it_is_wanted_or_not(
     assert found == QueuePlan(QueueStep.DISCARD)
 
 
-def test_a_queue_of_somebody_else_is_never_discarded() -> None:
+def test_a_foreign_queue_is_never_discarded() -> None:
     found = plan(None, QueueState(Phase.FOREIGN), group_gone=True, interval=INTERVAL, now=100.0, lost=True)
     assert found == NOTHING
 

@@ -62,7 +62,7 @@ def test_a_start_of_a_key_that_is_only_kept_does_not_count() -> None:
     tracker.keep("42", 3.0)
     assert not tracker.renew_on_worker_start("42", 1.0)
     assert tracker.wanted["42"].until == 3.0
-    # Once somebody asked, it does, as ever.
+    # After a request it does, as always.
     tracker.require("42", 2.0)
     assert tracker.renew_on_worker_start("42", 2.5)
 

@@ -1,4 +1,4 @@
-"""What is read from answers of the management API: which queue is ours, and what has an alarm."""
+"""Which queue is a request queue that the daemon declared, and which only has the name of one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne.broker import management_answers
+from osrdyne_protocol.broker import management_json
+from osrdyne_protocol.broker.topology import own_key
 
 
 def queue(name: str = "core-req-42", kind: str = "quorum", key: object = "42") -> dict[str, Any]:
@@ -28,18 +29,4 @@ def queue(name: str = "core-req-42", kind: str = "quorum", key: object = "42") -
     ],
 )
 def test_a_queue_is_ours_when_it_is_what_its_name_says(raw: dict[str, Any], key: str | None) -> None:
-    assert management_answers.own_key(raw) == key
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ('{"status":"failed","alarms":[{"node":"b","resource":"memory"},{"node":"a","resource":"memory"}]}', "memory"),
-        ('{"alarms":[{"resource":"memory"},{"resource":"disk"}]}', "disk, memory"),
-        ('{"alarms":[]}', None),
-        ("<html>", None),
-        ("[]", None),
-    ],
-)
-def test_an_alarm_is_named_by_its_resources_and_other_answers_are_none(answer: str, said: str | None) -> None:
-    assert management_answers.alarms(answer) == said
+    assert own_key(management_json.queue(raw)) == key
