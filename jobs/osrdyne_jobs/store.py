@@ -474,7 +474,8 @@ def archive(connection: Connection, *, after: float, keep: float, most: int) -> 
         connection.execute(insert(job_history).from_select([one.name for one in job.c], rows))
         connection.execute(delete(job).where(job.c.id.in_(ids)))
     older = select(job_history.c.id).where(job_history.c.finished_at <= now() - keep)
-    gone = list(connection.execute(older.order_by(job_history.c.finished_at).limit(most)).scalars())
+    older = older.order_by(job_history.c.finished_at).limit(most).with_for_update(skip_locked=True)
+    gone = list(connection.execute(older).scalars())
     _forget(connection, job_history, gone)
     return len(ids), len(gone)
 
@@ -483,7 +484,10 @@ def _forget(connection: Connection, table: Any, ids: Sequence[int]) -> None:
     """Delete jobs with their attempts, and the runs that no job has any more."""
     if not ids:
         return
-    runs = list(connection.execute(select(attempt.c.run_id).where(attempt.c.job_id.in_(ids)).distinct()).scalars())
+    of_these = select(attempt.c.run_id).where(attempt.c.job_id.in_(ids))
+    # Locked: of two deletions at once, each would see the other's attempts, and both would leave the run.
+    query = select(run.c.id).where(run.c.id.in_(of_these)).order_by(run.c.id).with_for_update()
+    runs = list(connection.execute(query).scalars())
     connection.execute(delete(attempt).where(attempt.c.job_id.in_(ids)))
     connection.execute(delete(table).where(table.c.id.in_(ids)))
     used = select(attempt.c.run_id).where(attempt.c.run_id == run.c.id).exists()

@@ -430,6 +430,26 @@ def test_a_job_is_deleted_with_its_attempts_but_not_while_it_runs(jobs: Store) -
     assert [jobs.rows(table) for table in (job, attempt, run, lock)] == [0] * 4
 
 
+@pytest.mark.full
+def test_jobs_of_one_run_that_are_deleted_at_once_leave_no_run(postgres: Postgres) -> None:
+    postgres.create_database("deletions")
+    jobs = Store(engine_for(postgres.url("deletions")))
+    migrate(jobs.engine)
+    first, second = (jobs.register(coalesce=True) for _ in range(2))
+    jobs.finish(jobs.begun().token)
+    with ThreadPoolExecutor(1) as threads:
+        with jobs.engine.begin() as connection:
+            store.delete_job(connection, first)
+            deleted = threads.submit(jobs.do, lambda connection: store.delete_job(connection, second))
+            # Until the first deletion is committed, the second one cannot know whether its run is still needed
+            waiting = partial(jobs.do, lambda connection: connection.exec_driver_sql(WAITING).scalar())
+            until(lambda: waiting() == 1 or deleted.done(), what="the second deletion")
+        deleted.result(PATIENCE)
+    with reading(jobs.engine) as connection:
+        assert [connection.execute(select(func.count()).select_from(one)).scalar() for one in (attempt, run)] == [0, 0]
+    jobs.engine.dispose()
+
+
 def test_redo_casts_due_jobs_oldest_first_once_for_a_resource_and_not_again_until_the_pause_is_over(
     jobs: Store,
 ) -> None:
