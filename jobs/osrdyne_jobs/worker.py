@@ -43,7 +43,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 
 class JobCancelled(Exception):
-    """Raise it in a handler that has ended because its run was cancelled."""
+    """Raise it in a handler that has ended because its run was cancelled, or because its worker stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,22 @@ class Run:
     #: let that refuse a token smaller than one it has seen.
     token: int
     _engine: Engine = field(repr=False)
+    _stopping: threading.Event = field(repr=False)
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @property
     def cancelled(self) -> threading.Event:
         """Set when all jobs of this run were cancelled, or the lease was lost: stop, and write nothing more."""
         return self._ended
+
+    @property
+    def stopping(self) -> threading.Event:
+        """Set when the worker of this run stops: finish soon, or keep what is done and raise JobCancelled.
+
+        The next attempt then begins at once, with another worker. A handler that takes longer than the grace of the
+        worker's driver is killed.
+        """
+        return self._stopping
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -201,11 +211,14 @@ class JobWorker:
         self._done: deque[int] = deque(maxlen=MOST_DONE)
 
     def run(self, **options: Any) -> None:
-        """Serve the key of this process's environment until SIGTERM; options are those of `osrdyne_worker.run`."""
+        """Serve the key of this process's environment until SIGTERM; `options` are those of `osrdyne_worker.run`.
+
+        `on_stop` is not one of them: `run.stopping` says it.
+        """
         here = environment()
         self._adopt(here)
         try:
-            run(self.handle, **{"threads": self._threads, **options})
+            run(self.handle, on_stop=self._closing.set, **{"threads": self._threads, **options})
         finally:
             self.close()
 
@@ -281,7 +294,15 @@ class JobWorker:
                 asked, begun = self._write(begun, states.FAILED, reason, goes_on=True)
                 continue
             made = Run(
-                begun.type, begun.resource, payload, begun.job, begun.jobs, begun.attempts, begun.token, self._engine
+                type=begun.type,
+                resource=begun.resource,
+                payload=payload,
+                job=begun.job,
+                jobs=begun.jobs,
+                attempt=begun.attempts,
+                token=begun.token,
+                _engine=self._engine,
+                _stopping=self._closing,
             )
             self._leases.add(made, asked)
             return made

@@ -128,6 +128,18 @@ def test_jobs_registered_while_one_runs_cause_one_more_run(live: Jobs) -> None:
 
 
 @pytest.mark.full
+def test_a_worker_that_gets_sigterm_ends_its_job_and_leaves_the_next_one_to_another_worker(live: Jobs) -> None:
+    first = live.jobs.submit("scripted", "a", {"until_stop": 1.0}).id
+    until(lambda: live.words() == ["begins"])
+    second = live.jobs.submit("scripted", "a", {}).id
+    os.kill(int(live.runs()[0][6]), signal.SIGTERM)
+    live.until(states.DONE, first, second)
+    workers = [(int(one[3]), one[6]) for one in live.runs() if one[0] == "ends"]
+    assert [job for job, _ in workers] == [first, second]
+    assert workers[0][1] != workers[1][1]
+
+
+@pytest.mark.full
 def test_a_worker_that_slept_past_its_lease_is_fenced_off(live: Jobs, redo: None) -> None:
     number = live.jobs.submit("scripted", "a", {"seconds": 15.0}).id
     until(lambda: live.words() == ["begins"])

@@ -419,6 +419,28 @@ def test_a_worker_that_is_closed_finishes_the_job_in_hand(
     assert state(engine, job.id) == states.DONE
 
 
+def test_a_handler_hears_that_its_worker_stops_and_the_next_attempt_begins_at_once(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
+) -> None:
+    began = threading.Event()
+
+    def slow(run: Run) -> None:
+        began.set()
+        if run.stopping.wait(PATIENCE):
+            raise JobCancelled("half of it is done")
+
+    job = client.submit("plain", "r", {})
+    worker = make_worker(slow)
+    aside(worker.handle, request())
+    assert began.wait(PATIENCE)
+    worker.close()
+    assert "half of it is done" in str(client.get(job.id).reason)
+    runs: list[Run] = []
+    make_worker(runs.append).handle(request())
+    assert [(one.attempt, one.stopping.is_set()) for one in runs] == [(2, False)]
+    assert state(engine, job.id) == states.DONE
+
+
 @pytest.mark.full
 def test_the_outcome_of_a_job_waits_for_a_database_that_is_away(private_postgres: Any) -> None:
     private_postgres.create_database("jobs")
