@@ -21,10 +21,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs import messages, states, store
+from osrdyne_jobs import messages, states
 from osrdyne_jobs.database import check_tables, engine_for, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes
+from osrdyne_jobs.store import records, running
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker import Reject, Request, environment, run
 
@@ -88,7 +89,7 @@ class Run:
         Raises LeaseLost.
         """
         with self._engine.begin() as connection:
-            store.hold(connection, self.token)
+            running.hold(connection, self.token)
             yield connection
 
 
@@ -148,7 +149,7 @@ class _Leases:
             asked = time.monotonic()
             try:
                 with self._engine.begin() as connection:
-                    held, cancelled = store.renew(connection, tokens, self._lease)
+                    held, cancelled = running.renew(connection, tokens, self._lease)
             except Exception as error:  # noqa: BLE001 - without this thread all leases would end
                 logger.warning("the leases of jobs could not be renewed", extra={"reason": _reason(error)})
                 pause = self._lease / RENEWALS / 4
@@ -281,10 +282,10 @@ class JobWorker:
     def _begin(self, named: str, resource: str) -> Run | None:
         asked = time.monotonic()
         with self._engine.begin() as connection:
-            begun = store.begin(connection, type=named, resource=resource, worker=self._called, lease=self._lease)
+            begun = running.begin(connection, type=named, resource=resource, worker=self._called, lease=self._lease)
         return self._run_of(begun, asked)
 
-    def _run_of(self, begun: store.Begun | None, asked: float) -> Run | None:
+    def _run_of(self, begun: records.Begun | None, asked: float) -> Run | None:
         """Return what a handler gets for a run that began, whose lease was asked for at `asked` of the clock."""
         while begun is not None:
             try:
@@ -348,8 +349,8 @@ class JobWorker:
         return self._run_of(begun, asked)
 
     def _write(
-        self, run: Run | store.Begun, outcome: str, reason: str | None, *, goes_on: bool
-    ) -> tuple[float, store.Begun | None]:
+        self, run: Run | records.Begun, outcome: str, reason: str | None, *, goes_on: bool
+    ) -> tuple[float, records.Begun | None]:
         """Do that in the database, and wait for it while it is away: only the owner of the lock may.
 
         Returns when that was asked for, by the monotonic clock, and what began.
@@ -360,7 +361,7 @@ class JobWorker:
             try:
                 with self._engine.begin() as connection:
                     if goes_on:
-                        begun = store.go_on(
+                        begun = running.go_on(
                             connection,
                             run.token,
                             outcome,
@@ -371,7 +372,7 @@ class JobWorker:
                             lease=self._lease,
                         )
                     else:
-                        store.finish(connection, run.token, outcome, reason)
+                        running.finish(connection, run.token, outcome, reason)
             except LeaseLost:
                 logger.warning("a run lost its lease; the job is done again", extra={"token": run.token})
                 return asked, None

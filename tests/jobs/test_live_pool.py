@@ -14,8 +14,9 @@ import pytest
 from sqlalchemy import Engine
 
 from osrdyne_client import AsyncClient, Client
-from osrdyne_jobs import AsyncJobClient, JobClient, JobWorker, Redo, RedoSettings, Run, messages, states, store
+from osrdyne_jobs import AsyncJobClient, JobClient, JobWorker, Redo, RedoSettings, Run, messages, states
 from osrdyne_jobs.database import engine_for, migrate, reading
+from osrdyne_jobs.store import administration
 from osrdyne_worker import Request
 from testbed.job_worker import SCRIPTED, TOGETHER
 from testbed.pool import DaemonProcess, Pool
@@ -45,13 +46,13 @@ class Jobs:
     def until(self, state: str, *numbers: int) -> None:
         def all_are() -> bool:
             with reading(self.engine) as connection:
-                return all(store.get(connection, number).state == state for number in numbers)
+                return all(administration.get(connection, number).state == state for number in numbers)
 
         until(all_are, what=f"jobs that are {state}")
 
     def attempts(self, number: int) -> list[str]:
         with reading(self.engine) as connection:
-            return [str(one["outcome"]) for one in store.attempts(connection, number)]
+            return [str(one["outcome"]) for one in administration.attempts(connection, number)]
 
 
 @pytest.fixture
