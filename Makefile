@@ -7,7 +7,7 @@ DURATION ?= 120
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-jobs up down test test-fast test-all engines pipeline-demo picture check format lock simulate simulate-jobs bench \
-	faults clean
+	faults faults-jobs clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z%-]+:.*## / {sub(/%/, "TIER", $$1); printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -66,6 +66,9 @@ bench: setup ## Compare with bare pika and aio-pika; prints ratios
 
 faults: setup ## Inject faults on real brokers under load and account for every request (DURATION=120 seconds)
 	@$(BIN)/python -m faults --duration $(DURATION)
+
+faults-jobs: setup ## Kill PostgreSQL, broker, workers and redo while jobs are done, and account for every job (DURATION=120)
+	@PYTHONPATH=.:tools $(BIN)/python -m faults.jobs --duration $(DURATION)
 
 lock: setup ## Pin the newest versions that requirements.in allows
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --generate-hashes \

@@ -3,6 +3,7 @@
 | field | the run |
 |---|---|
 | `seconds` | takes so long, unless it is cancelled |
+| `until_stop` | takes until its worker stops, where this is not 0 |
 | `fails` | fails at so many first attempts |
 | `crashes` | ends the process at so many first attempts |
 
@@ -34,6 +35,8 @@ def do(run: Run) -> None:
     if run.cancelled.wait(run.payload.get("seconds", 0.0)):
         note(run, "hears")
         raise JobCancelled
+    if run.payload.get("until_stop"):
+        run.stopping.wait()
     if run.attempt <= run.payload.get("crashes", 0):
         os._exit(1)
     if run.attempt <= run.payload.get("fails", 0):

@@ -27,8 +27,9 @@ from examples.airports import cache, jobs_account, jobs_kills, jobs_results, pre
 from examples.airports.jobs_rig import Rig, rig
 from examples.airports.jobs_worker import RECOMPUTE
 from osrdyne_client import Client
-from osrdyne_jobs import JobClient, NotRegistered, states, store, tables
+from osrdyne_jobs import JobClient, NotRegistered, states, tables
 from osrdyne_jobs.database import reading
+from osrdyne_jobs.store import administration
 from testbed.apt import NotInstalled
 from testbed.broker import BrokerFailed
 from testbed.postgres import PostgresFailed
@@ -131,7 +132,7 @@ def _watch(all_of_it: Rig, jobs: int, kills: list[jobs_kills.Kill], random: Rand
     began, pause, said = time.monotonic(), threading.Event(), 0.0
     while time.monotonic() < until:
         with reading(all_of_it.engine) as connection:
-            counts = store.counts(connection)
+            counts = administration.counts(connection)
         ended = sum(counts[state] for state in ENDED)
         if time.monotonic() - said >= TALK or ended == jobs:
             said = time.monotonic()

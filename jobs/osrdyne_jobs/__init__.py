@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from osrdyne_jobs.errors import InvalidJob, JobError, LeaseLost, NoSchema, NotRegistered, UnknownJob, WrongState
     from osrdyne_jobs.job_types import JobType
     from osrdyne_jobs.redo import Redo, Scan
-    from osrdyne_jobs.store import Job
+    from osrdyne_jobs.store.records import Job
     from osrdyne_jobs.worker import JobCancelled, JobWorker, Run
     from osrdyne_protocol.settings import RedoSettings
 
@@ -65,7 +65,7 @@ _MODULES = {
     ),
     "osrdyne_jobs.job_types": ("JobType",),
     "osrdyne_jobs.redo": ("Redo", "Scan"),
-    "osrdyne_jobs.store": ("Job",),
+    "osrdyne_jobs.store.records": ("Job",),
     "osrdyne_jobs.worker": ("JobCancelled", "JobWorker", "Run"),
     "osrdyne_protocol.settings": ("RedoSettings",),
 }

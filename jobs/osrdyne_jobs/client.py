@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs import messages, store
+from osrdyne_jobs import messages
 from osrdyne_jobs.database import (
     READ_ONLY,
     async_engine_for,
@@ -32,6 +32,7 @@ from osrdyne_jobs.database import (
 )
 from osrdyne_jobs.errors import NotRegistered
 from osrdyne_jobs.job_types import JobType, JobTypes, check_resource
+from osrdyne_jobs.store import administration, records, registration
 from osrdyne_protocol.errors import OsrdyneError
 
 # A worker imports this module, too, and needs no asyncio of SQLAlchemy.
@@ -114,7 +115,7 @@ class _Base:
         self._casts.start(job)
 
     def _values(self, type: str, resource: str, payload: Any) -> dict[str, Any]:  # noqa: A002
-        """Return what `store.register` takes. Raises InvalidJob, before a connection is taken."""
+        """Return what `registration.register` takes. Raises InvalidJob, before a connection is taken."""
         check_resource(resource)
         declared = self.types.get(type)
         return {
@@ -128,7 +129,7 @@ class _Base:
 
 
 def _register(connection: Connection, values: dict[str, Any]) -> Registered:
-    return Registered(store.register(connection, **values), values["type"], values["resource"])
+    return Registered(registration.register(connection, **values), values["type"], values["resource"])
 
 
 class JobClient(_Base):
@@ -177,15 +178,15 @@ class JobClient(_Base):
         """
         return _register(connection, self._values(type, resource, payload))
 
-    def get(self, id: int) -> store.Job:  # noqa: A002
+    def get(self, id: int) -> records.Job:  # noqa: A002
         """Return a job. Raises UnknownJob."""
         with reading(self._engine) as connection:
-            return store.get(connection, id)
+            return administration.get(connection, id)
 
     def cancel(self, id: int) -> bool:  # noqa: A002
-        """Cancel a job; as `store.cancel`."""
+        """Cancel a job; as `administration.cancel` of the store."""
         with self._engine.begin() as connection:
-            return store.cancel(connection, id)
+            return administration.cancel(connection, id)
 
     def close(self) -> None:
         """Wait until the broker has the casts, for some seconds at most, and close the connections to the database.
@@ -247,10 +248,10 @@ class AsyncJobClient(_Base):
         """Register a job within the caller's transaction; as `JobClient.register`."""
         return await connection.run_sync(_register, self._values(type, resource, payload))
 
-    async def get(self, id: int) -> store.Job:  # noqa: A002
+    async def get(self, id: int) -> records.Job:  # noqa: A002
         """Return a job. Raises UnknownJob."""
         async with self._reading() as connection:
-            return await connection.run_sync(partial(store.get, id=id))
+            return await connection.run_sync(partial(administration.get, id=id))
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[AsyncConnection]:
@@ -258,9 +259,9 @@ class AsyncJobClient(_Base):
             yield await connection.execution_options(**{READ_ONLY: True})
 
     async def cancel(self, id: int) -> bool:  # noqa: A002
-        """Cancel a job; as `store.cancel`."""
+        """Cancel a job; as `administration.cancel` of the store."""
         async with self._engine.begin() as connection:
-            return await connection.run_sync(partial(store.cancel, id=id))
+            return await connection.run_sync(partial(administration.cancel, id=id))
 
     async def close(self) -> None:
         """Wait for the casts and close the connections; as `JobClient.close`."""

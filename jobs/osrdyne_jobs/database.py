@@ -24,7 +24,7 @@ from sqlalchemy import (
     select,
     table,
 )
-from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -155,7 +155,23 @@ def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
     def begun(connection: Connection) -> None:
         # A transaction that begins by reading and then writes would fail where another has written meanwhile.
         reads = connection.get_execution_options().get(READ_ONLY)
-        connection.exec_driver_sql("BEGIN" if reads else BEGIN)
+        _at_once(connection, "BEGIN" if reads else BEGIN)
+
+
+def _at_once(connection: Connection, statement: str) -> None:
+    """Execute a statement without what SQLAlchemy does for each, which takes longer than the statement.
+
+    Raises the same errors.
+    """
+    dialect = connection.dialect
+    cursor = connection.connection.cursor()
+    try:
+        dialect.do_execute(cursor, statement, ())
+    except dialect.loaded_dbapi.Error as error:
+        base = dialect.loaded_dbapi.Error
+        raise DBAPIError.instance(statement, None, error, base, hide_parameters=True, dialect=dialect) from error
+    finally:
+        cursor.close()
 
 
 def one_statement(dialect: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from osrdyne_jobs.job_types import JobType
 
 if TYPE_CHECKING:
-    from osrdyne_jobs.store import Job
+    from osrdyne_jobs.store.records import Job
 
 _TIMES = ("registered_at", "begin_after", "due_at", "finished_at")
 
@@ -24,7 +24,7 @@ def of_job(job: Job) -> dict[str, Any]:
 
 
 def of_run(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run of `store.attempts`."""
+    """Return a run of `administration.attempts` of the store."""
     return dict(run) | {name: moment(run[name]) for name in ("began_at", "ended_at")}
 
 

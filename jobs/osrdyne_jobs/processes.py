@@ -1,4 +1,7 @@
-"""The processes of jobs: redo. A process waits for what is away when it starts, and ends at SIGTERM or SIGINT."""
+"""The processes of jobs. A process waits for what is away when it starts, and ends at SIGTERM or SIGINT.
+
+Redo needs database and broker. The administration works without a broker meanwhile: `LateCaster`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_client import BrokerError, Client
-from osrdyne_client.errors import InvalidUri
+from osrdyne_client.errors import ClientClosed, InvalidUri
 from osrdyne_jobs.database import check_tables, reason
 from osrdyne_jobs.redo import Redo
 from osrdyne_protocol.settings import RedoSettings
@@ -55,6 +58,56 @@ def _redo(
         Redo(engine, client, settings, name=name).run(stop)
     finally:
         client.close()
+
+
+class LateCaster:
+    """Casts with a client that is opened as soon as the broker is there. Use it with `with`.
+
+    Until then each cast raises ClientClosed, and redo casts the job.
+    """
+
+    def __init__(self, make_client: Callable[[], Client]) -> None:
+        """`make_client` returns a client of the pool that is not yet open; it is called for each attempt."""
+        self._make_client = make_client
+        self._client: Client | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._open_later, name="osrdyne jobs: broker", daemon=True)
+
+    def start_cast(self, key: str, body: bytes, *, timeout: float | None = None) -> Any:
+        """Do what `Client.start_cast` does."""
+        if self._client is None:
+            raise ClientClosed("the broker was not reached yet")
+        return self._client.start_cast(key, body, timeout=timeout)
+
+    def __enter__(self) -> Self:
+        """Try once, and go on in a thread where the broker is away. Raises InvalidUri."""
+        try:
+            self._client = _opened(self._make_client())
+        except InvalidUri:
+            raise
+        except BrokerError as error:
+            logger.warning(_NOT_CAST, extra={"reason": str(error)})
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._client is not None:
+            self._client.close()
+
+    def _open_later(self) -> None:
+        self._stop.wait(PAUSE)
+        try:
+            self._client = _reached(lambda: _opened(self._make_client()), _NOT_CAST, self._stop)
+        except Exception as error:  # noqa: BLE001 - an address that is wrong now ends no administration
+            logger.error("the broker's address cannot be used; redo casts the jobs", extra={"reason": str(error)})
+        if self._client is not None:
+            logger.info("the broker is reached; jobs are cast from now on")
+
+
+_NOT_CAST = "the broker is away; redo casts what is created here"
 
 
 def _with_tables(engine: Engine) -> Engine:

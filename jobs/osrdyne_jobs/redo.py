@@ -17,10 +17,11 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_client.errors import ClientClosed
-from osrdyne_jobs import messages, store
+from osrdyne_jobs import messages
 from osrdyne_jobs.client import CAST_PATIENCE, Caster
 from osrdyne_jobs.database import reason
 from osrdyne_jobs.redo_rules import Reach
+from osrdyne_jobs.store import history, records, scans
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.settings import RedoSettings
 
@@ -95,7 +96,7 @@ class Redo:
     def _resign(self) -> None:
         try:
             with self._engine.begin() as connection:
-                store.resign(connection, holder=self._name)
+                scans.resign(connection, holder=self._name)
         except SQLAlchemyError:
             logger.debug("the lease of the leader is left to end by itself", exc_info=True)
 
@@ -105,7 +106,7 @@ class Redo:
         if time.monotonic() < self._back_at:
             return done
         with self._engine.begin() as connection:
-            done.leading = store.lead(connection, holder=self._name, lease=settings.lease)
+            done.leading = scans.lead(connection, holder=self._name, lease=settings.lease)
         if not done.leading:
             return done
         if time.monotonic() >= self._lose_at:
@@ -130,7 +131,7 @@ class Redo:
         lost = 0
         while True:
             with self._engine.begin() as connection:
-                some = store.lose(connection, self._settings.batch)
+                some = scans.lose(connection, self._settings.batch)
             lost += some
             if some < self._settings.batch or self._stop.is_set():
                 return lost
@@ -140,14 +141,14 @@ class Redo:
         while done.due < settings.most and not self._stop.is_set():
             with self._engine.begin() as connection:
                 # A standby that has taken over casts the same jobs: cast by two, they are begun once all the same.
-                leads = store.lead(connection, holder=self._name, lease=settings.lease)
+                leads = scans.lead(connection, holder=self._name, lease=settings.lease)
                 room = min(settings.batch, settings.most - done.due)
-                due, hints = store.cast_due(connection, most=room, pause=settings.pause) if leads else (0, [])
+                due, hints = scans.cast_due(connection, most=room, pause=settings.pause) if leads else (0, [])
             done.due += due
             failed = self._cast(hints, done)
             if failed:
                 with self._engine.begin() as connection:
-                    store.put_back(connection, failed, after=settings.interval)
+                    scans.put_back(connection, failed, after=settings.interval)
             if due < room or (hints and len(failed) == len(hints)):
                 return
 
@@ -155,13 +156,13 @@ class Redo:
         settings, after = self._settings, 0
         while not self._stop.is_set():
             with self._engine.begin() as connection:
-                some = store.running(connection, since=settings.alive_interval, after=after, most=settings.batch)
+                some = scans.running(connection, since=settings.alive_interval, after=after, most=settings.batch)
             failed = self._cast(some, done)
             if len(some) < settings.batch or len(failed) == len(some):
                 return
             after = some[-1].job
 
-    def _cast(self, hints: Sequence[store.Hint], done: Scan) -> list[int]:
+    def _cast(self, hints: Sequence[records.Hint], done: Scan) -> list[int]:
         """Cast a batch and wait until the broker has it, which bounds what is under way. Return what it did not take.
 
         Raises ClientClosed.
@@ -189,7 +190,7 @@ class Redo:
         settings, until = self._settings, time.monotonic() + self._settings.interval
         while time.monotonic() < until and not self._stop.is_set():  # the rest is for the next scan
             with self._engine.begin() as connection:
-                moved, deleted = store.archive(
+                moved, deleted = history.archive(
                     connection, after=settings.archive_after, keep=settings.keep, most=settings.batch
                 )
             done.archived += moved

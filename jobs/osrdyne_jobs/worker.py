@@ -21,10 +21,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs import messages, states, store
+from osrdyne_jobs import messages, states
 from osrdyne_jobs.database import check_tables, engine_for, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes
+from osrdyne_jobs.store import records, running
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker import Reject, Request, environment, run
 
@@ -43,7 +44,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 
 class JobCancelled(Exception):
-    """Raise it in a handler that has ended because its run was cancelled."""
+    """Raise it in a handler that has ended because its run was cancelled, or because its worker stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,22 @@ class Run:
     #: let that refuse a token smaller than one it has seen.
     token: int
     _engine: Engine = field(repr=False)
+    _stopping: threading.Event = field(repr=False)
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @property
     def cancelled(self) -> threading.Event:
         """Set when all jobs of this run were cancelled, or the lease was lost: stop, and write nothing more."""
         return self._ended
+
+    @property
+    def stopping(self) -> threading.Event:
+        """Set when the worker of this run stops: finish soon, or keep what is done and raise JobCancelled.
+
+        The next attempt then begins at once, with another worker. A handler that takes longer than the grace of the
+        worker's driver is killed.
+        """
+        return self._stopping
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -78,7 +89,7 @@ class Run:
         Raises LeaseLost.
         """
         with self._engine.begin() as connection:
-            store.hold(connection, self.token)
+            running.hold(connection, self.token)
             yield connection
 
 
@@ -138,7 +149,7 @@ class _Leases:
             asked = time.monotonic()
             try:
                 with self._engine.begin() as connection:
-                    held, cancelled = store.renew(connection, tokens, self._lease)
+                    held, cancelled = running.renew(connection, tokens, self._lease)
             except Exception as error:  # noqa: BLE001 - without this thread all leases would end
                 logger.warning("the leases of jobs could not be renewed", extra={"reason": _reason(error)})
                 pause = self._lease / RENEWALS / 4
@@ -201,11 +212,14 @@ class JobWorker:
         self._done: deque[int] = deque(maxlen=MOST_DONE)
 
     def run(self, **options: Any) -> None:
-        """Serve the key of this process's environment until SIGTERM; options are those of `osrdyne_worker.run`."""
+        """Serve the key of this process's environment until SIGTERM; `options` are those of `osrdyne_worker.run`.
+
+        `on_stop` is not one of them: `run.stopping` says it.
+        """
         here = environment()
         self._adopt(here)
         try:
-            run(self.handle, **{"threads": self._threads, **options})
+            run(self.handle, on_stop=self._closing.set, **{"threads": self._threads, **options})
         finally:
             self.close()
 
@@ -268,10 +282,10 @@ class JobWorker:
     def _begin(self, named: str, resource: str) -> Run | None:
         asked = time.monotonic()
         with self._engine.begin() as connection:
-            begun = store.begin(connection, type=named, resource=resource, worker=self._called, lease=self._lease)
+            begun = running.begin(connection, type=named, resource=resource, worker=self._called, lease=self._lease)
         return self._run_of(begun, asked)
 
-    def _run_of(self, begun: store.Begun | None, asked: float) -> Run | None:
+    def _run_of(self, begun: records.Begun | None, asked: float) -> Run | None:
         """Return what a handler gets for a run that began, whose lease was asked for at `asked` of the clock."""
         while begun is not None:
             try:
@@ -281,7 +295,15 @@ class JobWorker:
                 asked, begun = self._write(begun, states.FAILED, reason, goes_on=True)
                 continue
             made = Run(
-                begun.type, begun.resource, payload, begun.job, begun.jobs, begun.attempts, begun.token, self._engine
+                type=begun.type,
+                resource=begun.resource,
+                payload=payload,
+                job=begun.job,
+                jobs=begun.jobs,
+                attempt=begun.attempts,
+                token=begun.token,
+                _engine=self._engine,
+                _stopping=self._closing,
             )
             self._leases.add(made, asked)
             return made
@@ -327,8 +349,8 @@ class JobWorker:
         return self._run_of(begun, asked)
 
     def _write(
-        self, run: Run | store.Begun, outcome: str, reason: str | None, *, goes_on: bool
-    ) -> tuple[float, store.Begun | None]:
+        self, run: Run | records.Begun, outcome: str, reason: str | None, *, goes_on: bool
+    ) -> tuple[float, records.Begun | None]:
         """Do that in the database, and wait for it while it is away: only the owner of the lock may.
 
         Returns when that was asked for, by the monotonic clock, and what began.
@@ -339,7 +361,7 @@ class JobWorker:
             try:
                 with self._engine.begin() as connection:
                     if goes_on:
-                        begun = store.go_on(
+                        begun = running.go_on(
                             connection,
                             run.token,
                             outcome,
@@ -350,7 +372,7 @@ class JobWorker:
                             lease=self._lease,
                         )
                     else:
-                        store.finish(connection, run.token, outcome, reason)
+                        running.finish(connection, run.token, outcome, reason)
             except LeaseLost:
                 logger.warning("a run lost its lease; the job is done again", extra={"token": run.token})
                 return asked, None

@@ -13,15 +13,19 @@ from unittest import mock
 
 from sqlalchemy import Connection, and_, delete, select, update
 
-from osrdyne_jobs import states, store
+from osrdyne_jobs import states
 from osrdyne_jobs.database import now
+from osrdyne_jobs.store import history, outcomes, registration, running, scans, sql
+from osrdyne_jobs.store.records import Hint
 from osrdyne_jobs.tables import job, lock, run
 
-#: Names of `store`, and what stands there instead.
+#: The modules of the store in which mistakes are planted.
+STORE = (history, outcomes, registration, running, scans, sql)
+#: Names of these modules, and what stands there instead.
 Patches = dict[str, Any]
 
-_register, _begin, _cast_due = store.register, store.begin, store.cast_due
-_claim, _settle_jobs = store._claim, store._settle_jobs
+_register, _begin, _cast_due = registration.register, running.begin, scans.cast_due
+_claim, _settle_jobs = running._claim, outcomes._settle_jobs
 
 
 def _finish_without_fence() -> Patches:
@@ -29,7 +33,7 @@ def _finish_without_fence() -> Patches:
         connection.execute(delete(lock).where(lock.c.run_id == token))
 
     def go_on(connection: Connection, token: int, outcome: str, reason: str | None = None, **_: Any) -> None:
-        store.finish(connection, token, outcome, reason)
+        running.finish(connection, token, outcome, reason)
 
     return {"_give_back": give_back, "go_on": go_on}
 
@@ -44,7 +48,7 @@ def _never_cast_again() -> Patches:
 
 def _taken_over_early() -> Patches:
     def begin(connection: Connection, *, type: str, resource: str, **options: Any) -> Any:  # noqa: A002
-        early = and_(store._is(lock, type, resource), lock.c.expires_at <= now() + 20)
+        early = and_(sql.of(lock, type, resource), lock.c.expires_at <= now() + 20)
         connection.execute(update(lock).where(early).values(expires_at=now()))
         return _begin(connection, type=type, resource=resource, **options)
 
@@ -53,8 +57,8 @@ def _taken_over_early() -> Patches:
 
 def _begun_without_lock() -> Patches:
     def begin(connection: Connection, *, type: str, resource: str, **options: Any) -> Any:  # noqa: A002
-        if store._next(connection, type, resource) is not None:
-            connection.execute(delete(lock).where(store._is(lock, type, resource)))
+        if sql.next_job(connection, type, resource) is not None:
+            connection.execute(delete(lock).where(sql.of(lock, type, resource)))
         return _begin(connection, type=type, resource=resource, **options)
 
     return {"begin": begin}
@@ -65,15 +69,15 @@ def _late_job_counts_as_done() -> Patches:
         _settle_jobs(connection, token, outcome, reason)
         if outcome == states.DONE:
             ended = connection.execute(select(run.c.type, run.c.resource).where(run.c.id == token)).one()
-            same = and_(store._is(job, *ended), job.c.coalesce, store._WAITING)
+            same = and_(sql.of(job, *ended), job.c.coalesce, sql.WAITING)
             connection.execute(update(job).where(same).values(state=states.DONE, finished_at=now()))
 
     return {"_settle_jobs": settle}
 
 
 def _failed_starve() -> Patches:
-    def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, list[store.Hint]]:
-        with mock.patch.object(store, "_WAITING", store._is_one_of([states.REGISTERED])):
+    def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, list[Hint]]:
+        with mock.patch.object(scans, "WAITING", sql.is_one_of([states.REGISTERED])):
             due, hints = _cast_due(connection, most=most, pause=pause)
         if due < most:
             more, others = _cast_due(connection, most=most - due, pause=pause)
@@ -84,7 +88,7 @@ def _failed_starve() -> Patches:
 
 
 def _cancel_not_heard() -> Patches:
-    renew = store.renew
+    renew = running.renew
     return {"renew": lambda connection, tokens, lease: (renew(connection, tokens, lease)[0], set())}
 
 
@@ -121,7 +125,7 @@ def _lost_runs_do_not_count() -> Patches:
 
 
 def _newest_first() -> Patches:
-    return {"_NEXT": store._NEXT.order_by(None).order_by(job.c.id.desc())}
+    return {"_NEXT": sql._NEXT.order_by(None).order_by(job.c.id.desc())}
 
 
 def _one_job_a_run() -> Patches:
@@ -188,5 +192,9 @@ def planted(mistake: str) -> Iterator[None]:
     """Run with one mistake in the product."""
     with ExitStack() as patches:
         for name, value in MISTAKES[mistake]().items():
-            patches.enter_context(mock.patch.object(store, name, value))
+            # Everywhere: a module that imports a name from another one has it, too.
+            having = [module for module in STORE if hasattr(module, name)]
+            assert having, f"no module of the store has {name}"
+            for module in having:
+                patches.enter_context(mock.patch.object(module, name, value))
         yield

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs import JobClient, JobWorker, NotRegistered, Redo, RedoSettings, UnknownJob, WrongState, store
+from osrdyne_jobs import JobClient, JobWorker, NotRegistered, Redo, RedoSettings, UnknownJob, WrongState
+from osrdyne_jobs.store import administration
 from osrdyne_worker import Request
 from simulation.jobs.scenario import LOAD, TYPES, Do, Plan
 from simulation.jobs.scheduler import Process
@@ -201,7 +202,7 @@ def _redo_parked(world: World) -> None:
             world.handlers.mended.add(plan.number)
             try:
                 with engine.begin() as connection:
-                    store.redo(connection, number)
+                    administration.redo(connection, number)
             except (WrongState, SQLAlchemyError):
                 continue
             world.scheduler.note(f"job {number} is redone")

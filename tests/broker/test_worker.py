@@ -384,6 +384,23 @@ async def test_a_worker_that_stops_reports_all_that_it_finished_before_it_ends(p
     assert told[:5] == ["started", *["request-received"] * 4]
 
 
+async def test_a_handler_that_takes_long_can_be_asked_to_end_when_its_worker_stops(
+    pool: Pool, client: AsyncClient
+) -> None:
+    asked, begun = threading.Event(), threading.Event()
+
+    def handle(request: Request) -> bytes:
+        begun.set()
+        return b"asked" if asked.wait(20) else b"not asked"
+
+    async with working(pool, handle, on_stop=asked.set) as stop:
+        call = asyncio.create_task(client.call("42", b""))
+        await asyncio.to_thread(begun.wait)
+        assert not asked.is_set()
+        stop.set()
+        assert (await call).body == b"asked"
+
+
 async def test_a_long_request_is_reported_alive_again_and_again(pool: Pool, client: AsyncClient) -> None:
     release = threading.Event()
 

@@ -10,8 +10,9 @@ import pytest
 from pydantic import BaseModel
 from sqlalchemy import Engine
 
-from osrdyne_jobs import JobClient, JobType, store
+from osrdyne_jobs import JobClient, JobType
 from osrdyne_jobs.database import engine_for, migrate
+from osrdyne_jobs.store import administration, running
 from testbed.command_line import Done, osrdyne
 
 
@@ -48,10 +49,10 @@ class Jobs:
     def fail(self, number: int) -> None:
         """Let a worker begin a job and fail."""
         with self.engine.begin() as connection:
-            one = store.get(connection, number)
-            begun = store.begin(connection, type=one.type, resource=one.resource, worker="w-1", lease=60.0)
+            one = administration.get(connection, number)
+            begun = running.begin(connection, type=one.type, resource=one.resource, worker="w-1", lease=60.0)
             assert begun is not None
-            store.finish(connection, begun.token, "failed", "it is \x1b[31mbroken")
+            running.finish(connection, begun.token, "failed", "it is \x1b[31mbroken")
 
     def state(self, number: int) -> str:
         return self.client.get(number).state

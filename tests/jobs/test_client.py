@@ -20,7 +20,8 @@ from osrdyne_jobs.client import MOST_CASTS
 from osrdyne_jobs.database import engine_for, migrate, reading
 from osrdyne_jobs.errors import JobError, NoSchema
 from osrdyne_jobs.job_types import MOST_PAYLOAD
-from osrdyne_jobs.store import Job, listed
+from osrdyne_jobs.store.administration import listed
+from osrdyne_jobs.store.records import Job
 
 
 class Region(BaseModel):

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from osrdyne_jobs import UnknownJob, states, store
+from osrdyne_jobs import UnknownJob, states
+from osrdyne_jobs.store import administration, running
 from tests.jobs.commands import Jobs, jobs
 
 __all__ = ["jobs"]
@@ -16,7 +17,7 @@ __all__ = ["jobs"]
 
 def begin(jobs: Jobs, resource: str) -> None:
     with jobs.engine.begin() as connection:
-        assert store.begin(connection, type="plain", resource=resource, worker="w", lease=60.0)
+        assert running.begin(connection, type="plain", resource=resource, worker="w", lease=60.0)
 
 
 def test_jobs_are_cancelled_and_one_that_runs_hears_of_it(jobs: Jobs) -> None:
@@ -67,14 +68,14 @@ def test_a_database_that_goes_away_between_two_jobs_ends_the_command_with_what_w
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = [jobs.client.submit("plain", name, {}).id for name in "abc"]
-    cancel = store.cancel
+    cancel = administration.cancel
 
     def broken(connection: Connection, number: int) -> Any:
         if number == numbers[1]:
             raise OperationalError("SELECT a secret", {}, Exception("the server closed the connection"))
         return cancel(connection, number)
 
-    monkeypatch.setattr(store, "cancel", broken)
+    monkeypatch.setattr(administration, "cancel", broken)
     first, second = jobs.json("cancel", *map(str, numbers), code=2)["jobs"]
 
     assert first == {"id": numbers[0], "state": "cancelled"}

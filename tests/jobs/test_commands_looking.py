@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import update
 
-from osrdyne_jobs import store
+from osrdyne_jobs.store import history
 from osrdyne_jobs.tables import job
 from tests.jobs.commands import Jobs, jobs
 
@@ -72,7 +72,7 @@ def test_the_history_is_listed_on_request_and_shown_in_any_case(jobs: Jobs) -> N
     number = jobs.client.submit("plain", "r", {"a": 1}).id
     jobs.client.cancel(number)
     with jobs.engine.begin() as connection:
-        store.archive(connection, after=-1.0, keep=3600.0, most=10)
+        history.archive(connection, after=-1.0, keep=3600.0, most=10)
 
     assert ids(jobs.json("list")) == []
     assert ids(jobs.json("list", "--history")) == [number]

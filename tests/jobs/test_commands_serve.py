@@ -17,10 +17,14 @@ import pytest
 import steps
 from osrdyne_jobs import engine_for, migrate
 from testbed.command_line import osrdyne
+from testbed.pool import Pool
 from testbed.waiting import PATIENCE, until
+from tests.broker.conftest import make_pool
 from tests.jobs.administration import TOKEN, Administration
 from tests.jobs.commands import TYPES_AT
 from tests.jobs.test_docs_jobs import PAGE
+
+__all__ = ["make_pool"]
 
 # Where nothing listens: the port of tcpmux.
 AWAY = "amqp://user:secret@127.0.0.1:1/%2F"
@@ -102,6 +106,23 @@ def test_where_the_broker_is_away_it_serves_and_leaves_casts_to_redo(start: Call
     assert served.client(None).ask("POST", "/api/jobs", JOB).status == 201
     assert "redo casts what is created here" in served.lines()[0]["message"]
     assert "secret" not in json.dumps(served.lines())
+
+
+def test_a_broker_that_comes_later_gets_the_jobs_that_are_created_from_then_on(
+    start: Callable[..., Served], tmp_path: Path, make_pool: Callable[..., Pool]
+) -> None:
+    pool, file = make_pool(), tmp_path / "client.uri"
+    file.write_text(AWAY)
+    served = start("--port", "0", "--pool", pool.names.pool, "--broker-file", str(file))
+    client = served.client(None)
+    assert client.ask("POST", "/api/jobs", JOB).status == 201
+    # When the address is one at which a broker answers
+    file.write_text(pool.client_uri)
+    until(lambda: any("is reached" in one["message"] for one in served.lines()), what="the broker")
+    assert client.ask("POST", "/api/jobs", JOB).status == 201
+    # Then only the second job is cast; no worker group of its resource runs
+    until(lambda: pool.depth(pool.names.orphan_queue) == 1, what="the cast")
+    assert served.end() == 0
 
 
 @pytest.mark.parametrize(

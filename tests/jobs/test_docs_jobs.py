@@ -15,10 +15,11 @@ import pytest
 from sqlalchemy import select
 
 import steps
-from osrdyne_jobs import RedoSettings, Run, engine_for, states, store, worker
+from osrdyne_jobs import RedoSettings, Run, engine_for, states, worker
 from osrdyne_jobs.client import CAST_AFTER
 from osrdyne_jobs.database import reading
 from osrdyne_jobs.job_types import MOST_PAYLOAD
+from osrdyne_jobs.store import administration
 from osrdyne_jobs.tables import leader
 from testbed.command_line import osrdyne
 from testbed.pool import DaemonProcess, Pool
@@ -64,7 +65,7 @@ def test_the_programs_of_the_page_do_a_job_together(
             with reading(engine) as connection:
                 if connection.execute(select(leader.c.holder)).first() is None:
                     return False  # redo does not listen to signals yet
-                return [store.get(connection, number).state for number in (1, 2)] == [states.DONE] * 2
+                return [administration.get(connection, number).state for number in (1, 2)] == [states.DONE] * 2
 
         try:
             until(all_done)

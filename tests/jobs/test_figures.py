@@ -10,8 +10,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, event, insert, update
 
-from osrdyne_jobs import figures, states, store
+from osrdyne_jobs import figures, states
 from osrdyne_jobs.database import VERSION_TABLE, engine_for, migrate, now, reading
+from osrdyne_jobs.store import scans
 from osrdyne_jobs.tables import job, metadata, run
 from tests.jobs.test_store import LONG, Store
 
@@ -62,7 +63,7 @@ def test_runs_of_the_last_hour_count_by_their_outcome(jobs: Store) -> None:
     jobs.register("lost")
     jobs.begun("lost", lease=0)
     assert jobs.do(figures.expired_leases) == 1
-    jobs.do(lambda c: store.lose(c, 10))
+    jobs.do(lambda c: scans.lose(c, 10))
     jobs.register("runs")
     jobs.begun("runs")
     old = insert(run).values(type="t", resource="r", worker="w", began_at=0.0, outcome=states.DONE)

@@ -10,8 +10,9 @@ from typing import Any, get_args
 
 import pytest
 
-from osrdyne_jobs import engine_for, migrate, states, store
+from osrdyne_jobs import engine_for, migrate, states
 from osrdyne_jobs.http import models
+from osrdyne_jobs.store import history, running
 from tests.jobs.administration import Administration, administration
 from tests.jobs.test_store import Store
 
@@ -91,7 +92,7 @@ def test_jobs_are_listed_by_what_is_asked_for(api: Administration, jobs: Store) 
     assert listed("type=other") == []
     assert listed("state=done") == numbers[:1]
     assert (listed("older_than=3600"), listed("older_than=0")) == ([], numbers)
-    jobs.do(lambda c: store.archive(c, after=-1, keep=3600, most=10))
+    jobs.do(lambda c: history.archive(c, after=-1, keep=3600, most=10))
     assert (listed("history=true"), listed("")) == (numbers[:1], numbers[1:])
     assert "payload" not in api.get("/api/jobs")["jobs"][0]
 
@@ -153,7 +154,7 @@ def test_a_waiting_job_is_cancelled_and_a_running_one_hears_of_it(api: Administr
     assert api.ask("POST", f"/api/jobs/{waits}/cancel").json == {"id": waits, "cancelled": True}
     assert api.ask("POST", f"/api/jobs/{runs}/cancel").json == {"id": runs, "cancelled": False}
     assert jobs.state(waits) == states.CANCELLED
-    assert jobs.do(lambda c: store.renew(c, [token], 60)) == ({token}, {token})
+    assert jobs.do(lambda c: running.renew(c, [token], 60)) == ({token}, {token})
 
 
 def test_a_job_is_deleted_but_not_while_it_runs(api: Administration, jobs: Store) -> None:

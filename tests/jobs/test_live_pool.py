@@ -14,8 +14,9 @@ import pytest
 from sqlalchemy import Engine
 
 from osrdyne_client import AsyncClient, Client
-from osrdyne_jobs import AsyncJobClient, JobClient, JobWorker, Redo, RedoSettings, Run, messages, states, store
+from osrdyne_jobs import AsyncJobClient, JobClient, JobWorker, Redo, RedoSettings, Run, messages, states
 from osrdyne_jobs.database import engine_for, migrate, reading
+from osrdyne_jobs.store import administration
 from osrdyne_worker import Request
 from testbed.job_worker import SCRIPTED, TOGETHER
 from testbed.pool import DaemonProcess, Pool
@@ -45,13 +46,13 @@ class Jobs:
     def until(self, state: str, *numbers: int) -> None:
         def all_are() -> bool:
             with reading(self.engine) as connection:
-                return all(store.get(connection, number).state == state for number in numbers)
+                return all(administration.get(connection, number).state == state for number in numbers)
 
         until(all_are, what=f"jobs that are {state}")
 
     def attempts(self, number: int) -> list[str]:
         with reading(self.engine) as connection:
-            return [str(one["outcome"]) for one in store.attempts(connection, number)]
+            return [str(one["outcome"]) for one in administration.attempts(connection, number)]
 
 
 @pytest.fixture
@@ -125,6 +126,18 @@ def test_jobs_registered_while_one_runs_cause_one_more_run(live: Jobs) -> None:
     meanwhile = [live.jobs.submit("together", "a", {}).id for _ in range(10)]
     live.until(states.DONE, first, *meanwhile)
     assert live.words() == ["begins", "ends"] * 2
+
+
+@pytest.mark.full
+def test_a_worker_that_gets_sigterm_ends_its_job_and_leaves_the_next_one_to_another_worker(live: Jobs) -> None:
+    first = live.jobs.submit("scripted", "a", {"until_stop": 1.0}).id
+    until(lambda: live.words() == ["begins"])
+    second = live.jobs.submit("scripted", "a", {}).id
+    os.kill(int(live.runs()[0][6]), signal.SIGTERM)
+    live.until(states.DONE, first, second)
+    workers = [(int(one[3]), one[6]) for one in live.runs() if one[0] == "ends"]
+    assert [job for job, _ in workers] == [first, second]
+    assert workers[0][1] != workers[1][1]
 
 
 @pytest.mark.full

@@ -14,9 +14,10 @@ from sqlalchemy.exc import OperationalError
 
 from osrdyne_amqp.errors import BrokerUnreachable
 from osrdyne_client.errors import ClientClosed
-from osrdyne_jobs import JobClient, JobType, Redo, RedoSettings, states, store
+from osrdyne_jobs import JobClient, JobType, Redo, RedoSettings, states
 from osrdyne_jobs import redo as redo_module
 from osrdyne_jobs.database import engine_for, migrate
+from osrdyne_jobs.store import records, running, scans
 from osrdyne_jobs.tables import job
 from testbed.waiting import PATIENCE, until
 
@@ -86,16 +87,15 @@ def test_a_million_due_jobs_are_cast_in_batches_and_no_scan_floods_the_broker(
     with engine.begin() as connection:
         connection.execute(insert(job), rows)
     batches: list[int] = []
-    cast_due = store.cast_due
+    cast_due = scans.cast_due
 
-    def noting(connection: Any, *, most: int, pause: float) -> tuple[int, list[store.Hint]]:
+    def noting(connection: Any, *, most: int, pause: float) -> tuple[int, list[records.Hint]]:
         batches.append(most)
         return cast_due(connection, most=most, pause=pause)
 
-    monkeypatch.setattr(store, "cast_due", noting)
+    monkeypatch.setattr(scans, "cast_due", noting)
     one = redo(engine, pool, batch=20, most=100)
-    scans = [one.scan() for _ in range(4)]
-    assert [scan.casts for scan in scans] == [100, 100, 50, 0]
+    assert [one.scan().casts for _ in range(4)] == [100, 100, 50, 0]
     assert pool.keys == [f"r{n}" for n in range(250)]
     assert max(batches) == 20
 
@@ -134,7 +134,7 @@ def test_after_an_outage_of_the_database_workers_get_time_to_renew_their_leases(
 ) -> None:
     client.submit("plain", "r", {})
     with engine.begin() as connection:
-        assert store.begin(connection, type="plain", resource="r", worker="w", lease=0.0)
+        assert running.begin(connection, type="plain", resource="r", worker="w", lease=0.0)
     one, stop = redo(engine, pool, interval=0.0), threading.Event()
 
     def away(connection: Any, **_: Any) -> bool:
@@ -142,7 +142,7 @@ def test_after_an_outage_of_the_database_workers_get_time_to_renew_their_leases(
         raise OperationalError("", {}, Exception("the server closed the connection"))
 
     with monkeypatch.context() as broken:
-        broken.setattr(store, "lead", away)
+        broken.setattr(scans, "lead", away)
         one.run(stop)
     assert one.scan().lost == 0
     assert redo(engine, pool).scan().lost == 1
@@ -165,7 +165,7 @@ def test_the_jobs_of_a_dead_worker_are_cast_in_the_scan_that_finds_it(
 ) -> None:
     client.submit("plain", "r", {})
     with engine.begin() as connection:
-        assert store.begin(connection, type="plain", resource="r", worker="dead", lease=0.0)
+        assert running.begin(connection, type="plain", resource="r", worker="dead", lease=0.0)
     scan = redo(engine, pool).scan()
     assert (scan.lost, scan.casts, pool.keys) == (1, 1, ["r"])
 
@@ -176,7 +176,7 @@ def test_a_job_that_runs_keeps_its_group_in_use_by_a_cast_now_and_then(
     for resource in "abc":
         client.submit("plain", resource, {})
         with engine.begin() as connection:
-            store.begin(connection, type="plain", resource=resource, worker="w", lease=LONG)
+            running.begin(connection, type="plain", resource=resource, worker="w", lease=LONG)
     redo(engine, pool, batch=2).scan()
     assert pool.keys == []  # they have not run for long
     one = redo(engine, pool, batch=2, alive_interval=0.0)
@@ -250,4 +250,4 @@ def test_it_runs_until_it_is_stopped_and_logs_an_outage_once(
         thread.join(PATIENCE)
     assert caplog.messages.count("jobs could not be cast, trying again later") == 1
     with engine.begin() as connection:
-        assert store.lead(connection, holder="other", lease=1.0)
+        assert scans.lead(connection, holder="other", lease=1.0)

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Connection, Engine, Table, event, func, select, update
 
-from osrdyne_jobs import database, states, store
+from osrdyne_jobs import database, states
 from osrdyne_jobs.database import check_tables, engine_for, migrate, reading
 from osrdyne_jobs.errors import LeaseLost, NoSchema, UnknownJob, WrongState
+from osrdyne_jobs.store import administration, history, outcomes, records, registration, running, scans
 from osrdyne_jobs.tables import attempt, job, job_history, lock, run
 from testbed.postgres import Postgres
 from testbed.waiting import PATIENCE, until
@@ -41,7 +42,7 @@ class Store:
 
     def register(self, resource: str = "r", *, coalesce: bool = False, due: float = LONG, attempts: int = 3) -> int:
         return self.do(
-            lambda connection: store.register(
+            lambda connection: registration.register(
                 connection,
                 type="t",
                 resource=resource,
@@ -52,33 +53,33 @@ class Store:
             )
         )
 
-    def begin(self, resource: str = "r", *, worker: str = "w", lease: float = LONG) -> store.Begun | None:
-        return self.do(lambda c: store.begin(c, type="t", resource=resource, worker=worker, lease=lease))
+    def begin(self, resource: str = "r", *, worker: str = "w", lease: float = LONG) -> records.Begun | None:
+        return self.do(lambda c: running.begin(c, type="t", resource=resource, worker=worker, lease=lease))
 
-    def begun(self, resource: str = "r", *, worker: str = "w", lease: float = LONG) -> store.Begun:
+    def begun(self, resource: str = "r", *, worker: str = "w", lease: float = LONG) -> records.Begun:
         found = self.begin(resource, worker=worker, lease=lease)
         assert found is not None
         return found
 
     def finish(self, token: int, outcome: str = states.DONE, reason: str | None = None) -> None:
-        self.do(lambda c: store.finish(c, token, outcome, reason))
+        self.do(lambda c: running.finish(c, token, outcome, reason))
 
-    def go_on(self, token: int, outcome: str = states.DONE) -> store.Begun | None:
+    def go_on(self, token: int, outcome: str = states.DONE) -> records.Begun | None:
         return self.do(
-            lambda c: store.go_on(c, token, outcome, "because", type="t", resource="r", worker="w", lease=LONG)
+            lambda c: running.go_on(c, token, outcome, "because", type="t", resource="r", worker="w", lease=LONG)
         )
 
     def state(self, number: int) -> str:
         return self.get(number).state
 
-    def get(self, number: int) -> store.Job:
-        return self.do(lambda c: store.get(c, number))
+    def get(self, number: int) -> records.Job:
+        return self.do(lambda c: administration.get(c, number))
 
     def attempts(self, number: int) -> list[Any]:
-        return [one["outcome"] for one in self.do(lambda c: store.attempts(c, number))]
+        return [one["outcome"] for one in self.do(lambda c: administration.attempts(c, number))]
 
     def cast_due(self, most: int = 100, pause: float = LONG) -> tuple[int, list[str]]:
-        due, hints = self.do(lambda c: store.cast_due(c, most=most, pause=pause))
+        due, hints = self.do(lambda c: scans.cast_due(c, most=most, pause=pause))
         return due, [one.resource for one in hints]
 
     def rows(self, table: Table) -> int:
@@ -205,7 +206,7 @@ def test_a_run_that_goes_on_waits_for_its_own_transaction(postgres: Postgres) ->
     token = jobs.begun().token
     with ThreadPoolExecutor(1) as threads:
         with jobs.engine.begin() as writing:
-            store.hold(writing, token)
+            running.hold(writing, token)
             going = threads.submit(jobs.go_on, token)
             until(lambda: postgres.psql(WAITING, name) == "1", what="the wait for the transaction")
         assert going.result(PATIENCE) is not None
@@ -280,7 +281,7 @@ def test_a_job_that_failed_often_enough_is_parked_with_the_history_of_its_attemp
     jobs.overdue(number)
     assert jobs.begin() is None
     assert (jobs.state(number), jobs.get(number).reason) == (states.PARKED, "second")
-    history = jobs.do(lambda c: store.attempts(c, number))
+    history = jobs.do(lambda c: administration.attempts(c, number))
     assert [(one["outcome"], one["reason"], one["worker"]) for one in history] == [
         ("failed", "first", "w"),
         ("failed", "second", "w"),
@@ -303,7 +304,7 @@ def test_the_job_of_a_worker_that_died_is_taken_over_by_the_next_one_and_the_fir
 def test_a_worker_that_was_late_and_was_not_replaced_keeps_its_run(jobs: Store) -> None:
     number = jobs.register()
     late = jobs.begun(lease=0)
-    assert jobs.do(lambda c: store.renew(c, [late.token], LONG)) == ({late.token}, set())
+    assert jobs.do(lambda c: running.renew(c, [late.token], LONG)) == ({late.token}, set())
     assert jobs.begin(worker="other") is None
     jobs.finish(late.token)
     assert jobs.state(number) == states.DONE
@@ -313,7 +314,7 @@ def test_a_lease_that_was_taken_over_is_not_renewed(jobs: Store) -> None:
     jobs.register()
     dead = jobs.begun(lease=0)
     alive = jobs.begun()
-    assert jobs.do(lambda c: store.renew(c, [dead.token, alive.token], LONG)) == ({alive.token}, set())
+    assert jobs.do(lambda c: running.renew(c, [dead.token, alive.token], LONG)) == ({alive.token}, set())
 
 
 def test_redo_ends_runs_without_a_worker_and_their_jobs_are_due_at_once(jobs: Store) -> None:
@@ -322,8 +323,8 @@ def test_redo_ends_runs_without_a_worker_and_their_jobs_are_due_at_once(jobs: St
         jobs.begun(resource, lease=0)
     jobs.register("c")
     jobs.begun("c")
-    assert jobs.do(lambda c: store.lose(c, 1)) == 1
-    assert jobs.do(lambda c: store.lose(c, 100)) == 1
+    assert jobs.do(lambda c: scans.lose(c, 1)) == 1
+    assert jobs.do(lambda c: scans.lose(c, 100)) == 1
     assert (jobs.state(number), jobs.state(last)) == (states.FAILED, states.PARKED)
     assert jobs.cast_due() == (1, ["a"])
 
@@ -331,11 +332,11 @@ def test_redo_ends_runs_without_a_worker_and_their_jobs_are_due_at_once(jobs: St
 def test_what_a_run_writes_is_fenced(jobs: Store) -> None:
     jobs.register()
     dead = jobs.begun(lease=0)
-    jobs.do(lambda c: store.hold(c, dead.token))
+    jobs.do(lambda c: running.hold(c, dead.token))
     alive = jobs.begun()
-    jobs.do(lambda c: store.hold(c, alive.token))
+    jobs.do(lambda c: running.hold(c, alive.token))
     with pytest.raises(LeaseLost):
-        jobs.do(lambda c: store.hold(c, dead.token))
+        jobs.do(lambda c: running.hold(c, dead.token))
 
 
 @pytest.mark.full
@@ -349,9 +350,9 @@ def test_a_transaction_of_a_run_holds_a_successor_up_and_not_the_renewal_of_its_
     former = jobs.begun(lease=0)
     with ThreadPoolExecutor(1) as threads:
         with engine.begin() as connection:
-            store.hold(connection, former.token)
-            assert jobs.do(lambda c: store.renew(c, [former.token], 0)) == ({former.token}, set())
-            assert jobs.do(lambda c: store.lose(c, 10)) == 0
+            running.hold(connection, former.token)
+            assert jobs.do(lambda c: running.renew(c, [former.token], 0)) == ({former.token}, set())
+            assert jobs.do(lambda c: scans.lose(c, 10)) == 0
             successor = threads.submit(jobs.begun)
             with pytest.raises(TimeoutError):
                 successor.result(0.5)
@@ -362,25 +363,25 @@ def test_a_transaction_of_a_run_holds_a_successor_up_and_not_the_renewal_of_its_
 
 def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_hears_of_it(jobs: Store) -> None:
     waiting, number = jobs.register("a"), jobs.register("b")
-    assert jobs.do(lambda c: store.cancel(c, waiting))
+    assert jobs.do(lambda c: administration.cancel(c, waiting))
     assert jobs.state(waiting) == states.CANCELLED
     assert jobs.begin("a") is None
     begun = jobs.begun("b")
-    assert not jobs.do(lambda c: store.cancel(c, number))
-    assert jobs.do(lambda c: store.renew(c, [begun.token], LONG)) == ({begun.token}, {begun.token})
+    assert not jobs.do(lambda c: administration.cancel(c, number))
+    assert jobs.do(lambda c: running.renew(c, [begun.token], LONG)) == ({begun.token}, {begun.token})
     jobs.finish(begun.token, states.CANCELLED)
     assert jobs.state(number) == states.CANCELLED
     with pytest.raises(WrongState, match="is cancelled"):
-        jobs.do(lambda c: store.cancel(c, number))
+        jobs.do(lambda c: administration.cancel(c, number))
 
 
 def test_a_run_is_cancelled_when_all_its_jobs_are(jobs: Store) -> None:
     one, two = jobs.register(coalesce=True), jobs.register(coalesce=True)
     begun = jobs.begun()
-    jobs.do(lambda c: store.cancel(c, one))
-    assert jobs.do(lambda c: store.renew(c, [begun.token], LONG))[1] == set()
-    jobs.do(lambda c: store.cancel(c, two))
-    assert jobs.do(lambda c: store.renew(c, [begun.token], LONG))[1] == {begun.token}
+    jobs.do(lambda c: administration.cancel(c, one))
+    assert jobs.do(lambda c: running.renew(c, [begun.token], LONG))[1] == set()
+    jobs.do(lambda c: administration.cancel(c, two))
+    assert jobs.do(lambda c: running.renew(c, [begun.token], LONG))[1] == {begun.token}
 
 
 def test_a_cancelled_job_whose_run_fails_or_is_lost_is_not_tried_again(jobs: Store) -> None:
@@ -388,7 +389,7 @@ def test_a_cancelled_job_whose_run_fails_or_is_lost_is_not_tried_again(jobs: Sto
     failing = jobs.begun("a")
     jobs.begun("b", lease=0)
     for number in (fails, lost):
-        jobs.do(partial(store.cancel, id=number))
+        jobs.do(partial(administration.cancel, id=number))
     jobs.finish(failing.token, states.FAILED)
     assert jobs.begin("b") is None
     assert [jobs.state(number) for number in (fails, lost)] == [states.CANCELLED] * 2
@@ -397,7 +398,7 @@ def test_a_cancelled_job_whose_run_fails_or_is_lost_is_not_tried_again(jobs: Sto
 def test_a_job_that_was_done_before_it_heard_of_its_cancelling_is_done(jobs: Store) -> None:
     number = jobs.register()
     begun = jobs.begun()
-    jobs.do(lambda c: store.cancel(c, number))
+    jobs.do(lambda c: administration.cancel(c, number))
     jobs.finish(begun.token)
     assert jobs.state(number) == states.DONE
 
@@ -406,28 +407,48 @@ def test_a_parked_job_gets_all_its_attempts_again_and_a_done_one_does_not(jobs: 
     number = jobs.register(attempts=1)
     jobs.finish(jobs.begun().token, states.FAILED)
     assert jobs.state(number) == states.PARKED
-    jobs.do(lambda c: store.redo(c, number))
+    jobs.do(lambda c: administration.redo(c, number))
     assert jobs.cast_due() == (1, ["r"])
     jobs.finish(jobs.begun().token)
     with pytest.raises(WrongState, match="only a failed, parked or cancelled"):
-        jobs.do(lambda c: store.redo(c, number))
-    jobs.do(lambda c: store.archive(c, after=-1, keep=LONG, most=1))
+        jobs.do(lambda c: administration.redo(c, number))
+    jobs.do(lambda c: history.archive(c, after=-1, keep=LONG, most=1))
     with pytest.raises(WrongState, match="in the history: register a new one"):
-        jobs.do(lambda c: store.redo(c, number))
+        jobs.do(lambda c: administration.redo(c, number))
     with pytest.raises(UnknownJob, match="no job 99"):
-        jobs.do(lambda c: store.redo(c, 99))
+        jobs.do(lambda c: administration.redo(c, 99))
 
 
 def test_a_job_is_deleted_with_its_attempts_but_not_while_it_runs(jobs: Store) -> None:
     number = jobs.register()
     begun = jobs.begun()
     with pytest.raises(WrongState, match="runs"):
-        jobs.do(lambda c: store.delete_job(c, number))
+        jobs.do(lambda c: administration.delete_job(c, number))
     jobs.finish(begun.token)
-    jobs.do(lambda c: store.delete_job(c, number))
+    jobs.do(lambda c: administration.delete_job(c, number))
     with pytest.raises(UnknownJob):
         jobs.get(number)
     assert [jobs.rows(table) for table in (job, attempt, run, lock)] == [0] * 4
+
+
+@pytest.mark.full
+def test_jobs_of_one_run_that_are_deleted_at_once_leave_no_run(postgres: Postgres) -> None:
+    postgres.create_database("deletions")
+    jobs = Store(engine_for(postgres.url("deletions")))
+    migrate(jobs.engine)
+    first, second = (jobs.register(coalesce=True) for _ in range(2))
+    jobs.finish(jobs.begun().token)
+    with ThreadPoolExecutor(1) as threads:
+        with jobs.engine.begin() as connection:
+            administration.delete_job(connection, first)
+            deleted = threads.submit(jobs.do, lambda connection: administration.delete_job(connection, second))
+            # Until the first deletion is committed, the second one cannot know whether its run is still needed
+            waiting = partial(jobs.do, lambda connection: connection.exec_driver_sql(WAITING).scalar())
+            until(lambda: waiting() == 1 or deleted.done(), what="the second deletion")
+        deleted.result(PATIENCE)
+    with reading(jobs.engine) as connection:
+        assert [connection.execute(select(func.count()).select_from(one)).scalar() for one in (attempt, run)] == [0, 0]
+    jobs.engine.dispose()
 
 
 def test_redo_casts_due_jobs_oldest_first_once_for_a_resource_and_not_again_until_the_pause_is_over(
@@ -468,28 +489,28 @@ def test_a_resource_whose_job_runs_is_not_cast_and_the_next_is_due_soon_after_it
     assert jobs.get(second).due_at < begun_at(jobs, begun) + LONG / 2
 
 
-def begun_at(jobs: Store, begun: store.Begun) -> float:
+def begun_at(jobs: Store, begun: records.Begun) -> float:
     return float(jobs.do(lambda c: c.execute(select(run.c.began_at).where(run.c.id == begun.token)).scalar_one()))
 
 
 def test_a_job_that_is_cast_in_vain_is_cast_less_and_less_often(jobs: Store) -> None:
     number = jobs.register(due=-1)
     pauses = []
-    for _ in range(store.MOST_PAUSES + 3):
+    for _ in range(scans.MOST_PAUSES + 3):
         assert jobs.cast_due(pause=100.0)[0] == 1
         pauses.append(round((jobs.get(number).due_at - jobs.get(number).registered_at) / 100))
         jobs.overdue(number)
-    assert pauses == [*range(1, store.MOST_PAUSES + 1), *[store.MOST_PAUSES] * 3]
+    assert pauses == [*range(1, scans.MOST_PAUSES + 1), *[scans.MOST_PAUSES] * 3]
 
 
 @pytest.mark.parametrize(
     "ask, index",
     [
-        (lambda c: store.begin(c, type="t", resource="r", worker="w", lease=LONG), "ix_osrdyne_job_next"),
-        (lambda c: store.cast_due(c, most=10, pause=1.0), "ix_osrdyne_job_due"),
-        (lambda c: store.archive(c, after=1.0, keep=1.0, most=10), "ix_osrdyne_job_finished"),
-        (lambda c: store.lose(c, 10), "ix_osrdyne_job_lock_expiry"),
-        (lambda c: store.renew(c, [1], LONG), "ix_osrdyne_job_lock_run"),
+        (lambda c: running.begin(c, type="t", resource="r", worker="w", lease=LONG), "ix_osrdyne_job_next"),
+        (lambda c: scans.cast_due(c, most=10, pause=1.0), "ix_osrdyne_job_due"),
+        (lambda c: history.archive(c, after=1.0, keep=1.0, most=10), "ix_osrdyne_job_finished"),
+        (lambda c: scans.lose(c, 10), "ix_osrdyne_job_lock_expiry"),
+        (lambda c: running.renew(c, [1], LONG), "ix_osrdyne_job_lock_run"),
     ],
     ids=["begin", "cast", "archive", "lose", "renew"],
 )
@@ -519,10 +540,10 @@ def test_what_is_asked_often_is_answered_by_an_index(
 
 def test_one_redo_process_leads_until_it_resigns_or_its_lease_ends(jobs: Store) -> None:
     def lead(holder: str, lease: float = LONG) -> bool:
-        return jobs.do(lambda c: store.lead(c, holder=holder, lease=lease))
+        return jobs.do(lambda c: scans.lead(c, holder=holder, lease=lease))
 
     assert [lead("a"), lead("b"), lead("a")] == [True, False, True]
-    jobs.do(lambda c: store.resign(c, holder="a"))
+    jobs.do(lambda c: scans.resign(c, holder="a"))
     assert [lead("b", lease=0), lead("a")] == [True, True]
 
 
@@ -532,12 +553,12 @@ def test_jobs_that_ended_move_to_the_history_and_leave_it_in_batches(jobs: Store
         jobs.finish(jobs.begun(str(n)).token)
 
     def archive(*, keep: float) -> tuple[int, int]:
-        return jobs.do(lambda c: store.archive(c, after=-1, keep=keep, most=3))
+        return jobs.do(lambda c: history.archive(c, after=-1, keep=keep, most=3))
 
     assert [archive(keep=LONG), archive(keep=LONG), archive(keep=LONG)] == [(3, 0), (1, 0), (0, 0)]
     assert [jobs.state(number) for number in numbers] == [states.DONE] * 4 + [states.REGISTERED]
     assert jobs.attempts(numbers[0]) == [states.DONE]
-    listed = jobs.do(lambda c: store.listed(c, history=True))
+    listed = jobs.do(lambda c: administration.listed(c, history=True))
     assert [one.id for one in listed] == numbers[:4]
     assert [archive(keep=-1), archive(keep=-1)] == [(0, 3), (0, 1)]
     assert [jobs.rows(table) for table in (job_history, attempt, run)] == [0] * 3
@@ -550,7 +571,7 @@ def test_jobs_are_listed_by_what_is_asked_for_and_in_pages(jobs: Store) -> None:
 
     def listed(**asked: Any) -> list[int]:
         with reading(jobs.engine) as connection:
-            return [one.id for one in store.listed(connection, **asked)]
+            return [one.id for one in administration.listed(connection, **asked)]
 
     assert listed() == numbers
     assert listed(resource="b") == [numbers[1], numbers[3]]
@@ -559,7 +580,7 @@ def test_jobs_are_listed_by_what_is_asked_for_and_in_pages(jobs: Store) -> None:
     assert (listed(older_than=LONG), listed(older_than=-1)) == ([], numbers)
     assert (listed(most=3), listed(after=numbers[2])) == (numbers[:3], numbers[3:])
     with reading(jobs.engine) as connection:
-        assert store.counts(connection) == {**dict.fromkeys(states.STATES, 0), "registered": 3, "done": 1}
+        assert administration.counts(connection) == {**dict.fromkeys(states.STATES, 0), "registered": 3, "done": 1}
 
 
 def test_reasons_and_names_of_any_text_are_kept(jobs: Store) -> None:
@@ -569,4 +590,4 @@ def test_reasons_and_names_of_any_text_are_kept(jobs: Store) -> None:
     found = jobs.get(number)
     assert found.resource == resource
     assert found.reason is not None
-    assert (found.reason[:3], len(found.reason)) == ("a\N{REPLACEMENT CHARACTER}b", store.MOST_REASON)
+    assert (found.reason[:3], len(found.reason)) == ("a\N{REPLACEMENT CHARACTER}b", outcomes.MOST_REASON)

@@ -13,9 +13,10 @@ import pytest
 from pydantic import BaseModel
 from sqlalchemy import Connection, Engine, event, text
 
-from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states, store
+from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states
 from osrdyne_jobs.database import engine_for, migrate, reading
 from osrdyne_jobs.errors import NoSchema
+from osrdyne_jobs.store import administration, records, running, scans
 from osrdyne_worker import Reject, Request
 from testbed.waiting import PATIENCE, until
 
@@ -70,7 +71,7 @@ def aside() -> Iterator[Callable[..., Future[None]]]:
 
 def state(engine: Engine, number: int) -> str:
     with reading(engine) as connection:
-        return store.get(connection, number).state
+        return administration.get(connection, number).state
 
 
 def test_a_worker_without_tables_says_what_to_do(database_url: str) -> None:
@@ -110,15 +111,15 @@ def test_a_job_that_another_worker_was_told_of_just_before_the_end_is_begun_all_
     engine: Engine, client: JobClient, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late: list[int] = []
-    go_on = store.go_on
+    go_on = running.go_on
 
-    def register_late(connection: Connection, *given: Any, **named: Any) -> store.Begun | None:
+    def register_late(connection: Connection, *given: Any, **named: Any) -> records.Begun | None:
         begun = go_on(connection, *given, **named)
         if not late:
             late.append(client.register(connection, "plain", "r", {}).id)
         return begun
 
-    monkeypatch.setattr(store, "go_on", register_late)
+    monkeypatch.setattr(running, "go_on", register_late)
     client.submit("plain", "r", {})
     make_worker(lambda _: None).handle(request())
     assert state(engine, late[0]) == states.DONE
@@ -136,7 +137,7 @@ def test_a_handler_that_raises_fails_its_attempt_with_the_reason(
     worker.handle(request("single"))
     assert (state(engine, job.id), state(engine, parked.id)) == (states.FAILED, states.PARKED)
     with reading(engine) as connection:
-        [attempt] = store.attempts(connection, job.id)
+        [attempt] = administration.attempts(connection, job.id)
     assert (attempt["outcome"], attempt["reason"], attempt["worker"]) == ("failed", "LookupError: no such region", "w")
 
 
@@ -173,7 +174,7 @@ def test_a_job_that_takes_longer_than_its_lease_keeps_its_lock(
     first = expiry()
     until(lambda: expiry() > first + STEADY, what="renewed leases")
     with engine.begin() as connection:
-        assert store.lose(connection, 10) == 0
+        assert scans.lose(connection, 10) == 0
     make_worker(slow, name="other").handle(request())
     release.set()
     handled.result(PATIENCE)
@@ -205,7 +206,7 @@ def test_a_worker_that_lost_its_lease_hears_of_it_and_can_write_nothing(
     # As if its process had slept until after the end of the lease
     with engine.begin() as connection:
         connection.execute(text("UPDATE osrdyne_job_lock SET expires_at = 0"))
-        assert store.lose(connection, 10) == 1
+        assert scans.lose(connection, 10) == 1
     make_worker(slow, name="other").handle(request())
     taken.set()
     handled.result(PATIENCE)
@@ -271,14 +272,14 @@ def test_a_job_whose_handler_stopped_because_its_lease_was_in_doubt_is_not_done(
     finally:
         Hanging.answers.set()
     with reading(engine) as connection:
-        outcomes = [one["outcome"] for one in store.attempts(connection, job.id)]
+        outcomes = [one["outcome"] for one in administration.attempts(connection, job.id)]
     assert outcomes == [states.CANCELLED, states.DONE]
 
 
 def test_renewals_go_on_after_any_error(
     engine: Engine, client: JobClient, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    renew, asked = store.renew, [0]
+    renew, asked = running.renew, [0]
 
     def failing_first(*arguments: Any) -> Any:
         asked[0] += 1
@@ -286,7 +287,7 @@ def test_renewals_go_on_after_any_error(
             raise OverflowError
         return renew(*arguments)
 
-    monkeypatch.setattr(store, "renew", failing_first)
+    monkeypatch.setattr(running, "renew", failing_first)
     job = client.submit("plain", "r", {})
     make_worker(lambda _: until(lambda: asked[0] > 5), lease=SHORT).handle(request())
     assert state(engine, job.id) == states.DONE
@@ -382,7 +383,7 @@ def test_a_payload_that_no_longer_fits_its_type_fails_its_job_and_not_the_next(
     worker.close()
     assert (regions, state(engine, fitting.id)) == ([1], states.DONE)
     with reading(engine) as connection:
-        assert "payload.region: Field required" in str(store.get(connection, old.id).reason)
+        assert "payload.region: Field required" in str(administration.get(connection, old.id).reason)
 
 
 @pytest.mark.parametrize(
@@ -416,6 +417,28 @@ def test_a_worker_that_is_closed_finishes_the_job_in_hand(
     worker.handle(request())
     threading.Timer(0.2, release.set).start()
     worker.close()
+    assert state(engine, job.id) == states.DONE
+
+
+def test_a_handler_hears_that_its_worker_stops_and_the_next_attempt_begins_at_once(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
+) -> None:
+    began = threading.Event()
+
+    def slow(run: Run) -> None:
+        began.set()
+        if run.stopping.wait(PATIENCE):
+            raise JobCancelled("half of it is done")
+
+    job = client.submit("plain", "r", {})
+    worker = make_worker(slow)
+    aside(worker.handle, request())
+    assert began.wait(PATIENCE)
+    worker.close()
+    assert "half of it is done" in str(client.get(job.id).reason)
+    runs: list[Run] = []
+    make_worker(runs.append).handle(request())
+    assert [(one.attempt, one.stopping.is_set()) for one in runs] == [(2, False)]
     assert state(engine, job.id) == states.DONE
 
 

@@ -11,11 +11,12 @@ import typer
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs import states, store
+from osrdyne_jobs import states
 from osrdyne_jobs.commands.database import opened
 from osrdyne_jobs.commands.options import DatabaseFile, Ids, Json, one_line_errors
 from osrdyne_jobs.database import place, reason
 from osrdyne_jobs.errors import UnknownJob, WrongState
+from osrdyne_jobs.store import administration
 from osrdyne_protocol.console.output import CANNOT, NO, complain, print_json
 
 #: Changes one job and returns its state; raises UnknownJob and WrongState.
@@ -34,7 +35,7 @@ def cancel(ids: Ids, *, database_file: DatabaseFile = None, json: Json = False) 
     """Cancel jobs. One that waits is cancelled at once; the handler of one that runs hears of it."""
 
     def change(connection: Connection, number: int) -> str:
-        return states.CANCELLED if store.cancel(connection, number) else states.RUNNING
+        return states.CANCELLED if administration.cancel(connection, number) else states.RUNNING
 
     each(ids, change, database_file, as_json=json)
 
@@ -44,7 +45,7 @@ def delete(ids: Ids, *, database_file: DatabaseFile = None, json: Json = False) 
     """Delete jobs with their runs, also jobs of the history. One that runs is refused: cancel it first."""
 
     def change(connection: Connection, number: int) -> str:
-        store.delete_job(connection, number)
+        administration.delete_job(connection, number)
         return "deleted"
 
     each(ids, change, database_file, as_json=json)
@@ -52,7 +53,7 @@ def delete(ids: Ids, *, database_file: DatabaseFile = None, json: Json = False) 
 
 def redo(connection: Connection, number: int) -> str:
     """Give a job its attempts again."""
-    store.redo(connection, number)
+    administration.redo(connection, number)
     return states.REGISTERED
 
 

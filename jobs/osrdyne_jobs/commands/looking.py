@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from osrdyne_jobs import documents, states, store
+from osrdyne_jobs import documents, states
 from osrdyne_jobs.commands import text
 from osrdyne_jobs.commands.database import opened
 from osrdyne_jobs.commands.options import MOST_ID, DatabaseFile, Id, Json, one_line_errors
 from osrdyne_jobs.database import reading
+from osrdyne_jobs.store import administration
 from osrdyne_protocol.console.output import CannotAsk, print_json
 from osrdyne_protocol.durations import parse_seconds
 
@@ -44,7 +45,7 @@ def list_(
         "older_than": _seconds(older_than),
     }
     with opened(database_file) as engine, reading(engine) as connection:
-        found = store.listed(connection, **filters, after=after, most=most + 1, history=history)
+        found = administration.listed(connection, **filters, after=after, most=most + 1, history=history)
     page = [documents.of_job(one) for one in found[:most]]
     following = found[most - 1].id if len(found) > most else None
     if json:
@@ -62,7 +63,7 @@ def list_(
 def show(id: Id, *, database_file: DatabaseFile = None, json: Json = False) -> None:  # noqa: A002 - the argument's name
     """Show one job: its state, its payload, and each of its runs. Jobs of the history are found, too."""
     with opened(database_file) as engine, reading(engine) as connection:
-        job, runs = store.get(connection, id), store.attempts(connection, id)
+        job, runs = administration.get(connection, id), administration.attempts(connection, id)
     document = documents.of_job(job) | {"runs": [documents.of_run(one) for one in runs]}
     if json:
         print_json(document)

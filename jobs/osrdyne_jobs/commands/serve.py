@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from osrdyne_client import BrokerError, Client
+from osrdyne_client import Client
 from osrdyne_jobs import processes
 from osrdyne_jobs.commands import types
 from osrdyne_jobs.commands.database import connectable
 from osrdyne_jobs.commands.options import Broker, BrokerFile, DatabaseFile, Pool, Types, one_line_errors
 from osrdyne_protocol.console import broker_address, log_format
 from osrdyne_protocol.console.output import CannotAsk
-
-log = logging.getLogger(__name__)
 
 #: Variable that holds the token where no file is named.
 TOKEN_VARIABLE = "OSRDYNE_JOBS_TOKEN"  # noqa: S105 - the name of a variable
@@ -51,7 +48,8 @@ def command(
 ) -> None:
     """Serve the administration of jobs: an API, a page for people, and metrics. Ends at SIGTERM or SIGINT.
 
-    With --types, jobs can be created. With a broker, they are cast at once; otherwise redo casts them.
+    With --types, jobs can be created. With a broker, they are cast at once; without one, or while it is away, redo
+    casts them.
     """
     try:
         from osrdyne_jobs.http import serve
@@ -62,8 +60,8 @@ def command(
         logging.getLogger(noisy).setLevel(logging.WARNING)
     secret = token(token_file)
     known = types.load(types_at) if types_at is not None else ()
-    client = _client(context, pool, broker, broker_file)
-    with connectable(database_file) as engine, _opened(client) as caster:
+    opening = _caster(context, pool, broker, broker_file)
+    with connectable(database_file) as engine, opening as caster:
         asyncio.run(
             processes.until_signal(
                 lambda stop: serve(engine, host=host, port=port, token=secret, types=known, client=caster, stop=stop)
@@ -81,27 +79,17 @@ def token(file: Path | None) -> str | None:
     return None
 
 
-def _client(context: typer.Context, pool: str | None, broker: str | None, file: Path | None) -> Client | None:
-    """Return a client of the pool, not yet open, where a broker is named."""
+def _caster(
+    context: typer.Context, pool: str | None, broker: str | None, file: Path | None
+) -> AbstractContextManager[processes.LateCaster | None]:
+    """Return what casts to the pool, not yet open, where a broker is named."""
     if broker is None and file is None:
-        return None
+        return nullcontext()
     if pool is None:
         raise CannotAsk("a broker is named and no pool; give --pool NAME")
-    uri = broker_address.chosen(context, broker, file, variable="OSRDYNE_CLIENT_URI")
-    return Client(uri, pool, slots=1, name="osrdyne jobs serve")
 
+    def address() -> str:
+        return broker_address.chosen(context, broker, file, variable="OSRDYNE_CLIENT_URI")
 
-@contextmanager
-def _opened(client: Client | None) -> Iterator[Client | None]:
-    """Open a client. Where the broker is away, give None: the administration works, and redo casts."""
-    if client is not None:
-        try:
-            client.open()
-        except BrokerError as error:
-            log.warning("the broker is away; redo casts what is created here", extra={"reason": str(error)})
-            client = None
-    try:
-        yield client
-    finally:
-        if client is not None:
-            client.close()
+    address()  # an address that is missing is an error before anything is served
+    return processes.LateCaster(lambda: Client(address, pool, slots=1, name="osrdyne jobs serve"))

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
-from osrdyne_jobs import client, documents, figures, store
+from osrdyne_jobs import client, documents, figures
 from osrdyne_jobs.http import models
 from osrdyne_jobs.http.backend import Backend, TheBackend
 from osrdyne_jobs.http.problems import Problem
+from osrdyne_jobs.store import administration
 
 Id = Annotated[int, Path(ge=1, le=models.MOST_ID, description="The id of a job.")]
 
@@ -40,7 +41,7 @@ def list_jobs(
 ) -> models.Page:
     """List jobs in the order of their registration, without their payloads."""
     with backend.reading() as connection:
-        found = store.listed(
+        found = administration.listed(
             connection,
             type=type,
             resource=resource,
@@ -91,7 +92,7 @@ def show_job(backend: TheBackend, id: Id) -> models.WholeJob:  # noqa: A002 - th
 def redo_job(backend: TheBackend, id: Id) -> models.WholeJob:  # noqa: A002
     """Give a failed, parked or cancelled job all its attempts again, at once."""
     with backend.writing() as connection:
-        store.redo(connection, id)
+        administration.redo(connection, id)
     job = _whole(backend, id)
     backend.jobs.cast(client.Registered(job.id, job.type, job.resource))
     return job
@@ -101,19 +102,19 @@ def redo_job(backend: TheBackend, id: Id) -> models.WholeJob:  # noqa: A002
 def cancel_job(backend: TheBackend, id: Id) -> models.Cancelled:  # noqa: A002
     """Cancel a job that waits, or have the worker of one that runs hear of it."""
     with backend.writing() as connection:
-        return models.Cancelled(id=id, cancelled=store.cancel(connection, id))
+        return models.Cancelled(id=id, cancelled=administration.cancel(connection, id))
 
 
 @router.delete("/{id}", status_code=204, responses=_UNKNOWN | _STATE)
 def delete_job(backend: TheBackend, id: Id) -> None:  # noqa: A002
     """Delete a job and its attempts. It is refused while the job runs."""
     with backend.writing() as connection:
-        store.delete_job(connection, id)
+        administration.delete_job(connection, id)
 
 
 def _whole(backend: Backend, id: int) -> models.WholeJob:  # noqa: A002
     with backend.reading() as connection:
-        job = store.get(connection, id)
-        runs = [models.Run(**one) for one in store.attempts(connection, id)]
+        job = administration.get(connection, id)
+        runs = [models.Run(**one) for one in administration.attempts(connection, id)]
     short = models.Job.model_validate(job).model_dump()
     return models.WholeJob(**short, payload=json.loads(job.payload), runs=runs)

@@ -13,7 +13,7 @@ import concurrent.futures
 import copy
 import logging
 import math
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -69,6 +69,9 @@ class WorkerOptions:
     grace: float = 30.0
     #: Most bytes of an answer; a larger one becomes an error reply.
     max_body: int = MAX_BODY
+    #: Called once, on the loop, when the worker begins to stop: handlers that take long can then be asked to end. It
+    #: must return at once, and not raise.
+    on_stop: Callable[[], None] | None = None
 
     @property
     def at_once(self) -> int:
@@ -111,6 +114,7 @@ class Worker:
         try:
             await self._serve_sessions(stop)
         finally:
+            self._begin_to_stop()
             self._activity.close()
             self._alarm.close()
             await self._line.close()
@@ -206,7 +210,7 @@ class Worker:
 
     async def _drain(self, session: WorkerSession) -> None:
         """Graceful stop: no new request, those not begun go back, those begun are finished within the grace."""
-        self._stopping = True
+        self._begin_to_stop()
         self._activity.tell(events.STOPPING)
         await session.stop_consuming()
         for work in list(self._in_hand):
@@ -219,6 +223,11 @@ class Worker:
                 "stopped with requests in hand; the broker gives them to another worker",
                 extra={"key": self._environment.key, "requests": len(self._in_hand)},
             )
+
+    def _begin_to_stop(self) -> None:
+        if not self._stopping and self._options.on_stop is not None:
+            self._options.on_stop()
+        self._stopping = True
 
     async def _all_settled(self, session: WorkerSession) -> None:
         while any(work.delivery.session is session for work in self._in_hand):

@@ -1,0 +1,42 @@
+"""The load: which jobs there are, how long they take, and the times of the pool; all times in seconds."""
+
+from __future__ import annotations
+
+from osrdyne_jobs import JobType
+
+#: Its jobs run one after the other. The payload is how long a run takes.
+ORDERED = JobType("ordered", payload=float, max_attempts=50)
+#: The same, coalesced.
+TOGETHER = JobType("together", payload=float, max_attempts=50, coalesce=True)
+TYPES = (ORDERED, TOGETHER)
+#: Each has a worker, which does a job of each type at once.
+RESOURCES = ("east", "north", "south", "west")
+#: Jobs that the client registers in a second, in turn of all types and resources.
+RATE = 8.0
+#: How long a run takes.
+WORK = 0.4
+#: How long a run takes of the jobs that the client registers now and then: long enough for a fault to come within it.
+LONG_WORK, LONG_EVERY = 2.0, 15
+
+#: After this the job of a dead worker is taken over.
+LEASE = 6.0
+#: AMQP heartbeat: the broker gives up a worker that stands still after two of them.
+HEARTBEAT = 3.0
+#: Without a job for so long, a worker would be stopped: not in a run.
+UNBIND_DELAY, STOP_DELAY = 600.0, 600.0
+#: The table `[pool.jobs.redo]`.
+REDO = {"interval": 0.5, "pause": 2.0, "lease": 3.0, "alive_interval": 60.0, "patience": LEASE}
+#: How many redo processes run: one leads, one stands by.
+REDO_PROCESSES = 2
+
+#: Variables of client and worker.
+DATABASE, URI, POOL, JOURNAL, NOTES, UNFENCED = (
+    f"FAULTS_{name}" for name in ("DATABASE", "URI", "POOL", "JOURNAL", "NOTES", "UNFENCED")
+)
+
+
+def job(number: int) -> tuple[str, str, float]:
+    """Return type, resource and payload of the job of this number."""
+    kind = TYPES[number % len(TYPES)]
+    resource = RESOURCES[number // len(TYPES) % len(RESOURCES)]
+    return kind.name, resource, LONG_WORK if number % LONG_EVERY == 0 else WORK

@@ -1,0 +1,45 @@
+"""Jobs that have ended: they move to the history, and are deleted with their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from osrdyne_jobs.database import now
+from osrdyne_jobs.tables import attempt, job, job_history, run
+
+
+def archive(connection: Connection, *, after: float, keep: float, most: int) -> tuple[int, int]:
+    """Move jobs that ended `after` seconds ago to the history, and delete what has been there for `keep` seconds.
+
+    At most so many of each; returns both numbers.
+    """
+    # Only a job that is done or cancelled has this time. Its state is not asked for: it would suggest another index.
+    old = select(job.c.id).where(job.c.finished_at <= now() - after)
+    old = old.order_by(job.c.finished_at).limit(most).with_for_update(skip_locked=True)
+    ids = list(connection.execute(old).scalars())
+    if ids:
+        rows = select(*job.c).where(job.c.id.in_(ids))
+        connection.execute(insert(job_history).from_select([one.name for one in job.c], rows))
+        connection.execute(delete(job).where(job.c.id.in_(ids)))
+    older = select(job_history.c.id).where(job_history.c.finished_at <= now() - keep)
+    older = older.order_by(job_history.c.finished_at).limit(most).with_for_update(skip_locked=True)
+    gone = list(connection.execute(older).scalars())
+    forget(connection, job_history, gone)
+    return len(ids), len(gone)
+
+
+def forget(connection: Connection, table: Any, ids: Sequence[int]) -> None:
+    """Delete jobs with their attempts, and the runs that no job has any more."""
+    if not ids:
+        return
+    of_these = select(attempt.c.run_id).where(attempt.c.job_id.in_(ids))
+    # Locked: of two deletions at once, each would see the other's attempts, and both would leave the run.
+    query = select(run.c.id).where(run.c.id.in_(of_these)).order_by(run.c.id).with_for_update()
+    runs = list(connection.execute(query).scalars())
+    connection.execute(delete(attempt).where(attempt.c.job_id.in_(ids)))
+    connection.execute(delete(table).where(table.c.id.in_(ids)))
+    used = select(attempt.c.run_id).where(attempt.c.run_id == run.c.id).exists()
+    connection.execute(delete(run).where(run.c.id.in_(runs), ~used))

@@ -1,0 +1,66 @@
+"""How a run ended: what is written to it, to its jobs, and to the job that comes next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, bindparam, case, func, select, update
+
+from osrdyne_jobs import states
+from osrdyne_jobs.database import now
+from osrdyne_jobs.store.sql import OF_RUN, TOKEN, WAITING, next_job
+from osrdyne_jobs.tables import job, run
+
+#: Longest reason that is kept, in characters.
+MOST_REASON = 2000
+#: Seconds in which the worker of a run goes on with the next job of its resource. After them, redo casts it.
+SOON = 5.0
+#: Why a run is lost.
+LOST = "its worker did not renew the lease: it ended, hung, or could not reach the database"
+
+_END_RUN = (
+    update(run)
+    .where(run.c.id == TOKEN)
+    .values(ended_at=now(), outcome=bindparam("ended_as"), reason=bindparam("why"))
+    .returning(run.c.type, run.c.resource)
+)
+_DONE = update(job).where(OF_RUN).values(state=states.DONE, finished_at=now(), reason=None, cancel=False)
+
+
+def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+    """Write the outcome of a run to it and to its jobs, and let what waited for it be due soon."""
+    which = end(connection, token, outcome, reason)
+    # Redo has put off what waited for this run. The worker goes on with it, unless it ends now.
+    following = next_job(connection, which.type, which.resource)
+    if following is not None:
+        # Not a condition of the update: one that redo is just putting off would not match it, and be put off.
+        soon = case((job.c.due_at < now() + SOON, job.c.due_at), else_=now() + SOON)
+        connection.execute(update(job).where(job.c.id == following.id, WAITING).values(due_at=soon, casts=0))
+
+
+def end(connection: Connection, token: int, outcome: str, reason: str | None) -> Row[Any, Any]:
+    """Write the outcome of a run to it and to its jobs; return its type and resource."""
+    if reason is not None:
+        whole = reason.encode("utf-8", "replace").decode()  # no lone surrogates, of a file's name for example
+        reason = whole.replace("\0", "\N{REPLACEMENT CHARACTER}")[:MOST_REASON]
+    which = connection.execute(_END_RUN, {"token": token, "ended_as": outcome, "why": reason}).one()
+    _settle_jobs(connection, token, outcome, reason)
+    return which
+
+
+def _settle_jobs(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
+    if outcome == states.DONE:
+        connection.execute(_DONE, {"token": token})
+        return
+    mine = and_(job.c.run_id == token, job.c.state == states.RUNNING)
+    over = {"state": states.CANCELLED, "finished_at": now(), "reason": reason}
+    connection.execute(update(job).where(mine, job.c.cancel).values(over))
+    parked = {"state": states.PARKED, "reason": reason}
+    connection.execute(update(job).where(mine, job.c.attempts >= job.c.max_attempts).values(parked))
+    attempts = connection.execute(select(func.max(job.c.attempts)).where(mine)).scalar()
+    if attempts is not None:
+        # The job of a worker that is gone is begun again at once.
+        delay = states.retry_delay(attempts) if outcome == states.FAILED else 0.0
+        again = {"begin_after": now() + delay, "due_at": now() + delay, "casts": 0}
+        failed = {"state": states.FAILED, "reason": reason, **again}
+        connection.execute(update(job).where(mine).values(failed))

@@ -1,0 +1,63 @@
+"""What the store returns: a job, a run that has begun, and what is cast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it is in the database. Times are seconds since the Unix epoch on the database's clock."""
+
+    id: int
+    type: str
+    resource: str
+    #: JSON.
+    payload: str
+    coalesce: bool
+    state: str
+    #: Runs that began.
+    attempts: int
+    max_attempts: int
+    registered_at: float
+    #: It does not begin earlier: the pause between two attempts.
+    begin_after: float
+    #: When it is cast (again), where it waits.
+    due_at: float
+    #: Its last run.
+    run_id: int | None
+    #: It was cancelled while it ran.
+    cancel: bool
+    finished_at: float | None
+    #: Why its last attempt failed.
+    reason: str | None
+
+
+FIELDS = tuple(Job.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that has begun."""
+
+    #: Grows from run to run of one type and resource: the fencing token.
+    token: int
+    type: str
+    resource: str
+    #: The job that was registered last of those that this run does.
+    job: int
+    #: Its payload, as JSON.
+    payload: str
+    #: How many jobs this run does: one, or several coalesced ones.
+    jobs: int
+    #: Attempts of that job, this one included.
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What is cast: a worker that gets it looks for what is to be done."""
+
+    job: int
+    type: str
+    resource: str

@@ -1,0 +1,38 @@
+"""Registering a job: what clients ask of the store."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Float, bindparam, insert
+
+from osrdyne_jobs import states
+from osrdyne_jobs.database import now
+from osrdyne_jobs.tables import job
+
+_REGISTER = (
+    insert(job)
+    .values(registered_at=now(), begin_after=now(), due_at=now() + bindparam("cast_after", type_=Float(53)))
+    .returning(job.c.id)
+)
+
+
+def register(
+    connection: Connection,
+    *,
+    type: str,  # noqa: A002 - the field's name
+    resource: str,
+    payload: str,
+    coalesce: bool,
+    max_attempts: int,
+    cast_after: float,
+) -> int:
+    """Register a job and return its id. Redo casts it in `cast_after` seconds if it has not begun by then."""
+    values = {
+        "type": type,
+        "resource": resource,
+        "payload": payload,
+        "coalesce": coalesce,
+        "state": states.REGISTERED,
+        "max_attempts": max_attempts,
+        "cast_after": cast_after,
+    }
+    return int(connection.execute(_REGISTER, values).scalar_one())

@@ -1,0 +1,180 @@
+"""Begin, renewal and end of a run: what workers ask of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, Float, Row, bindparam, case, delete, func, insert, select, update
+
+from osrdyne_jobs import states
+from osrdyne_jobs.database import now
+from osrdyne_jobs.errors import LeaseLost
+from osrdyne_jobs.store.outcomes import LOST, end, settle
+from osrdyne_jobs.store.records import Begun
+from osrdyne_jobs.store.sql import OF_RESOURCE, OF_RUN, TOKEN, WAITING, insert_or_meet, next_job, of
+from osrdyne_jobs.tables import attempt, job, lock, run
+
+#: Seconds for which a begin waits for the transaction of a former run, on PostgreSQL.
+LOCK_PATIENCE = 5
+
+#: When a lease ends that begins now.
+_UNTIL = now() + bindparam("lease", type_=Float(53))
+_LOCK = insert(lock).values(expires_at=_UNTIL)
+_GIVE_BACK = delete(lock).where(lock.c.run_id == TOKEN).returning(lock.c.run_id)
+_BEGIN_RUN = insert(run).values(began_at=now()).returning(run.c.id)
+_CLAIMED = {"state": states.RUNNING, "run_id": TOKEN, "attempts": job.c.attempts + 1, "cancel": False}
+_CLAIM_ONE = (
+    update(job)
+    .where(job.c.id == bindparam("job"), WAITING)
+    .values(_CLAIMED)
+    .returning(job.c.id, job.c.payload, job.c.attempts)
+)
+#: Those that failed too: the run does what they wait for.
+_CLAIM_ALL = update(job).where(OF_RESOURCE, job.c.coalesce, WAITING).values(_CLAIMED)
+_ATTEMPTS = insert(attempt).from_select(["job_id", "run_id"], select(job.c.id, job.c.run_id).where(OF_RUN))
+_LAST = select(job.c.id, job.c.payload, job.c.attempts).where(OF_RUN).order_by(job.c.id.desc()).limit(1)
+
+
+def begin(connection: Connection, *, type: str, resource: str, worker: str, lease: float) -> Begun | None:  # noqa: A002
+    """Take the lock and begin the next run of a type and resource, for `lease` seconds.
+
+    Returns None where there is nothing to do now, or another run has the lock. A lock whose lease ran out is taken
+    over. Jobs run in the order of their registration; one that failed waits for its time and lets others pass.
+    """
+    first = next_job(connection, type, resource)
+    expired = _expired(connection, type, resource) if first is None else first.expired
+    if (first is None and not expired) or expired is False:
+        return None
+    if connection.dialect.name == "postgresql":
+        # A run that ended within a transaction of its own may still hold its lock.
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_PATIENCE}s'")
+    former = None
+    if expired:
+        # Not an update of the lock's row: see `_give_back`.
+        gone = delete(lock).where(of(lock, type, resource), lock.c.expires_at <= now()).returning(lock.c.run_id)
+        former = connection.execute(gone).first()
+    values = {"type": type, "resource": resource, "worker": worker, "lease": lease, "run_id": None}
+    taken = insert_or_meet(connection, lock).values(expires_at=_UNTIL).on_conflict_do_nothing().returning(lock.c.type)
+    if connection.execute(taken, values).first() is None:
+        return None
+    if former is not None:
+        settle(connection, former.run_id, states.LOST, LOST)
+        first = next_job(connection, type, resource)  # what that run did comes before what was registered since
+    # Only now, with the lock: the tokens of later runs are larger.
+    token = _begin_run(connection, type, resource, worker)
+    connection.execute(update(lock).where(of(lock, type, resource)).values(run_id=token))
+    return _claim_first(connection, token, first, type, resource)
+
+
+def go_on(
+    connection: Connection,
+    token: int,
+    outcome: str,
+    reason: str | None = None,
+    *,
+    type: str,  # noqa: A002
+    resource: str,
+    worker: str,
+    lease: float,
+) -> Begun | None:
+    """End a run as `finish` does, and begin the next one of its type and resource in the same transaction.
+
+    Returns None where nothing is to be done now; the lock is free then. Raises LeaseLost, and writes nothing then.
+    """
+    _give_back(connection, token)
+    end(connection, token, outcome, reason)
+    following = next_job(connection, type, resource)
+    if following is None:
+        return None
+    # Until this transaction ends, nobody else can take the lock.
+    after = _begin_run(connection, type, resource, worker)
+    values = {"type": type, "resource": resource, "worker": worker, "lease": lease, "run_id": after}
+    connection.execute(_LOCK, values)
+    return _claim_first(connection, after, following, type, resource)
+
+
+def _expired(connection: Connection, type: str, resource: str) -> bool:  # noqa: A002
+    query = select(lock.c.run_id).where(of(lock, type, resource), lock.c.expires_at <= now())
+    return connection.execute(query).first() is not None
+
+
+def _begin_run(connection: Connection, type: str, resource: str, worker: str) -> int:  # noqa: A002
+    values = {"type": type, "resource": resource, "worker": worker}
+    return int(connection.execute(_BEGIN_RUN, values).scalar_one())
+
+
+def _claim_first(
+    connection: Connection,
+    token: int,
+    first: Row[Any, Any, Any] | None,
+    type: str,  # noqa: A002
+    resource: str,
+) -> Begun | None:
+    """Give a run its jobs. Where there are none any more, delete it with its lock, and return None."""
+    while first is not None:
+        begun = _claim(connection, token, first, type, resource)
+        if begun is not None:  # else it was cancelled a moment ago
+            return begun
+        first = next_job(connection, type, resource)
+    connection.execute(delete(lock).where(lock.c.run_id == token))
+    connection.execute(delete(run).where(run.c.id == token))
+    return None
+
+
+def _claim(
+    connection: Connection,
+    token: int,
+    first: Row[Any, Any, Any],
+    type: str,  # noqa: A002
+    resource: str,
+) -> Begun | None:
+    """Make the jobs of a run its own. A job that was cancelled a moment ago is not among them."""
+    claimed: dict[str, Any] = {"token": token}
+    if first.coalesce:
+        claimed |= {"of_type": type, "of_resource": resource}
+        count = connection.execute(_CLAIM_ALL, claimed).rowcount
+        last = connection.execute(_LAST, {"token": token}).first()
+    else:
+        last = connection.execute(_CLAIM_ONE, {**claimed, "job": first.id}).first()
+        count = 1
+    if last is None:
+        return None
+    connection.execute(_ATTEMPTS, {"token": token})
+    return Begun(token, type, resource, last.id, last.payload, count, last.attempts)
+
+
+def renew(connection: Connection, tokens: Collection[int], lease: float) -> tuple[set[int], set[int]]:
+    """Renew the leases of runs. Returns those that still have their lock, and of them those that were cancelled.
+
+    A run is cancelled when all its jobs are.
+    """
+    renewed = update(lock).where(lock.c.run_id.in_(tokens)).values(expires_at=now() + lease).returning(lock.c.run_id)
+    held = {int(one.run_id) for one in connection.execute(renewed)}
+    if not held:
+        return held, set()
+    query = select(job.c.run_id).where(job.c.run_id.in_(held), job.c.state == states.RUNNING).group_by(job.c.run_id)
+    cancelled = connection.execute(query.having(func.count() == func.sum(case((job.c.cancel, 1), else_=0))))
+    return held, {int(one.run_id) for one in cancelled}
+
+
+def hold(connection: Connection, token: int) -> None:
+    """Keep the lock of a run until this transaction ends, so that what it writes is fenced. Raises LeaseLost.
+
+    On PostgreSQL its lease can be renewed meanwhile.
+    """
+    query = select(lock.c.run_id).where(lock.c.run_id == token).with_for_update(read=True, key_share=True)
+    if connection.execute(query).first() is None:
+        raise LeaseLost
+
+
+def finish(connection: Connection, token: int, outcome: str, reason: str | None = None) -> None:
+    """End a run as done, failed or cancelled, and give its lock back. Raises LeaseLost, and writes nothing then."""
+    _give_back(connection, token)
+    settle(connection, token, outcome, reason)
+
+
+def _give_back(connection: Connection, token: int) -> None:
+    # Not an update of the lock's row: only a deletion waits for a transaction of this run (`hold`).
+    if connection.execute(_GIVE_BACK, {"token": token}).first() is None:
+        raise LeaseLost

@@ -1,0 +1,82 @@
+"""What redo asks of the store: which runs are lost, which jobs are due, which process leads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import Connection, and_, case, delete, or_, select, update
+
+from osrdyne_jobs import states
+from osrdyne_jobs.database import now
+from osrdyne_jobs.store.outcomes import LOST, settle
+from osrdyne_jobs.store.records import Hint
+from osrdyne_jobs.store.sql import WAITING, insert_or_meet
+from osrdyne_jobs.tables import job, leader, lock, run
+
+#: Redo casts a job again after this many times the pause, at most.
+MOST_PAUSES = 10
+
+
+def lose(connection: Connection, most: int) -> int:
+    """End the runs whose lease ran out, at most so many; return how many. Their jobs are due at once."""
+    query = select(lock.c.run_id).where(lock.c.expires_at <= now()).order_by(lock.c.expires_at).limit(most)
+    ended = 0
+    for (token,) in connection.execute(query.with_for_update(skip_locked=True)).all():
+        gone = delete(lock).where(lock.c.run_id == token, lock.c.expires_at <= now()).returning(lock.c.run_id)
+        if connection.execute(gone).first() is not None:
+            settle(connection, token, states.LOST, LOST)
+            ended += 1
+    return ended
+
+
+def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, list[Hint]]:
+    """Take at most so many due jobs, oldest first. Returns their number, and what to cast.
+
+    One cast is enough for all jobs of a type and resource, and none where a run has the lock: it goes on with the next
+    job when it ends. Each job is due again after `pause` seconds, then after twice and three times as many.
+    """
+    query = select(job.c.id, job.c.type, job.c.resource, lock.c.run_id).select_from(
+        job.outerjoin(lock, and_(lock.c.type == job.c.type, lock.c.resource == job.c.resource))
+    )
+    query = query.where(WAITING, job.c.due_at <= now()).order_by(job.c.due_at, job.c.id)
+    due = connection.execute(query.limit(most).with_for_update(of=job, skip_locked=True)).all()
+    if due:
+        pauses = case((job.c.casts >= MOST_PAUSES, MOST_PAUSES), else_=job.c.casts + 1)
+        again = {"due_at": now() + pause * pauses, "casts": job.c.casts + 1}
+        ids = [one.id for one in due]
+        connection.execute(update(job).where(job.c.id.in_(ids), WAITING).values(again))
+    hints = {(one.type, one.resource): Hint(one.id, one.type, one.resource) for one in reversed(due) if not one.run_id}
+    return len(due), list(reversed(hints.values()))
+
+
+def put_back(connection: Connection, jobs: Collection[int], *, after: float) -> None:
+    """Let jobs whose cast failed be due again in `after` seconds."""
+    again = {"due_at": now() + after, "casts": case((job.c.casts > 0, job.c.casts - 1), else_=0)}
+    connection.execute(update(job).where(job.c.id.in_(jobs), WAITING).values(again))
+
+
+def running(connection: Connection, *, since: float, after: int, most: int) -> Sequence[Hint]:
+    """Return runs that began `since` seconds ago or earlier, in the order of their tokens, which follow `after`.
+
+    `Hint.job` is the token.
+    """
+    query = select(lock.c.run_id, lock.c.type, lock.c.resource).join(run, run.c.id == lock.c.run_id)
+    query = query.where(lock.c.run_id > after, run.c.began_at <= now() - since)
+    rows = connection.execute(query.order_by(lock.c.run_id).limit(most))
+    return [Hint(one.run_id, one.type, one.resource) for one in rows]
+
+
+def lead(connection: Connection, *, holder: str, lease: float) -> bool:
+    """Lead the redo processes for `lease` seconds, or go on leading. Returns False where another one leads."""
+    mine = insert_or_meet(connection, leader).values(name="redo", holder=holder, expires_at=now() + lease)
+    mine = mine.on_conflict_do_update(
+        index_elements=[leader.c.name],
+        set_={"holder": holder, "expires_at": now() + lease},
+        where=or_(leader.c.holder == holder, leader.c.expires_at <= now()),
+    )
+    return connection.execute(mine.returning(leader.c.name)).first() is not None
+
+
+def resign(connection: Connection, *, holder: str) -> None:
+    """Lead no longer, so that a standby takes over at once."""
+    connection.execute(delete(leader).where(leader.c.holder == holder))
