@@ -5,6 +5,7 @@ PostgreSQL is the store for more than one machine. SQLite, in WAL mode, is for o
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,10 +31,13 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from osrdyne_jobs.errors import JobError, NoSchema
 from osrdyne_jobs.sqlite_queue import BEGIN, QueuedConnection
+from osrdyne_protocol.errors import OsrdyneError
 
 # A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
+
+logger = logging.getLogger(__name__)
 
 #: Seconds for which SQLite waits for another process's transaction.
 SQLITE_PATIENCE = 30.0
@@ -61,16 +65,35 @@ def _now_of_sqlite(*_: Any, **__: Any) -> str:
     return "osrdyne_now()"
 
 
-def engine_for(url: str, *, clock: Callable[[], float] = time.time) -> Engine:
+#: The address of a database, or a function that returns the present one.
+Address = str | Callable[[], str]
+
+
+def engine_for(address: Address, *, clock: Callable[[], float] = time.time) -> Engine:
     """Return an engine for `postgresql://user:password@host/database` or `sqlite:////absolute/path`.
 
-    `clock` is that of SQLite, which has none of its own: the machine's, or a test's. Raises JobError for another
+    A function is called at each new connection to PostgreSQL: so a program goes on with a new password. `clock` is that of SQLite, which has none of its own: the machine's, or a test's. Raises JobError for another
     database.
     """
-    parsed = _url(url)
+    parsed = _url(address if isinstance(address, str) else address())
     engine = create_engine(parsed, **_options(parsed))
     _set_up(engine, clock)
+    if not isinstance(address, str) and engine.dialect.name == "postgresql":
+        _follow(engine, address)
     return engine
+
+
+def _follow(engine: Engine, address: Callable[[], str]) -> None:
+    """Have each new connection use the present address. Where that cannot be read, the last one is used."""
+    known: dict[str, Any] = {}
+
+    @event.listens_for(engine, "do_connect")
+    def connects(dialect: Any, _: Any, __: Any, parameters: dict[str, Any]) -> None:
+        try:
+            known.update(dialect.create_connect_args(_url(address()))[1])
+        except (OSError, OsrdyneError) as error:
+            logger.warning("the database's address cannot be read", extra={"reason": str(error)})
+        parameters.update(known)
 
 
 def async_engine_for(url: str) -> AsyncEngine:
