@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from osrdyne_jobs.client import AsyncJobClient, JobClient, Registered
-    from osrdyne_jobs.database import async_engine_for, engine_for, migrate
+    from osrdyne_jobs.database import async_engine_for, engine_for, engine_from_environment, migrate
     from osrdyne_jobs.errors import InvalidJob, JobError, LeaseLost, NoSchema, NotRegistered, UnknownJob, WrongState
     from osrdyne_jobs.job_types import JobType
     from osrdyne_jobs.redo import Redo, Scan
@@ -47,6 +47,7 @@ __all__ = [
     "WrongState",
     "async_engine_for",
     "engine_for",
+    "engine_from_environment",
     "migrate",
 ]
 
@@ -54,7 +55,7 @@ __all__ = [
 #: for SQLAlchemy.
 _MODULES = {
     "osrdyne_jobs.client": ("AsyncJobClient", "JobClient", "Registered"),
-    "osrdyne_jobs.database": ("async_engine_for", "engine_for", "migrate"),
+    "osrdyne_jobs.database": ("async_engine_for", "engine_for", "engine_from_environment", "migrate"),
     "osrdyne_jobs.errors": (
         "InvalidJob",
         "JobError",

@@ -6,6 +6,7 @@ PostgreSQL is the store for more than one machine. SQLite, in WAL mode, is for o
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,6 +82,22 @@ def engine_for(address: Address, *, clock: Callable[[], float] = time.time) -> E
     if not isinstance(address, str) and engine.dialect.name == "postgresql":
         _follow(engine, address)
     return engine
+
+
+#: Variables of a program: a file that holds the address, which wins, and the address itself.
+FILE_VARIABLE, VARIABLE = "OSRDYNE_JOBS_DATABASE_FILE", "OSRDYNE_JOBS_DATABASE"
+
+
+def engine_from_environment() -> Engine:
+    """Return an engine for the address in the file that OSRDYNE_JOBS_DATABASE_FILE names, or in OSRDYNE_JOBS_DATABASE.
+
+    The file is read again at each connection. Raises JobError where neither is set, and OSError.
+    """
+    if file := os.environ.get(FILE_VARIABLE):
+        return engine_for(lambda: Path(file).read_text(encoding="utf-8").strip())
+    if VARIABLE not in os.environ:
+        raise JobError(f"no database is named; set {FILE_VARIABLE} or {VARIABLE}")
+    return engine_for(os.environ[VARIABLE].strip())
 
 
 def _follow(engine: Engine, address: Callable[[], str]) -> None:
@@ -231,11 +248,21 @@ def check_tables(engine: Engine) -> None:
 
 def check_tables_over(connection: Connection) -> None:
     """Do what `check_tables` does, over a connection."""
+    if _version(connection) != newest_version():
+        raise NoSchema
+
+
+def present_version(engine: Engine) -> str | None:
+    """Return the version of the tables, or None where there are none."""
+    with reading(engine) as connection:
+        return _version(connection)
+
+
+def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table(VERSION_TABLE):
-        raise NoSchema
+        return None
     query: Select[tuple[Any]] = select(column("version_num")).select_from(table(VERSION_TABLE))
-    if connection.execute(query).scalar() != newest_version():
-        raise NoSchema
+    return connection.execute(query).scalar()
 
 
 def newest_version() -> str:

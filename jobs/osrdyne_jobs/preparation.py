@@ -213,6 +213,6 @@ def _rights(own: psycopg.Connection[Any], uses: Address) -> list[str]:
     before = own.execute(_SEEN).fetchall()
     names = {"database": sql.Identifier(uses.database), "programs": sql.Identifier(uses.user)}
     for statement in _GRANTED.split(";"):
-        own.execute(sql.SQL(statement.strip()).format(**names))  # type: ignore[arg-type] # our own text
+        own.execute(sql.SQL(statement.strip()).format(**names))
     after = own.execute(_SEEN).fetchall()
     return [] if before == after else [f"role {uses.user} got its rights on database {uses.database}"]

@@ -25,12 +25,15 @@ def listing(address: str) -> Done:
 
 def test_the_tables_are_made_once_and_then_left_as_they_are(database_url: str) -> None:
     variables = {"OSRDYNE_JOBS_DATABASE": database_url}
-    first = osrdyne("jobs", "migrate", variables=variables)
+    first = osrdyne("jobs", "migrate", "--json", variables=variables)
     second = osrdyne("jobs", "migrate", "--json", variables=variables)
 
-    assert first.out.decode().endswith(f" has the tables of version {newest_version()}\n")
-    assert json.loads(second.out)["version"] == newest_version()
+    assert json.loads(first.out)["before"] is None
+    said = json.loads(second.out)
+    assert (said["version"], said["before"]) == (newest_version(), newest_version())
     assert listing(database_url).out == b"no jobs\n"
+    third = osrdyne("jobs", "migrate", variables=variables)
+    assert third.out.decode().endswith(f" has the tables of version {newest_version()}\n")
 
 
 def test_tables_of_a_later_version_are_left_alone(database_url: str) -> None:

@@ -265,8 +265,7 @@ def _wrong_password(wanted: Wanted) -> dict[str, str]:
 
 def _no_rights(wanted: Wanted) -> dict[str, str]:
     wanted()
-    other = {"owner": wanted.owner.replace("jobs-owner", "jobs-owner2"), "admin": wanted.owner}
-    return other
+    return {"owner": wanted.owner.replace("jobs-owner", "jobs-owner2"), "admin": wanted.owner}
 
 
 @pytest.mark.parametrize(

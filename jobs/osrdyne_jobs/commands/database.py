@@ -10,12 +10,9 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs.database import check_tables, engine_for, place, reason
+from osrdyne_jobs.database import VARIABLE, check_tables, engine_for, place, reason
 from osrdyne_protocol.console.broker_address import in_file
 from osrdyne_protocol.console.output import CannotAsk
-
-#: Variable that holds the address where no file is named.
-VARIABLE = "OSRDYNE_JOBS_DATABASE"
 
 
 @contextmanager
