@@ -73,8 +73,8 @@ Address = str | Callable[[], str]
 def engine_for(address: Address, *, clock: Callable[[], float] = time.time) -> Engine:
     """Return an engine for `postgresql://user:password@host/database` or `sqlite:////absolute/path`.
 
-    A function is called at each new connection to PostgreSQL: so a program goes on with a new password. `clock` is that of SQLite, which has none of its own: the machine's, or a test's. Raises JobError for another
-    database.
+    A function is called at each new connection to PostgreSQL: so a program goes on with a new password. `clock` is
+    that of SQLite, which has none of its own: the machine's, or a test's. Raises JobError for another database.
     """
     parsed = _url(address if isinstance(address, str) else address())
     engine = create_engine(parsed, **_options(parsed))

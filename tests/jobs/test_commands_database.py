@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from osrdyne_jobs.database import VERSION_TABLE, engine_for, newest_version
+from osrdyne_jobs.database import (
+    FILE_VARIABLE,
+    VARIABLE,
+    VERSION_TABLE,
+    engine_for,
+    engine_from_environment,
+    newest_version,
+)
+from osrdyne_jobs.errors import JobError
 from testbed.command_line import Done, osrdyne
 from testbed.postgres import Postgres
 
@@ -126,3 +134,16 @@ def test_the_help_of_the_commands_does_not_wait_for_the_database_library() -> No
     loaded = set(done.stdout.split())
     assert "osrdyne_jobs.commands" in loaded
     assert not loaded & {"sqlalchemy", "alembic", "osrdyne_jobs.store"}
+
+
+def test_a_program_finds_the_address_by_the_same_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (FILE_VARIABLE, VARIABLE):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(JobError, match=f"no database is named; set {FILE_VARIABLE} or {VARIABLE}"):
+        engine_from_environment()
+
+    monkeypatch.setenv(VARIABLE, "sqlite:////itself")
+    assert engine_from_environment().url.database == "/itself"
+    (tmp_path / "address").write_text("sqlite:////of-the-file\n")
+    monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / "address"))
+    assert engine_from_environment().url.database == "/of-the-file"

@@ -116,7 +116,7 @@ def needed(root: str) -> set[str]:
 def belongs(requirement: Requirement, extra: str) -> bool:
     """Whether a package needs this for one of its extras, or, without an extra, in any case."""
     named = re.findall(r"extra == [\"']([^\"']+)[\"']", str(requirement.marker or ""))
-    return extra in map(canonicalize_name, named) if extra else not named
+    return extra in named if extra else not named
 
 
 def run(command: list[str]) -> None:
