@@ -1,4 +1,4 @@
-# The daemon and the `osrdyne` command: docker build --tag osrdyne:0.1.0 .
+# The daemon and the `osrdyne` command with that of jobs: docker build --tag osrdyne:0.1.0 .
 # BASE is any image with Python 3.11 to 3.13 and its module venv; docs/images.md says more.
 ARG BASE=python:3.12-slim
 
@@ -12,8 +12,9 @@ RUN sed -n '/^uv==/,/^    # via/p' requirements.lock > uv.txt \
     && python3 -m venv --without-pip /opt/osrdyne
 COPY libs libs
 COPY daemon daemon
+COPY jobs jobs
 RUN uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python /opt/osrdyne/bin/python \
-    --constraint requirements.lock --build-constraint requirements.lock ./libs/protocol ./libs/amqp ./libs/client ./daemon \
+    --constraint requirements.lock --build-constraint requirements.lock ./libs/protocol ./libs/amqp ./libs/client ./libs/worker ./daemon './jobs[http,postgresql]' \
     && rm -f /opt/osrdyne/.lock
 
 FROM ${BASE}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import pulumi
 import pulumi_rabbitmq as rabbitmq
@@ -18,6 +19,9 @@ from osrdyne_infra.mend import Mend
 from osrdyne_infra.pool_objects import PoolObjects
 from osrdyne_infra.pool_users import PoolUsers
 from osrdyne_infra.vhost import Vhost
+
+if TYPE_CHECKING:
+    from osrdyne_infra.jobs_database import JobsDatabase
 
 # So ends a program of which a resource failed: the reason has been said, and a traceback would only hide it.
 signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
@@ -44,7 +48,8 @@ def pools(settings: StackSettings) -> None:
     objects = {one.pool: PoolObjects(one, vhost, preflight.replaced(one, found), provider) for one in declared}
     for one in declared:
         Mend(settings, one, found.lost, pulumi.ResourceOptions(depends_on=[objects[one.pool]]))
-    running = on_cluster(settings, users, objects)
+    databases = jobs_databases(settings)
+    running = on_cluster(settings, users, objects, databases)
     guards = [
         Guard(pool, settings, pool, pulumi.ResourceOptions(depends_on=[objects[pool], users[pool], *running[pool]]))
         for pool in objects
@@ -57,10 +62,26 @@ def pools(settings: StackSettings) -> None:
     pulumi.export("pools", {pool.name: asdict(pool) for pool in settings.pools})
     pulumi.export("statistics_interval", settings.broker.statistics_interval)
     pulumi.export("addresses", {pool: pulumi.Output.secret(one.addresses) for pool, one in users.items()})
+    if databases:
+        pulumi.export("databases", {pool: pulumi.Output.secret(one.addresses) for pool, one in databases.items()})
+
+
+def jobs_databases(settings: StackSettings) -> dict[str, JobsDatabase]:
+    """The database of each pool that has jobs."""
+    having = [pool for pool in settings.pools if pool.jobs is not None]
+    if not having:
+        return {}
+    # The driver of PostgreSQL is for stacks that need one.
+    from osrdyne_infra.jobs_database import JobsDatabase
+
+    return {pool.name: JobsDatabase(settings, pool) for pool in having}
 
 
 def on_cluster(
-    settings: StackSettings, users: dict[str, PoolUsers], objects: dict[str, PoolObjects]
+    settings: StackSettings,
+    users: dict[str, PoolUsers],
+    objects: dict[str, PoolObjects],
+    databases: dict[str, JobsDatabase],
 ) -> dict[str, list[pulumi.Resource]]:
     """What each pool has on the cluster; nothing without one."""
     if settings.cluster is None:
@@ -72,7 +93,9 @@ def on_cluster(
     place = cluster.provider(settings.cluster)
     pulumi.export("namespaces", {pool: settings.cluster.pool_namespace(pool) for pool in objects})
     return {
-        pool.name: PoolOnCluster(settings, pool, users[pool.name], objects[pool.name], place).parts
+        pool.name: PoolOnCluster(
+            settings, pool, users[pool.name], objects[pool.name], databases.get(pool.name), place
+        ).parts
         for pool in settings.pools
     }
 

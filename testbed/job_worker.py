@@ -7,7 +7,8 @@
 | `fails` | fails at so many first attempts |
 | `crashes` | ends the process at so many first attempts |
 
-Variables: JOBS_DATABASE, JOBS_LEASE in seconds, JOBS_RUNS, a file that gets a line for each begin and end of a run.
+Variables: JOBS_DATABASE, or those of `engine_from_environment`; JOBS_LEASE in seconds; JOBS_RUNS, a file that gets a
+line for each begin and end of a run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from osrdyne_jobs import JobCancelled, JobType, JobWorker, LeaseLost, Run
+from osrdyne_jobs import JobCancelled, JobType, JobWorker, LeaseLost, Run, engine_from_environment
 
 SCRIPTED = JobType("scripted", payload=dict[str, float])
 #: The same, coalesced.
@@ -51,7 +52,8 @@ def do(run: Run) -> None:
 
 def main() -> None:
     lease = float(os.environ.get("JOBS_LEASE", "30"))
-    JobWorker(os.environ["JOBS_DATABASE"], {SCRIPTED: do, TOGETHER: do}, lease=lease).run()
+    database = os.environ.get("JOBS_DATABASE") or engine_from_environment()
+    JobWorker(database, {SCRIPTED: do, TOGETHER: do}, lease=lease).run()
 
 
 if __name__ == "__main__":

@@ -120,6 +120,8 @@ class NetworkAccess(Table):
 
     #: Where the broker is: ranges of addresses, or the name of a namespace.
     broker: Annotated[tuple[str, ...] | str, BeforeValidator(_places)]
+    #: Where the database server of pools with jobs is, as `broker`.
+    database: Annotated[tuple[str, ...] | str, BeforeValidator(_places)] = ()
     #: Where the cluster's API server is; anywhere by default.
     api_server: tuple[Network, ...] = ("0.0.0.0/0",)
     #: Namespace that reads the metrics of the daemons; none by default.

@@ -16,11 +16,12 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from osrdyne_infra import broker_settings, checks
+from osrdyne_infra import broker_settings, checks, jobs_settings
 from osrdyne_infra.broker_settings import BrokerDeployment
 from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, Table, Wrong
 from osrdyne_infra.cluster_settings import Cluster, PoolCluster, WorkerSettings
 from osrdyne_infra.errors import ConfigurationError
+from osrdyne_infra.jobs_settings import JobsPlace
 from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
@@ -28,8 +29,8 @@ from osrdyne_protocol.settings import PoolSettings
 
 NAMESPACE = "osrdyne"
 #: The settings that are secrets, and have to be.
-HIDDEN = ("admin_password", "kubeconfig")
-ROLES = tuple(one.name for one in fields(Users))
+HIDDEN = ("admin_password", "jobs_admin_password", "kubeconfig")
+ROLES = (*(one.name for one in fields(Users)), *jobs_settings.ROLES)
 
 #: Every setting, with what a person could write for it.
 EXAMPLES: Mapping[str, str] = {
@@ -44,6 +45,8 @@ EXAMPLES: Mapping[str, str] = {
     "adopt": "osrdyne:adopt: true",
     "kubernetes": "osrdyne:kubernetes: {namespace: osrdyne, daemon: {image: 'registry.example/osrdyne:0.1.0'}}",
     "workers": "osrdyne:workers: {core: {image: 'registry.example/core-worker:1.4', env: {MODEL: /srv/model}}}",
+    "jobs": "osrdyne:jobs: {database: 'postgresql://db.example:5432', admin: postgres}",
+    "jobs_admin_password": "pulumi config set --secret jobs_admin_password",
     "kubeconfig": "pulumi config set --secret kubeconfig < FILE",
     "broker_deployment": "osrdyne:broker_deployment: "
     "{kind: statefulset, admin: osrdyne-admin, image: 'rabbitmq:4.3-management', storage: 10Gi}",
@@ -92,6 +95,9 @@ class StackSettings:
     #: Where daemons and workers run, and what each pool's workers are; None where the stack does not start them.
     cluster: PoolCluster | None = None
     workers: Mapping[str, WorkerSettings] = field(default_factory=dict)
+    #: Where the jobs are kept of pools that have some, and the administrator's password there.
+    jobs: JobsPlace | None = None
+    jobs_admin_password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,8 @@ def _pool_stack(values: Mapping[str, str]) -> StackSettings:
         adopt=_checked(values, "adopt", checks.flag, default=False),
         cluster=cluster,
         workers=_workers(values, names, cluster),
+        jobs=_jobs(values, pools, cluster),
+        jobs_admin_password=_text(values, "jobs_admin_password") if "jobs" in values else "",
     )
 
 
@@ -182,6 +190,24 @@ def _workers(
     return found
 
 
+def _jobs(values: Mapping[str, str], pools: tuple[PoolSettings, ...], cluster: PoolCluster | None) -> JobsPlace | None:
+    having = [pool.name for pool in pools if pool.jobs is not None]
+    if "jobs" not in values:
+        if having:
+            problem = f"is missing; pool {having[0]} has jobs, which need a database"
+            raise ConfigurationError(f"{NAMESPACE}:jobs", problem, EXAMPLES["jobs"])
+        if "jobs_admin_password" in values:
+            problem = f"is for a stack with {NAMESPACE}:jobs, which is missing"
+            raise ConfigurationError(f"{NAMESPACE}:jobs_admin_password", problem, EXAMPLES["jobs"])
+        return None
+    if having and cluster is not None and cluster.network_policy is not None and not cluster.network_policy.database:
+        path = f"{NAMESPACE}:kubernetes.network_policy.database"
+        problem = f"is missing; pool {having[0]} has jobs, and its pods must reach their database"
+        raise ConfigurationError(path, problem, "database: [10.1.0.0/16]")
+    found: JobsPlace = _checked(values, "jobs", partial(checks.read, JobsPlace))
+    return found
+
+
 def _known(raw: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, value in raw.items():
@@ -199,7 +225,7 @@ def _check_secrets(values: Mapping[str, str], secret: Set[str]) -> None:
     """Refuse a password in the clear, and a secret that would come out in names, plans and outputs."""
     for name in values:
         if (f"{NAMESPACE}:{name}" in secret) != (name in HIDDEN):
-            clear = "is a password in the clear" if name == "admin_password" else "holds credentials in the clear"
+            clear = "is a password in the clear" if name.endswith("password") else "holds credentials in the clear"
             problem = f"{clear}; set it as a secret" if name in HIDDEN else "is no secret, but set as one"
             raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES[name])
 

@@ -19,5 +19,9 @@ class BrokerUnusable(InfraError):
     """The broker does not answer, or not to this user."""
 
 
+class DatabaseUnusable(InfraError):
+    """The database server does not answer, or refuses what is asked of it."""
+
+
 class DeploymentRefused(InfraError):
     """What is on the broker would be lost, taken over or not work."""

@@ -1,10 +1,11 @@
 """Writes what a stack gives out into files: `python -m osrdyne_infra.hand_over DIR`, the outputs on standard input.
 
 For each pool a folder DIR/POOL, readable by its owner only. It gets the addresses of each role (`client.uri`,
-`daemon.uri`, `daemon-management.uri`, ...), named as the Ansible role `daemon` names them. It also gets
-`settings.toml`, the daemon's settings without a driver; what is in that file from `[driver]` on stays. Each file is
-replaced as a whole, so a reader sees the old or the new one. A file under the name of an earlier release is removed.
-Prints the names of the files, and never an address.
+`daemon.uri`, `daemon-management.uri`, ...), named as the Ansible roles name them. A pool with jobs also has those of
+their database: `jobs.address`, and `jobs-owner.address` for migrations. `settings.toml` is the daemon's settings
+without a driver; what is in that file from `[driver]` on stays. Each file is replaced as a whole, so a reader sees the
+old or the new one. A file under the name of an earlier release is removed. Prints the names of the files, and never an
+address.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ def files(outputs: Mapping[str, Any], directory: Path) -> dict[Path, str]:
     for pool, settings in outputs["pools"].items():
         folder, addresses = directory / pool, outputs["addresses"][pool]
         found |= {folder / f"{name}.uri": f"{address}\n" for name, address in addresses.items()}
+        databases = outputs.get("databases", {}).get(pool, {})
+        found |= {folder / f"{name}.address": f"{address}\n" for name, address in databases.items()}
         broker = {
             "amqp_uri_file": str(folder / "daemon.uri"),
             "management_uri_file": str(folder / "daemon-management.uri"),

@@ -1,6 +1,6 @@
 """What the pods of a pool may connect to: the broker, names, the API server for daemons, and what is configured.
 
-Everything that is not a daemon counts as a worker. No connection to a worker is allowed, and to
+Everything that is neither a daemon nor redo counts as a worker. No connection to a worker is allowed, and to
 a daemon only those that read its metrics. Clusters let through what a node itself asks (probes) in any case.
 """
 
@@ -21,10 +21,10 @@ from pulumi_kubernetes.networking.v1 import (
     NetworkPolicySpecArgs,
 )
 
+from osrdyne_infra import daemon_deployment, redo_deployment
 from osrdyne_infra.cluster import Place, part
 from osrdyne_infra.cluster_settings import NetworkAccess
 from osrdyne_infra.configuration import BrokerAddress
-from osrdyne_infra.daemon_deployment import labels
 from osrdyne_infra.pool_config import STATUS_PORT
 
 #: Ports of addresses that name none.
@@ -34,10 +34,19 @@ API_SERVER_PORTS = (443, 6443)
 
 
 class NetworkPolicies(pulumi.ComponentResource):
-    """Two policies of one pool, for its daemons and for all other pods of its namespace."""
+    """The policies of one pool, for its daemons, for redo, and for all other pods of its namespace.
+
+    `database_port` is that of the server that holds the pool's jobs, None for a pool without jobs.
+    """
 
     def __init__(
-        self, pool: str, access: NetworkAccess, broker: BrokerAddress, place: Place, provider: kubernetes.Provider
+        self,
+        pool: str,
+        access: NetworkAccess,
+        broker: BrokerAddress,
+        database_port: int | None,
+        place: Place,
+        provider: kubernetes.Provider,
     ) -> None:
         super().__init__("osrdyne:kubernetes:NetworkPolicies", pool, None, pulumi.ResourceOptions(provider=provider))
         amqp, management = _port(broker.amqp), _port(broker.inside_management or broker.management)
@@ -46,7 +55,7 @@ class NetworkPolicies(pulumi.ComponentResource):
             f"{pool}-daemon",
             metadata=place.metadata(f"{pool}-daemon"),
             spec=NetworkPolicySpecArgs(
-                pod_selector=LabelSelectorArgs(match_labels=labels(pool)),
+                pod_selector=LabelSelectorArgs(match_labels=daemon_deployment.labels(pool)),
                 policy_types=["Ingress", "Egress"],
                 ingress=_readers(access),
                 egress=[
@@ -57,8 +66,22 @@ class NetworkPolicies(pulumi.ComponentResource):
             ),
             opts=part(self),
         )
-        daemons = labels(pool)["app.kubernetes.io/name"]
-        others = LabelSelectorRequirementArgs(key="app.kubernetes.io/name", operator="NotIn", values=[daemons])
+        known = [daemon_deployment.labels(pool)["app.kubernetes.io/name"]]
+        needed = [names, NetworkPolicyEgressRuleArgs(to=_peers(access.broker), ports=_ports(amqp))]
+        if database_port is not None:
+            needed.append(NetworkPolicyEgressRuleArgs(to=_peers(access.database), ports=_ports(database_port)))
+            known.append(redo_deployment.labels(pool)["app.kubernetes.io/name"])
+            kubernetes.networking.v1.NetworkPolicy(
+                f"{pool}-redo",
+                metadata=place.metadata(f"{pool}-redo"),
+                spec=NetworkPolicySpecArgs(
+                    pod_selector=LabelSelectorArgs(match_labels=redo_deployment.labels(pool)),
+                    policy_types=["Ingress", "Egress"],
+                    egress=needed,
+                ),
+                opts=part(self),
+            )
+        others = LabelSelectorRequirementArgs(key="app.kubernetes.io/name", operator="NotIn", values=known)
         kubernetes.networking.v1.NetworkPolicy(
             f"{pool}-workers",
             metadata=place.metadata(f"{pool}-workers"),
@@ -66,8 +89,7 @@ class NetworkPolicies(pulumi.ComponentResource):
                 pod_selector=LabelSelectorArgs(match_expressions=[others]),
                 policy_types=["Ingress", "Egress"],
                 egress=[
-                    names,
-                    NetworkPolicyEgressRuleArgs(to=_peers(access.broker), ports=_ports(amqp)),
+                    *needed,
                     *([NetworkPolicyEgressRuleArgs(to=_peers(access.workers))] if access.workers else []),
                 ],
             ),

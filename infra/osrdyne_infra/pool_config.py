@@ -48,14 +48,17 @@ class PoolConfig(pulumi.ComponentResource):
         self._place = place
         maps = {
             f"{pool.name}-settings": {"settings.toml": daemon_settings(settings, pool)},
-            f"{pool.name}-workers": templates(pool.name, settings.workers[pool.name]),
+            f"{pool.name}-workers": templates(pool.name, settings.workers[pool.name], jobs=pool.jobs is not None),
         }
         #: What is mounted, by the path where it is: names of ConfigMaps.
         self.maps = dict(zip((SETTINGS, WORKERS), maps, strict=True))
+        #: Folder of the broker's CA, where it has its own, and the ConfigMap.
+        self.authority: dict[str, str] = {}
         if settings.broker.cacertfile:
             folder, _, file = AUTHORITY.rpartition("/")
             maps[f"{pool.name}-broker-ca"] = {file: authority(settings)}
-            self.maps[folder] = f"{pool.name}-broker-ca"
+            self.authority = {folder: f"{pool.name}-broker-ca"}
+            self.maps |= self.authority
         #: Changes with what a daemon reads at its start only.
         self.digest = hashlib.sha256(json.dumps(maps, sort_keys=True).encode()).hexdigest()[:32]
         #: Name of the Secret with the daemon's addresses.
@@ -88,7 +91,8 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
     assert settings.cluster is not None
     daemon = settings.cluster.daemon
     tables: dict[str, dict[str, Any]] = {
-        "pool": asdict(pool),
+        # Jobs are no matter of the daemon's: what changes there restarts redo only.
+        "pool": {**asdict(pool), "jobs": None},
         "broker": {
             "amqp_uri_file": f"{CREDENTIALS}/daemon.uri",
             "management_uri_file": f"{CREDENTIALS}/daemon-management.uri",
@@ -111,12 +115,16 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
 
 def authority(settings: StackSettings) -> str:
     """Return the certificate of the CA that vouches for the broker. Raises ConfigurationError."""
-    file = settings.broker.cacertfile
+    return certificate(settings.broker.cacertfile, "broker")
+
+
+def certificate(file: str, setting: str) -> str:
+    """Return what the PEM file holds that a setting names in `cacertfile`. Raises ConfigurationError."""
     try:
         return Path(file).read_text()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no text"
         problem = f"{file} cannot be read ({reason}); give the path of a PEM file"
         raise ConfigurationError(
-            "osrdyne:broker.cacertfile", problem, "osrdyne:broker: {..., cacertfile: /etc/ca.pem}"
+            f"osrdyne:{setting}.cacertfile", problem, f"osrdyne:{setting}: {{..., cacertfile: /etc/ca.pem}}"
         ) from None

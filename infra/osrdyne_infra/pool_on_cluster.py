@@ -8,6 +8,7 @@ import pulumi_kubernetes as kubernetes
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.daemon_deployment import DaemonDeployment
 from osrdyne_infra.driver_access import DriverAccess
+from osrdyne_infra.jobs_database import JobsDatabase
 from osrdyne_infra.keda_access import KedaAccess
 from osrdyne_infra.monitoring import Monitoring
 from osrdyne_infra.namespace import Namespace
@@ -15,6 +16,7 @@ from osrdyne_infra.network_policies import NetworkPolicies
 from osrdyne_infra.pool_config import PoolConfig, authority
 from osrdyne_infra.pool_objects import PoolObjects
 from osrdyne_infra.pool_users import PoolUsers
+from osrdyne_infra.redo_deployment import RedoDeployment
 from osrdyne_protocol.settings import PoolSettings
 
 #: A worker that was asked to stop may take this long beyond the pool's consumer timeout, in seconds.
@@ -33,6 +35,7 @@ class PoolOnCluster:
         pool: PoolSettings,
         users: PoolUsers,
         objects: PoolObjects,
+        jobs: JobsDatabase | None,
         provider: kubernetes.Provider,
     ) -> None:
         cluster, worker = settings.cluster, settings.workers[pool.name]
@@ -46,7 +49,8 @@ class PoolOnCluster:
         needed: list[pulumi.Resource] = [objects, users, access.granted]
         self.parts: list[pulumi.Resource] = [namespace, access, config]
         if cluster.network_policy is not None:
-            policies = NetworkPolicies(pool.name, cluster.network_policy, settings.broker, place, provider)
+            port = settings.jobs.inside_port if settings.jobs and jobs else None
+            policies = NetworkPolicies(pool.name, cluster.network_policy, settings.broker, port, place, provider)
             self.parts.append(policies)
             needed.append(policies)
         if worker.autoscaling == "keda":
@@ -56,3 +60,17 @@ class PoolOnCluster:
             DaemonDeployment(pool.name, cluster.daemon, config, access.account, place, needed, provider),
             Monitoring(pool.name, cluster, place, provider),
         ]
+        if settings.jobs and jobs:
+            self.parts.append(
+                RedoDeployment(
+                    pool,
+                    settings.jobs,
+                    cluster.daemon,
+                    jobs.addresses,
+                    users.addresses["client"],
+                    config.authority,
+                    place,
+                    [jobs.made, *config.made, *needed],
+                    provider,
+                )
+            )

@@ -13,6 +13,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from osrdyne_infra.cluster_settings import WorkerSettings
+from osrdyne_infra.jobs_settings import ADDRESS_FILE, FOLDER
 
 Manifest = dict[str, Any]
 
@@ -28,14 +29,19 @@ def worker_secret(pool: str) -> str:
     return f"{pool}-worker"
 
 
+def jobs_secret(pool: str) -> str:
+    """Return the name of the Secret with the address of the pool's jobs, for workers and redo."""
+    return f"{pool}-jobs"
+
+
 def broker_access(pool: str) -> str:
     """Return the name of the TriggerAuthentication by which KEDA looks at the broker."""
     return f"{pool}-broker"
 
 
-def templates(pool: str, worker: WorkerSettings) -> dict[str, str]:
-    """Return the text of each file, by its name."""
-    found = {"deployment.yaml": _deployment(pool, worker)}
+def templates(pool: str, worker: WorkerSettings, *, jobs: bool) -> dict[str, str]:
+    """Return the text of each file, by its name. With `jobs`, workers find the address of their database in a file."""
+    found = {"deployment.yaml": _deployment(pool, worker, jobs=jobs)}
     if worker.autoscaling == "hpa":
         found["hpa.yaml"] = _hpa(worker)
     if worker.autoscaling == "keda":
@@ -53,7 +59,8 @@ def merged(ours: Any, theirs: Any) -> Any:
     return copy.deepcopy(theirs)
 
 
-def _deployment(pool: str, worker: WorkerSettings) -> Manifest:
+def _deployment(pool: str, worker: WorkerSettings, *, jobs: bool) -> Manifest:
+    secrets = {"broker": worker_secret(pool), **({"jobs": jobs_secret(pool)} if jobs else {})}
     pod = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -64,15 +71,23 @@ def _deployment(pool: str, worker: WorkerSettings) -> Manifest:
             "fsGroup": NOBODY,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [merged(_container(worker), dict(worker.container))],
-        "volumes": [{"name": "broker", "secret": {"secretName": worker_secret(pool), "defaultMode": 0o440}}],
+        "containers": [merged(_container(worker, jobs=jobs), dict(worker.container))],
+        "volumes": [
+            {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}} for name, secret in secrets.items()
+        ],
     }
     replicas = {"replicas": worker.replicas} if worker.autoscaling == "none" else {}
     spec = {**replicas, "template": {"spec": merged(pod, dict(worker.pod))}}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}
 
 
-def _container(worker: WorkerSettings) -> Manifest:
+def _container(worker: WorkerSettings, *, jobs: bool) -> Manifest:
+    ours = {"WORKER_AMQP_URI_FILE": f"{CREDENTIALS}/{SECRET_KEY}"}
+    folders = {"broker": CREDENTIALS}
+    if jobs:
+        # The settings of a worker may name another one.
+        ours |= {"OSRDYNE_JOBS_DATABASE_FILE": f"{FOLDER}/{ADDRESS_FILE}"}
+        folders |= {"jobs": FOLDER}
     given: Manifest = {
         "name": "worker",
         "image": worker.image,
@@ -83,12 +98,9 @@ def _container(worker: WorkerSettings) -> Manifest:
     }
     return {
         **{name: value for name, value in given.items() if value},
-        "env": [
-            {"name": "WORKER_AMQP_URI_FILE", "value": f"{CREDENTIALS}/{SECRET_KEY}"},
-            *({"name": name, "value": text} for name, text in worker.env.items()),
-        ],
+        "env": [{"name": name, "value": text} for name, text in {**ours, **worker.env}.items()],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "broker", "mountPath": CREDENTIALS, "readOnly": True}],
+        "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in folders.items()],
     }
 
 

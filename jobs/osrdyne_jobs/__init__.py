@@ -7,9 +7,10 @@
 
 `client` registers and casts, `worker` does, `redo` finds what was missed. `job_types` declares what there is to do,
 `store` has every change of a job as one transaction, over `tables` in a `database`; `migrations` makes the tables, and
-in `sqlite_queue` those that write to one file of SQLite wait for their turn. `commands` is `osrdyne jobs`, and
-`processes` runs redo for it. `http` is the administration over HTTP, and `figures` is what it shows of all jobs.
-`documents`, `messages`, `redo_rules` and `states` are pure; `errors` has what is raised. Docs: docs/jobs.md.
+in `sqlite_queue` those that write to one file of SQLite wait for their turn. `preparation` makes database and users on
+a PostgreSQL server. `commands` is `osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over
+HTTP, and `figures` is what it shows of all jobs. `documents`, `messages`, `redo_rules` and `states` are pure; `errors`
+has what is raised. Docs: docs/jobs.md.
 """
 
 from importlib import import_module
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from osrdyne_jobs.client import AsyncJobClient, JobClient, Registered
-    from osrdyne_jobs.database import async_engine_for, engine_for, migrate
+    from osrdyne_jobs.database import async_engine_for, engine_for, engine_from_environment, migrate
     from osrdyne_jobs.errors import InvalidJob, JobError, LeaseLost, NoSchema, NotRegistered, UnknownJob, WrongState
     from osrdyne_jobs.job_types import JobType
     from osrdyne_jobs.redo import Redo, Scan
@@ -46,6 +47,7 @@ __all__ = [
     "WrongState",
     "async_engine_for",
     "engine_for",
+    "engine_from_environment",
     "migrate",
 ]
 
@@ -53,7 +55,7 @@ __all__ = [
 #: for SQLAlchemy.
 _MODULES = {
     "osrdyne_jobs.client": ("AsyncJobClient", "JobClient", "Registered"),
-    "osrdyne_jobs.database": ("async_engine_for", "engine_for", "migrate"),
+    "osrdyne_jobs.database": ("async_engine_for", "engine_for", "engine_from_environment", "migrate"),
     "osrdyne_jobs.errors": (
         "InvalidJob",
         "JobError",

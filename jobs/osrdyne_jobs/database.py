@@ -5,6 +5,8 @@ PostgreSQL is the store for more than one machine. SQLite, in WAL mode, is for o
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,10 +32,13 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from osrdyne_jobs.errors import JobError, NoSchema
 from osrdyne_jobs.sqlite_queue import BEGIN, QueuedConnection
+from osrdyne_protocol.errors import OsrdyneError
 
 # A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
+
+logger = logging.getLogger(__name__)
 
 #: Seconds for which SQLite waits for another process's transaction.
 SQLITE_PATIENCE = 30.0
@@ -61,16 +66,51 @@ def _now_of_sqlite(*_: Any, **__: Any) -> str:
     return "osrdyne_now()"
 
 
-def engine_for(url: str, *, clock: Callable[[], float] = time.time) -> Engine:
+#: The address of a database, or a function that returns the present one.
+Address = str | Callable[[], str]
+
+
+def engine_for(address: Address, *, clock: Callable[[], float] = time.time) -> Engine:
     """Return an engine for `postgresql://user:password@host/database` or `sqlite:////absolute/path`.
 
-    `clock` is that of SQLite, which has none of its own: the machine's, or a test's. Raises JobError for another
-    database.
+    A function is called at each new connection to PostgreSQL: so a program goes on with a new password. `clock` is
+    that of SQLite, which has none of its own: the machine's, or a test's. Raises JobError for another database.
     """
-    parsed = _url(url)
+    parsed = _url(address if isinstance(address, str) else address())
     engine = create_engine(parsed, **_options(parsed))
     _set_up(engine, clock)
+    if not isinstance(address, str) and engine.dialect.name == "postgresql":
+        _follow(engine, address)
     return engine
+
+
+#: Variables of a program: a file that holds the address, which wins, and the address itself.
+FILE_VARIABLE, VARIABLE = "OSRDYNE_JOBS_DATABASE_FILE", "OSRDYNE_JOBS_DATABASE"
+
+
+def engine_from_environment() -> Engine:
+    """Return an engine for the address in the file that OSRDYNE_JOBS_DATABASE_FILE names, or in OSRDYNE_JOBS_DATABASE.
+
+    The file is read again at each connection. Raises JobError where neither is set, and OSError.
+    """
+    if file := os.environ.get(FILE_VARIABLE):
+        return engine_for(lambda: Path(file).read_text(encoding="utf-8").strip())
+    if VARIABLE not in os.environ:
+        raise JobError(f"no database is named; set {FILE_VARIABLE} or {VARIABLE}")
+    return engine_for(os.environ[VARIABLE].strip())
+
+
+def _follow(engine: Engine, address: Callable[[], str]) -> None:
+    """Have each new connection use the present address. Where that cannot be read, the last one is used."""
+    known: dict[str, Any] = {}
+
+    @event.listens_for(engine, "do_connect")
+    def connects(dialect: Any, _: Any, __: Any, parameters: dict[str, Any]) -> None:
+        try:
+            known.update(dialect.create_connect_args(_url(address()))[1])
+        except (OSError, OsrdyneError) as error:
+            logger.warning("the database's address cannot be read", extra={"reason": str(error)})
+        parameters.update(known)
 
 
 def async_engine_for(url: str) -> AsyncEngine:
@@ -224,11 +264,21 @@ def check_tables(engine: Engine) -> None:
 
 def check_tables_over(connection: Connection) -> None:
     """Do what `check_tables` does, over a connection."""
+    if _version(connection) != newest_version():
+        raise NoSchema
+
+
+def present_version(engine: Engine) -> str | None:
+    """Return the version of the tables, or None where there are none."""
+    with reading(engine) as connection:
+        return _version(connection)
+
+
+def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table(VERSION_TABLE):
-        raise NoSchema
+        return None
     query: Select[tuple[Any]] = select(column("version_num")).select_from(table(VERSION_TABLE))
-    if connection.execute(query).scalar() != newest_version():
-        raise NoSchema
+    return connection.execute(query).scalar()
 
 
 def newest_version() -> str:

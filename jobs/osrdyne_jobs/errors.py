@@ -40,3 +40,7 @@ class NotRegistered(JobError):
 
 class CannotServe(JobError):
     """The administration cannot be served over HTTP."""
+
+
+class NotPrepared(JobError):
+    """The database of a pool's jobs, or its users, could not be made on a PostgreSQL server."""

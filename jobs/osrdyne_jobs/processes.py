@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Engine
@@ -30,12 +31,18 @@ logger = logging.getLogger(__name__)
 PAUSE = 1.0
 
 
-def redo(engine: Engine, make_client: Callable[[], Client], settings: RedoSettings, *, name: str) -> None:
+def redo(
+    engine: Engine, make_client: Callable[[], Client], settings: RedoSettings, *, name: str, ready_file: Path | None
+) -> None:
     """Scan until SIGTERM or SIGINT, which end a scan between two batches.
 
-    `make_client` returns a client of the pool that is not yet open. Raises NoSchema, InvalidUri, and ClientClosed.
+    `make_client` returns a client of the pool that is not yet open. `ready_file` is absent until the first scan, and
+    its time of change is that of the last one. Raises NoSchema, InvalidUri, and ClientClosed.
     """
-    asyncio.run(until_signal(partial(_redo, engine, make_client, settings, name)))
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)  # that of an earlier process
+    scanned = ready_file.touch if ready_file is not None else lambda: None
+    asyncio.run(until_signal(partial(_redo, engine, make_client, settings, name, scanned)))
 
 
 async def until_signal(work: Callable[[threading.Event], None]) -> None:
@@ -47,7 +54,12 @@ async def until_signal(work: Callable[[threading.Event], None]) -> None:
 
 
 def _redo(
-    engine: Engine, make_client: Callable[[], Client], settings: RedoSettings, name: str, stop: threading.Event
+    engine: Engine,
+    make_client: Callable[[], Client],
+    settings: RedoSettings,
+    name: str,
+    scanned: Callable[[], object],
+    stop: threading.Event,
 ) -> None:
     if _reached(lambda: _with_tables(engine), "the database is away; waiting for it", stop) is None:
         return
@@ -55,7 +67,7 @@ def _redo(
     if client is None:
         return
     try:
-        Redo(engine, client, settings, name=name).run(stop)
+        Redo(engine, client, settings, name=name).run(stop, scanned=scanned)
     finally:
         client.close()
 

@@ -9,7 +9,7 @@ import concurrent.futures
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +61,8 @@ class Redo:
         self._reach = Reach(settings.lease)
         self._stop = threading.Event()
 
-    def run(self, stop: threading.Event) -> None:
-        """Scan until `stop` is set, which also ends a scan between two batches.
+    def run(self, stop: threading.Event, *, scanned: Callable[[], object] = lambda: None) -> None:
+        """Scan until `stop` is set, which also ends a scan between two batches. Call `scanned` after each scan.
 
         An outage of database or broker is logged once, and waited for. When no cast gets through for longer than the
         lease, another process may lead: its way to the broker may be open.
@@ -80,6 +80,7 @@ class Redo:
                 failing = True
             else:
                 failing = self._log(scan, failing)
+                scanned()
             stop.wait(self._settings.interval)
         self._resign()
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
@@ -16,6 +16,7 @@ from osrdyne_protocol.broker import lost, management_json
 from osrdyne_protocol.broker.lint import lint
 from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.names import DatabaseNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.settings_text import to_toml
 
@@ -47,6 +48,33 @@ def osrdyne_credentials(wanted: Mapping[str, Any], passwords: Mapping[str, str])
     """Name and password of the broker user of each role."""
     users = wanted["users"]
     return {user["role"]: {"name": user["name"], "password": passwords[user["name"]]} for user in users}
+
+
+def osrdyne_database_users(pool: Mapping[str, Any]) -> list[str]:
+    """Names of the two users that the database of a pool's jobs has."""
+    names = _database_names(pool)
+    return [names.owner, names.database]
+
+
+def osrdyne_database_address(place: str, pool: Mapping[str, Any], user: str, passwords: Mapping[str, str]) -> str:
+    """The address of the database of a pool's jobs for its `owner`, or for the programs (`database`).
+
+    `place` is another address on that server: its host, port and query are taken.
+    """
+    names = _database_names(pool)
+    name = str(getattr(names, user))
+    split = urlsplit(str(place))
+    login = f"{quote(name, safe='')}:{quote(str(passwords[name]), safe='')}"
+    host = split.netloc.rpartition("@")[2]
+    return f"postgresql://{login}@{host}/{quote(names.database, safe='')}{f'?{split.query}' if split.query else ''}"
+
+
+def _database_names(pool: Mapping[str, Any]) -> DatabaseNames:
+    try:
+        settings = PoolSettings.from_mapping(plain(pool))
+    except SettingsError as error:
+        raise AnsibleFilterError(str(error)) from error
+    return DatabaseNames.of(settings.name, settings.instance)
 
 
 def osrdyne_password_hash(password: str) -> str:
@@ -117,6 +145,8 @@ class FilterModule:
             "osrdyne_lost_queues": osrdyne_lost_queues,
             "osrdyne_credentials": osrdyne_credentials,
             "osrdyne_address": osrdyne_address,
+            "osrdyne_database_address": osrdyne_database_address,
+            "osrdyne_database_users": osrdyne_database_users,
             "osrdyne_password_hash": osrdyne_password_hash,
             "osrdyne_tls": osrdyne_tls,
             "osrdyne_toml": osrdyne_toml,

@@ -6,7 +6,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class OnCluster(Stack):
     """One stack of pools on a cluster; `values` are its configuration."""
 
     cluster: Cluster
+    more_secrets: dict[str, str] = field(default_factory=dict)
 
     def configure(self, **changes: Any) -> None:
         self.configure_for(self.cluster.kubeconfig.read_text(), self.broker.admin_password, **changes)
@@ -47,7 +48,8 @@ class OnCluster(Stack):
     def configure_for(self, kubeconfig: str, password: str, **changes: Any) -> None:
         """Give the stack its configuration with these secrets."""
         values = {name: value for name, value in {**self.values, **changes}.items() if value is not None}
-        self.project.configure(values, {"admin_password": password, "kubeconfig": kubeconfig})
+        secret = {"admin_password": password, "kubeconfig": kubeconfig, **self.more_secrets}
+        self.project.configure(values, secret)
 
     def change(self, **changes: Any) -> Done:
         """Change the configuration for good, and apply it."""

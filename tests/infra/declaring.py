@@ -15,6 +15,7 @@ import pytest
 
 from osrdyne_infra import cluster, configuration, preflight
 from osrdyne_infra.configuration import BrokerStack, StackSettings
+from osrdyne_infra.jobs_database import JobsDatabase
 from osrdyne_infra.pool_objects import PoolObjects
 from osrdyne_infra.pool_on_cluster import PoolOnCluster
 from osrdyne_infra.pool_users import PoolUsers
@@ -30,7 +31,13 @@ WHOLE: Mapping[str, Any] = {
     "kubernetes": {"namespace": "rail", "daemon": {"image": "osrdyne.invalid/daemon:test"}},
     "workers": {"core": {"image": "osrdyne.invalid/core:1"}, "other": {"image": "osrdyne.invalid/other:1"}},
 }
-SECRETS = frozenset({"osrdyne:admin_password", "osrdyne:kubeconfig"})
+SECRETS = frozenset({"osrdyne:admin_password", "osrdyne:jobs_admin_password", "osrdyne:kubeconfig"})
+#: The first of two pools has jobs.
+JOBS: Mapping[str, Any] = {
+    "pools": [{"name": "core", "jobs": {"redo": {"interval": 45, "lease": 100}}}, {"name": "other"}],
+    "jobs": {"database": "postgresql://127.0.0.1:1", "inside_database": "postgresql://db:5433", "admin": "postgres"},
+    "jobs_admin_password": "hidden-admin",
+}
 
 
 def settings(**changes: Any) -> StackSettings:
@@ -62,11 +69,15 @@ class Declared(pulumi.runtime.Mocks):
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Inputs] = {}
+        #: What is asked of database servers, by name.
+        self.databases: dict[str, Inputs] = {}
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, Inputs]:
         kind, outputs = args.typ.rpartition(":")[2], dict(args.inputs)
         if kind == "Password":
             outputs["password"] = f"word-of-{args.name}"
+        if kind == "JobsDatabase" and "admin" in args.inputs:
+            self.databases[args.name] = args.inputs
         if args.typ.startswith("kubernetes:"):
             self.objects[kind, args.inputs["metadata"]["name"]] = args.inputs
         return f"{args.name}-id", outputs
@@ -122,7 +133,8 @@ def pools(given: StackSettings) -> Declared:
         place = cluster.provider(given.cluster)
         for pool, topology in zip(given.pools, topologies, strict=True):
             users, objects = PoolUsers(given, topology, vhost, broker), PoolObjects(topology, vhost, set(), broker)
-            PoolOnCluster(given, pool, users, objects, place)
+            database = JobsDatabase(given, pool) if pool.jobs is not None else None
+            PoolOnCluster(given, pool, users, objects, database, place)
 
     return declared(declare)
 

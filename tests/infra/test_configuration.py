@@ -259,6 +259,69 @@ def test_a_wrong_value_of_a_broker_to_deploy_is_named_too(changes: dict[str, Any
     assert "hidden" not in said
 
 
+JOBS: Mapping[str, Any] = {"database": "postgresql://db:5432?sslmode=require", "admin": "postgres"}
+WITH_JOBS: Mapping[str, Any] = {
+    "pools": [{"name": "core", "jobs": {}}, {"name": "other"}],
+    "jobs": JOBS,
+    "jobs_admin_password": "hidden-word",
+}
+
+
+def test_a_pool_has_jobs_on_a_server_with_an_administrator() -> None:
+    settings = read(**WITH_JOBS)
+
+    assert [pool.jobs is not None for pool in settings.pools] == [True, False]
+    assert settings.jobs is not None
+    assert settings.jobs.redo.replicas == 2
+    address = settings.jobs.admin_address("a/b@c")
+    assert address == "postgresql://postgres:a%2Fb%40c@db:5432/postgres?sslmode=require"
+    assert "hidden-word" not in repr(settings)
+    assert read(**{**WITH_JOBS, "rotate": {"core": {"jobs": 2, "jobs-owner": 3}}}).rotate["core"]["jobs"] == "2"
+
+
+WRONG_JOBS: list[tuple[dict[str, Any], str, str]] = [
+    ({"jobs": None}, "osrdyne:jobs", "is missing; pool core has jobs, which need a database"),
+    ({"jobs": None, "pools": [{"name": "core"}]}, "osrdyne:jobs_admin_password", "for a stack with osrdyne:jobs"),
+    ({"jobs_admin_password": None}, "osrdyne:jobs_admin_password", "is missing"),
+    ({"jobs": "postgresql://db"}, "osrdyne:jobs", "is no table of database, inside_database, admin"),
+    ({"jobs": {"database": "postgresql://db"}}, "osrdyne:jobs.admin", "is missing"),
+    ({"jobs": {**JOBS, "database": "mysql://db"}}, "osrdyne:jobs.database", "give postgresql://HOST:PORT"),
+    ({"jobs": {**JOBS, "database": "postgresql://a:hidden@db"}}, "osrdyne:jobs.database", "without user and path"),
+    ({"jobs": {**JOBS, "inside_database": "postgresql://db/x"}}, "osrdyne:jobs.inside_database", "user and path"),
+    ({"jobs": {**JOBS, "redo": {"replicas": 0}}}, "osrdyne:jobs.redo.replicas", "integer of 1 to 5"),
+    ({"jobs": {**JOBS, "redo": {"image": "osrdyne"}}}, "osrdyne:jobs.redo.image", "names no version"),
+    ({"jobs": {**JOBS, "serve": {}}}, "osrdyne:jobs.serve", "known are database, inside_database"),
+    ({"pools": [{"name": "core", "jobs": {"redo": {"most": 0}}}]}, "osrdyne:pools[0].jobs.redo.most", "1 or more"),
+]
+
+
+@pytest.mark.parametrize(("changes", "path", "problem"), WRONG_JOBS)
+def test_a_wrong_value_of_jobs_is_named_too(changes: dict[str, Any], path: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{**WITH_JOBS, **changes})
+
+    said = str(caught.value)
+    assert said.startswith(f"{path}: ")
+    assert problem in said
+    assert "\nExample:\n  " in said
+    assert "hidden" not in said
+
+
+def test_pods_that_may_not_connect_anywhere_need_a_way_to_the_database() -> None:
+    cluster = {"network_policy": {"broker": ["10.1.0.0/16"]}}
+    with pytest.raises(ConfigurationError, match=r"network_policy\.database: is missing; pool core has jobs"):
+        on_cluster(cluster, **WITH_JOBS)
+
+    on_cluster({"network_policy": {"broker": ["10.1.0.0/16"], "database": "databases"}}, **WITH_JOBS)
+
+
+def test_the_jobs_password_in_the_clear_is_refused_without_being_said() -> None:
+    with pytest.raises(ConfigurationError, match="osrdyne:jobs_admin_password: is a password in the clear") as caught:
+        parse(raw(**WITH_JOBS), {"osrdyne:admin_password"})
+
+    assert "hidden-word" not in str(caught.value)
+
+
 def test_a_setting_of_another_namespace_is_refused_and_pulumis_own_are_not() -> None:
     parse({**raw(), "pulumi:tags": "{}"}, SECRETS)
 
@@ -293,6 +356,8 @@ def test_every_example_is_one_that_is_accepted(name: str) -> None:
 
     if name == "broker_deployment":
         of_broker(**{path: value})
+    elif name == "jobs":
+        read(**{**WITH_JOBS, path: value})
     elif name in OF_BROKER or name == "workers":
         on_cluster(**{"pools": [{"name": "core"}], "workers": {"core": WORKERS["core"]}, path: value})
     else:

@@ -51,6 +51,14 @@ def test_the_files_are_the_owners_only_and_nothing_secret_is_printed(
     assert "word" not in files["settings.toml"]
 
 
+def test_a_pool_with_jobs_has_the_addresses_of_their_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    databases = {"core": {"jobs": "postgresql://j:word@h/d", "jobs-owner": "postgresql://o:word@h/d"}}
+    run(monkeypatch, tmp_path, json.dumps({**json.loads(outputs()), "databases": databases}))
+
+    for name, address in databases["core"].items():
+        assert (tmp_path / f"core/{name}.address").read_text() == f"{address}\n"
+
+
 def test_the_daemon_reads_the_pool_as_it_was_declared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run(monkeypatch, tmp_path, outputs())
     settings = tmp_path / "core/settings.toml"

@@ -57,6 +57,16 @@ def test_the_daemon_has_its_drivers_and_reads_settings(docker: Docker, tmp_path:
     docker("run", *HARDENED, "--entrypoint", "python3", DAEMON.name, "-c", code)
 
 
+def test_the_daemon_has_the_commands_of_jobs_on_postgresql(docker: Docker) -> None:
+    assert "prepare-database" in docker("run", *HARDENED, DAEMON.name, "jobs", "--help")
+    address = "OSRDYNE_JOBS_DATABASE=postgresql://a:word@127.0.0.1:1/b"
+    # Nothing listens there: the driver is what says so
+    with pytest.raises(RuntimeError, match=r"database postgresql://a@127\.0\.0\.1:1/b"):
+        docker("run", *HARDENED, "--env", address, DAEMON.name, "jobs", "list")
+    # And what `osrdyne jobs serve` needs
+    docker("run", *HARDENED, "--entrypoint", "python3", DAEMON.name, "-c", "import osrdyne_jobs.http.server")
+
+
 @pytest.mark.parametrize("recipe", [DAEMON, AIRPORTS], ids=["daemon", "airports"])
 def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe) -> None:
     configured = json.loads(docker("image", "inspect", recipe.name))[0]["Config"]
@@ -78,7 +88,7 @@ def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe
 @pytest.mark.parametrize(
     ("recipe", "ours"),
     [
-        (DAEMON, {"osrdyne", "osrdyne-client", "osrdyne-amqp", "osrdyne-protocol"}),
+        (DAEMON, {"osrdyne", "osrdyne-jobs", "osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol"}),
         (AIRPORTS, {"osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol"}),
     ],
     ids=["daemon", "airports"],

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from osrdyne_jobs.database import VERSION_TABLE, engine_for, newest_version
+from osrdyne_jobs.database import (
+    FILE_VARIABLE,
+    VARIABLE,
+    VERSION_TABLE,
+    engine_for,
+    engine_from_environment,
+    newest_version,
+)
+from osrdyne_jobs.errors import JobError
 from testbed.command_line import Done, osrdyne
 from testbed.postgres import Postgres
 
@@ -25,12 +33,15 @@ def listing(address: str) -> Done:
 
 def test_the_tables_are_made_once_and_then_left_as_they_are(database_url: str) -> None:
     variables = {"OSRDYNE_JOBS_DATABASE": database_url}
-    first = osrdyne("jobs", "migrate", variables=variables)
+    first = osrdyne("jobs", "migrate", "--json", variables=variables)
     second = osrdyne("jobs", "migrate", "--json", variables=variables)
 
-    assert first.out.decode().endswith(f" has the tables of version {newest_version()}\n")
-    assert json.loads(second.out)["version"] == newest_version()
+    assert json.loads(first.out)["before"] is None
+    said = json.loads(second.out)
+    assert (said["version"], said["before"]) == (newest_version(), newest_version())
     assert listing(database_url).out == b"no jobs\n"
+    third = osrdyne("jobs", "migrate", variables=variables)
+    assert third.out.decode().endswith(f" has the tables of version {newest_version()}\n")
 
 
 def test_tables_of_a_later_version_are_left_alone(database_url: str) -> None:
@@ -123,3 +134,16 @@ def test_the_help_of_the_commands_does_not_wait_for_the_database_library() -> No
     loaded = set(done.stdout.split())
     assert "osrdyne_jobs.commands" in loaded
     assert not loaded & {"sqlalchemy", "alembic", "osrdyne_jobs.store"}
+
+
+def test_a_program_finds_the_address_by_the_same_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in (FILE_VARIABLE, VARIABLE):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(JobError, match=f"no database is named; set {FILE_VARIABLE} or {VARIABLE}"):
+        engine_from_environment()
+
+    monkeypatch.setenv(VARIABLE, "sqlite:////itself")
+    assert engine_from_environment().url.database == "/itself"
+    (tmp_path / "address").write_text("sqlite:////of-the-file\n")
+    monkeypatch.setenv(FILE_VARIABLE, str(tmp_path / "address"))
+    assert engine_from_environment().url.database == "/of-the-file"

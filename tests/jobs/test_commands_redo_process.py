@@ -38,7 +38,9 @@ class Redo:
         self.use(broker)
         settings = directory / "settings.toml"
         settings.write_text(to_toml(SOON))
+        self.ready = directory / "ready"
         words = ["--settings", str(settings), "--broker-file", str(self._broker), "--json"]
+        words += ["--ready-file", str(self.ready)]
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
                 [str(steps.BIN / "osrdyne"), "jobs", "redo", *words],
@@ -96,16 +98,20 @@ def test_while_the_broker_is_away_it_waits_and_a_signal_ends_it(
 
 
 def test_once_the_broker_is_there_it_leads_and_casts_what_was_missed(
-    jobs: Jobs, start: Callable[[str, str], Redo], make_pool: Callable[..., Pool]
+    jobs: Jobs, start: Callable[[str, str], Redo], make_pool: Callable[..., Pool], tmp_path: Path
 ) -> None:
     pool = make_pool()
+    (tmp_path / "ready").touch()
     redo = start(jobs.url, NOBODY)
     redo.said("the broker is away; waiting for it")
+    assert not redo.ready.exists()  # although an earlier process left it
     number = jobs.json("create", "plain", "r", "{}")["id"]
     jobs.json("cancel", str(number))
     jobs.json("redo", str(number))  # which makes it due at once
     redo.use(pool.client_uri)
     redo.said("redo leads")
+    first = until(lambda: redo.ready.exists() and redo.ready.stat().st_mtime_ns, what="the first scan")
+    until(lambda: redo.ready.stat().st_mtime_ns > first, what="another scan")
 
     until(lambda: pool.depth(pool.names.orphan_queue))
     assert redo.end() == 0
@@ -151,6 +157,11 @@ def test_while_postgresql_is_away_it_waits(private_postgres: Postgres, start: Ca
         (("--settings", "/nowhere.toml"), {}, "/nowhere.toml: does not exist; name the settings file"),
         (("--pool", "core"), {}, "no broker is named; give --broker-file FILE, or set OSRDYNE_CLIENT_URI"),
         (("--pool", "Core"), {"OSRDYNE_CLIENT_URI": NOBODY}, "pool name 'Core': use lower-case letters"),
+        (
+            ("--pool", "core", "--ready-file", "/nowhere/ready"),
+            {},
+            "--ready-file /nowhere/ready: its folder is missing",
+        ),
         (("--pool", "core"), {"OSRDYNE_CLIENT_URI": "http://x"}, "a broker URI starts with amqp:// or amqps://"),
     ],
 )

@@ -69,7 +69,13 @@ class LocalSetup:
             **self.variables,
         }
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "variables.json").write_text(json.dumps(variables))
+        self._given = variables
+        self.change()
+
+    def change(self, **variables: Any) -> None:
+        """Change variables of the playbooks that run from now on."""
+        self._given |= variables
+        (self.directory / "variables.json").write_text(json.dumps(self._given))
 
     def play(self, name: str, *arguments: str) -> str:
         """Output of a playbook; an AssertionError with it where the playbook fails."""

@@ -30,7 +30,7 @@ def molecule(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Molecule]:
         }
 
         def run(step: str, *arguments: str) -> str:
-            done = local_setup.run(["molecule", step, *arguments], env=environment, timeout=420)
+            done = local_setup.run(["molecule", step, *arguments], env=environment, timeout=900)
             text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)
             assert done.returncode == 0, f"molecule {step} failed:\n{text[-6000:]}"
             return text
@@ -50,7 +50,7 @@ def changed(output: str) -> list[str]:
 
 @pytest.mark.full
 @pytest.mark.xdist_group("machines")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_clean_machine_comes_to_a_running_pool_and_a_second_run_changes_nothing(molecule: Molecule) -> None:
     # When the playbook runs on a machine that has Python and nothing else
     assert changed(molecule("converge"))[-1] != "0"

@@ -1,9 +1,9 @@
 """`osrdyne jobs`: look at jobs, and change them by hand.
 
 An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. `looking` has `list` and `show`,
-`changing` has `cancel` and `delete`, and what `redo` does with ids. `create`, `redo`, `schemas`, `migrate` and `serve`
-have a module each. `options` declares what several take, `database` opens the database that they name, `types` loads
-types of jobs, `text` prints for a person.
+`changing` has `cancel` and `delete`, and what `redo` does with ids. `create`, `redo`, `schemas`, `migrate`,
+`prepare_database` and `serve` have a module each. `options` declares what several take, `database` opens the database
+that they name, `types` loads types of jobs, `text` prints for a person.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _COMMANDS = {
     "delete": "changing:delete",
     "schemas": "schemas:command",
     "migrate": "migrate:command",
+    "prepare-database": "prepare_database:command",
     "serve": "serve:command",
 }
 _PLAIN: Any = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}

@@ -10,12 +10,9 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs.database import check_tables, engine_for, place, reason
+from osrdyne_jobs.database import VARIABLE, check_tables, engine_for, place, reason
 from osrdyne_protocol.console.broker_address import in_file
 from osrdyne_protocol.console.output import CannotAsk
-
-#: Variable that holds the address where no file is named.
-VARIABLE = "OSRDYNE_JOBS_DATABASE"
 
 
 @contextmanager
@@ -32,7 +29,9 @@ def opened(file: Path | None) -> Iterator[Engine]:
 @contextmanager
 def connectable(file: Path | None, *, may_make: bool = False) -> Iterator[Engine]:
     """Give the same engine without a look at the tables. `may_make`: a file of SQLite need not exist."""
-    engine = _engine(address(file))
+    with driver_needed():
+        # At each connection it is read again: the password may have changed.
+        engine = engine_for(lambda: address(file))
     try:
         if not may_make:
             _refuse_missing(engine)
@@ -52,9 +51,11 @@ def address(file: Path | None) -> str:
     return os.environ[VARIABLE].strip()
 
 
-def _engine(url: str) -> Engine:
+@contextmanager
+def driver_needed() -> Iterator[None]:
+    """Word the error where the driver of PostgreSQL is not installed."""
     try:
-        return engine_for(url)
+        yield
     except ModuleNotFoundError as error:
         raise CannotAsk(f"{error.name} is not installed; install osrdyne-jobs[postgresql]") from None
 

@@ -14,9 +14,10 @@ from osrdyne_protocol.console.output import print_json
 def command(*, database_file: DatabaseFile = None, json: Json = False) -> None:
     """Make the tables of jobs, or bring them to this version. Does nothing where they are. It needs the right to."""
     with connectable(database_file, may_make=True) as engine:
+        before = tables.present_version(engine)
         tables.migrate(engine)
         where = tables.place(engine)
     if json:
-        print_json({"database": where, "version": tables.newest_version()})
+        print_json({"database": where, "version": tables.newest_version(), "before": before})
     else:
         typer.echo(f"{where} has the tables of version {tables.newest_version()}")

@@ -38,6 +38,10 @@ def command(
     broker_file: BrokerFile = None,
     broker: Broker = None,
     database_file: DatabaseFile = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(help="File that the process touches after each scan, for what looks whether it works."),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="With ids, print one JSON document; without, log one object a line.")
     ] = False,
@@ -59,11 +63,19 @@ def command(
     def address() -> str:
         return broker_address.chosen(context, broker, broker_file, variable="OSRDYNE_CLIENT_URI")
 
+    if ready_file is not None and not os.access(ready_file.parent, os.W_OK):
+        raise CannotAsk(f"--ready-file {ready_file}: its folder is missing, or may not be written")
     address()  # an address that is missing is an error before anything is waited for
     holder = f"{socket.gethostname()}-{os.getpid()}"
     with connectable(database_file) as engine:
         log.info("redo started", extra={"holder": holder, "pool": name})
-        processes.redo(engine, lambda: Client(address, name, name=f"osrdyne jobs redo {holder}"), redo, name=holder)
+        processes.redo(
+            engine,
+            lambda: Client(address, name, name=f"osrdyne jobs redo {holder}"),
+            redo,
+            name=holder,
+            ready_file=ready_file,
+        )
     log.info("redo ended", extra={"holder": holder})
 
 

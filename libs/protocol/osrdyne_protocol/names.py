@@ -1,4 +1,4 @@
-"""The one table of names: exchanges and queues of a pool, reply queues, and names for engines.
+"""The one table of names: exchanges and queues of a pool, reply queues, its database, and names for engines.
 
 No other module spells a name out. docs/protocol.md has the rules.
 """
@@ -11,6 +11,11 @@ from dataclasses import dataclass
 
 from osrdyne_protocol.errors import InvalidPoolName
 from osrdyne_protocol.keys import SHORT_STRING_BYTES, digest, name_part
+
+#: The instance of a deployment that has no other on the same engine, broker or database server.
+DEFAULT_INSTANCE = "default"
+#: Longest name of a role or database, in bytes: PostgreSQL cuts off what is longer (NAMEDATALEN).
+DATABASE_NAME_BYTES = 63
 
 #: Longest pool name, in bytes: that of a DNS label, so that a pool can name a Kubernetes object.
 POOL_NAME_BYTES = 63
@@ -114,6 +119,43 @@ class PoolNames:
 def reply_queue(user: str) -> str:
     """Return a new reply queue name for a broker user: `reply-{user}-` and 128 random bits as hexadecimal."""
     return f"reply-{user}-{secrets.token_hex(16)}"
+
+
+def instance_tail(instance: str) -> str:
+    """Return an instance as the end of a name, of which no two are alike; the instance `default` is left out."""
+    if instance == DEFAULT_INSTANCE:
+        return ""
+    if re.fullmatch(r"[a-z0-9_-]{1,48}", instance):
+        return f".{instance}"
+    readable = re.sub(r"[^a-z0-9_-]+", "-", instance.lower())[:32].strip("-")
+    return f".{readable}~{digest(instance)[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseNames:
+    """The names that the jobs of a pool have on a PostgreSQL server."""
+
+    #: The database, and the role of clients, workers and redo, which may read and write rows.
+    database: str
+    #: The role that owns the database, and makes and alters the tables.
+    owner: str
+
+    @classmethod
+    def of(cls, pool: str, instance: str = DEFAULT_INSTANCE) -> DatabaseNames:
+        """Return `{pool}-jobs.{instance}` and `{pool}-jobs-owner.{instance}`, as broker users are named.
+
+        A server may hold several instances, and no two share a name. Raises InvalidPoolName.
+        """
+        check_pool_name(pool)
+        return cls(*(_database_name(pool, role, instance) for role in ("jobs", "jobs-owner")))
+
+
+def _database_name(pool: str, role: str, instance: str) -> str:
+    whole = f"{pool}-{role}{instance_tail(instance)}"
+    if len(whole) <= DATABASE_NAME_BYTES:
+        return whole
+    # In no other name does a "~" come before any ".".
+    return f"{pool[:24]}-{role}~{digest(pool, instance)[:20]}"
 
 
 def engine_name(pool: str, instance: str, key: str) -> str:

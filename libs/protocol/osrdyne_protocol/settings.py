@@ -14,11 +14,8 @@ from typing import Any
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import InvalidKey, InvalidPoolName, SettingsError
 from osrdyne_protocol.keys import SHORT_STRING_BYTES, decode
-from osrdyne_protocol.names import check_pool_name
+from osrdyne_protocol.names import DEFAULT_INSTANCE, check_pool_name
 from osrdyne_protocol.windows import parse_window
-
-#: The instance of a deployment that has no other on the same engine or broker.
-DEFAULT_INSTANCE = "default"
 
 #: Most windows that one key can have: six a day.
 MOST_WINDOWS = 42
@@ -118,8 +115,8 @@ class PoolSettings:
     events_max_age: float = 7 * 86_400.0
     #: Largest size of the events stream, in bytes.
     events_max_bytes: int = 1_000_000_000
-    #: How jobs of this pool are managed.
-    jobs: JobsSettings = field(default_factory=JobsSettings)
+    #: How jobs of this pool are managed; None for a pool without jobs.
+    jobs: JobsSettings | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -138,7 +135,7 @@ class PoolSettings:
 
     def redo(self) -> RedoSettings:
         """Return the settings of redo. The default `alive_interval` is shortened where keys are unbound sooner."""
-        redo = self.jobs.redo
+        redo = (self.jobs or JobsSettings()).redo
         if redo.alive_interval != ALIVE_INTERVAL:
             return redo
         return replace(redo, alive_interval=min(ALIVE_INTERVAL, self.shortest_unbind_delay / 3))
@@ -150,12 +147,12 @@ class PoolSettings:
         if "name" not in values:
             raise SettingsError(f"{path}.name", "is missing; give the pool a name, for example 'core'")
         parsed = _parsed(values, _PARSERS, path)
-        overrides, jobs = parsed.pop("overrides", {}), parsed.pop("jobs", {})
+        overrides, jobs = parsed.pop("overrides", {}), parsed.pop("jobs", None)
         plain = cls(**parsed)
         pool = replace(
             plain,
             overrides=_overrides(overrides, plain, f"{path}.overrides"),
-            jobs=JobsSettings.from_mapping(jobs, path=f"{path}.jobs"),
+            jobs=None if jobs is None else JobsSettings.from_mapping(jobs, path=f"{path}.jobs"),
         )
         alive, shortest = pool.redo().alive_interval, pool.shortest_unbind_delay
         if alive >= shortest / 2:
@@ -240,6 +237,11 @@ def _positive_integer(value: object) -> int:
     return value
 
 
+def _table_or_none(value: object) -> Mapping[str, Any] | None:
+    """None is what a pool without jobs has as plain data."""
+    return None if value is None else _table(value)
+
+
 def _table(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is no table")
@@ -260,7 +262,7 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
     "poison_max_length": _positive_integer,
     "events_max_age": _positive_seconds,
     "events_max_bytes": _positive_integer,
-    "jobs": _table,
+    "jobs": _table_or_none,
 }
 _REDO_PARSERS: Mapping[str, Callable[[object], Any]] = {
     "interval": _positive_seconds,

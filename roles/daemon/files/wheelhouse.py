@@ -1,6 +1,6 @@
 """Makes, where the playbook runs, a folder of wheels from which a machine installs the daemon without any index.
 
-In it: the project's own packages, and what the daemon needs of others, of the versions and hashes that
+In it: the project's own packages with the jobs, and what they need of others, of the versions and hashes that
 requirements.lock pins, for the Python of that machine. The folder is cached under a digest of all it is made from;
 prints {"archive": ..., "digest": ...}; one file reaches a machine faster than twenty. Run it with the Python of the
 project's virtual environment.
@@ -25,8 +25,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).resolve().parents[3]
-#: The project's packages that the daemon is made of.
-OURS = ("libs/protocol", "libs/amqp", "libs/client", "daemon")
+#: The project's packages that daemon and jobs are made of.
+OURS = ("libs/protocol", "libs/amqp", "libs/client", "libs/worker", "daemon", "jobs")
+#: What a machine installs; in brackets, the extra that it needs.
+INSTALLED = ("osrdyne", "osrdyne-jobs[postgresql]")
 ARCHIVE = "wheels.tar"
 
 
@@ -65,7 +67,8 @@ def build(folder: Path, version: str) -> None:
     own = [str(PROJECT / name) for name in OURS]
     run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), *own])
     pinned = folder / "requirements.txt"
-    pinned.write_text("".join(block for name, block in locked().items() if name in needed("osrdyne")))
+    wanted = {name for one in INSTALLED for name in needed(one)}
+    pinned.write_text("".join(block for name, block in locked().items() if name in wanted))
     wheels = ["--no-deps", "--require-hashes", "--only-binary=:all:", f"--python-version={version}"]
     run([*pip, "download", *wheels, "--dest", str(folder), "--requirement", str(pinned)])
 
@@ -93,18 +96,27 @@ def locked() -> dict[str, str]:
 def needed(root: str) -> set[str]:
     """Names of all that a package needs, whatever Python it runs on; pip leaves out what does not apply."""
     found: set[str] = set()
-    waiting = [canonicalize_name(root)]
+    waiting = [Requirement(root)]
+    seen: set[tuple[str, str]] = set()
     while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
+        one = waiting.pop()
+        name = canonicalize_name(one.name)
         found.add(name)
-        try:
-            requirements = map(Requirement, metadata.requires(name) or [])
-        except metadata.PackageNotFoundError:
-            continue  # of another Python than this one; the lock knows it, and what it needs in turn
-        waiting += [canonicalize_name(one.name) for one in requirements if "extra" not in str(one.marker or "")]
+        # An extra needs its package, too.
+        for extra in {"", *one.extras} - {extra for known, extra in seen if known == name}:
+            seen.add((name, extra))
+            try:
+                requirements = map(Requirement, metadata.requires(name) or [])
+            except metadata.PackageNotFoundError:
+                continue  # of another Python than this one; the lock knows it, and what it needs in turn
+            waiting += [each for each in requirements if belongs(each, extra)]
     return found
+
+
+def belongs(requirement: Requirement, extra: str) -> bool:
+    """Whether a package needs this for one of its extras, or, without an extra, in any case."""
+    named = re.findall(r"extra == [\"']([^\"']+)[\"']", str(requirement.marker or ""))
+    return extra in named if extra else not named
 
 
 def run(command: list[str]) -> None:

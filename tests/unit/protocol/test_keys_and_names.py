@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from osrdyne_protocol import keys
 from osrdyne_protocol.errors import InvalidKey, InvalidPoolName
-from osrdyne_protocol.names import PoolNames, check_pool_name, engine_name, reply_queue
+from osrdyne_protocol.names import DatabaseNames, PoolNames, check_pool_name, engine_name, reply_queue
 from tests import hard_keys
 
 #: With what only a name can get wrong: composed characters, our own hash mark, spaces, other line breaks, a hyphen.
@@ -157,6 +157,50 @@ def test_every_engine_can_carry_the_name_of_a_group(key: str, pool: str, instanc
 
 def test_an_engine_name_can_be_read() -> None:
     assert engine_name("core", "prod", "infra=42,timetable=24").startswith("core-infra-42-timetable-24-")
+
+
+INSTANCES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
+
+
+@pytest.mark.parametrize(
+    "pool, instance, database, owner",
+    [
+        ("core", "default", "core-jobs", "core-jobs-owner"),
+        ("core", "prod", "core-jobs.prod", "core-jobs-owner.prod"),
+        (
+            "core",
+            "Alice's laptop",
+            "core-jobs.alice-s-laptop~ff9c71f289c4",
+            "core-jobs-owner.alice-s-laptop~ff9c71f289c4",
+        ),
+    ],
+)
+def test_a_database_and_its_owner_are_named_as_broker_users_are(
+    pool: str, instance: str, database: str, owner: str
+) -> None:
+    assert DatabaseNames.of(pool, instance) == DatabaseNames(database, owner)
+
+
+@unhurried
+@given(POOLS, INSTANCES, POOLS, INSTANCES)
+def test_pools_and_instances_never_share_a_database_or_an_owner(
+    pool: str, instance: str, other_pool: str, other_instance: str
+) -> None:
+    one, other = DatabaseNames.of(pool, instance), DatabaseNames.of(other_pool, other_instance)
+
+    shared = {one.database, one.owner} & {other.database, other.owner}
+    assert bool(shared) == ((pool, instance) == (other_pool, other_instance))
+    assert one.database != one.owner
+
+
+@unhurried
+@given(POOLS, INSTANCES)
+def test_postgresql_keeps_a_name_as_it_is_and_a_file_can_carry_it(pool: str, instance: str) -> None:
+    names = DatabaseNames.of(pool, instance)
+
+    for name in (names.database, names.owner):
+        assert len(name.encode()) <= 63
+        assert re.fullmatch(r"[a-z0-9._~-]+", name)
 
 
 def test_reply_queues_are_the_users_and_never_the_same() -> None:

@@ -110,6 +110,12 @@ def test_the_path_can_be_that_of_another_file() -> None:
         PoolSettings.from_mapping({"name": "core", "x": 1}, path="config.core")
 
 
+def test_a_pool_has_jobs_where_the_table_is_there_also_after_json() -> None:
+    for pool, expected in ((parse(), None), (parse(jobs={}), JobsSettings())):
+        assert pool.jobs == expected
+        assert PoolSettings.from_mapping(json.loads(json.dumps(asdict(pool)))) == pool
+
+
 def test_settings_of_redo_are_parsed_and_pass_through_json_as_they_are() -> None:
     parsed = parse(jobs={"redo": {"interval": 2, "keep": "P7D", "alive_interval": "PT1M"}})
 

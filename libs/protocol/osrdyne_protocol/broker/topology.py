@@ -8,15 +8,14 @@ streams and access control; measured on RabbitMQ 4.0 and 4.3.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from osrdyne_protocol.headers import X_OSRDYNE_KEY, text
-from osrdyne_protocol.keys import SHORT_STRING_BYTES, digest
-from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings import DEFAULT_INSTANCE, PoolSettings
+from osrdyne_protocol.keys import SHORT_STRING_BYTES
+from osrdyne_protocol.names import DEFAULT_INSTANCE, PoolNames, instance_tail
+from osrdyne_protocol.settings import PoolSettings
 
 Argument = bool | int | str
 ApplyTo = Literal["exchanges", "queues", "classic_queues", "quorum_queues", "streams", "all"]
@@ -105,16 +104,8 @@ class Users:
         Users belong to a broker, not to a vhost: with the instance in them, two instances never share one. The
         instance `default` is left out.
         """
-        tail = "" if instance == DEFAULT_INSTANCE else f".{_instance_part(instance)}"
+        tail = instance_tail(instance)
         return cls(*(f"{pool}-{role}{tail}" for role in ("client", "worker", "daemon", "monitor", "operator")))
-
-
-def _instance_part(instance: str) -> str:
-    """An instance as a part of a user's name, of which no two are alike: reply queues and files carry that name."""
-    if re.fullmatch(r"[a-z0-9_-]{1,48}", instance):
-        return instance
-    readable = re.sub(r"[^a-z0-9_-]+", "-", instance.lower())[:32].strip("-")
-    return f"{readable}~{digest(instance)[:12]}"
 
 
 @dataclass(frozen=True, slots=True)

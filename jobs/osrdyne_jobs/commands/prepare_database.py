@@ -1,0 +1,42 @@
+"""`osrdyne jobs prepare-database`: make the database of a pool's jobs on a PostgreSQL server, with its users."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osrdyne_jobs.commands.database import address, driver_needed
+from osrdyne_jobs.commands.options import DatabaseFile, Json, one_line_errors
+from osrdyne_protocol.console.broker_address import in_file
+from osrdyne_protocol.console.output import print_json
+
+
+@one_line_errors
+def command(
+    *,
+    admin_file: Annotated[
+        Path,
+        typer.Option(help="File that holds the address of an administrator, in any database of the server."),
+    ],
+    owner_file: Annotated[
+        Path,
+        typer.Option(help="File that holds the address of the user who owns the database, for `osrdyne jobs migrate`."),
+    ],
+    database_file: DatabaseFile = None,
+    json: Json = False,
+) -> None:
+    """Make the database that two addresses name, their users with these passwords, and their rights.
+
+    The address of --database-file is that of clients, workers and redo, who may read and write rows, and no more. Where
+    all is as it should be, nothing changes. A user's new password is set.
+    """
+    admin, owner = in_file(admin_file, "--admin-file"), in_file(owner_file, "--owner-file")
+    with driver_needed():
+        from osrdyne_jobs.preparation import prepare
+    changed = prepare(admin, owner, address(database_file))
+    if json:
+        print_json({"changed": changed})
+    else:
+        typer.echo("\n".join(changed) or "nothing to do")
