@@ -9,7 +9,7 @@ from simulation.planted import MISTAKES, planted
 
 #: Seeds within which a mistake must be seen; some need a rare meeting of requests and faults.
 _SEEDS = 300
-#: A seed that sees a mistake which few seeds see. It is tried first, and only saves time: all others are tried after it.
+#: A seed that sees a mistake which few seeds see. It is tried first, which only saves time: all others come after it.
 _SEEN_BY = {
     "a returned message counts as taken": 97,
     "a refused message counts as taken": 65,
