@@ -212,7 +212,8 @@ class Call:
         """Take the request back, unless a node has it."""
         done = await self._node.run(self._node.transactions.withdraw(self.endpoint, self.id, cancel=cancel))
         view = CallerView.of(done.answers)
-        if view.response is None and view.claim == names.WITHDRAWN.encode():
+        # A request that Redis has lost may have been collected before.
+        if view.there and view.response is None and view.claim == names.WITHDRAWN.encode():
             raise self._cancelled(Stage.NEVER_COLLECTED) if cancel else NotCollected()
         self._note(view)
 
