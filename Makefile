@@ -6,8 +6,8 @@ SEEDS ?= 1000
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-jobs up down test test-fast test-all engines pipeline-demo picture check format lock simulate simulate-jobs simulate-relay \
-	bench faults clean
+.PHONY: help setup demo demo-jobs up down test test-fast test-all engines pipeline-demo picture check format lock simulate simulate-jobs \
+	simulate-relay bench faults clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z%-]+:.*## / {sub(/%/, "TIER", $$1); printf "  make %-13s %s\n", $$1, $$2}' Makefile

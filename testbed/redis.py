@@ -38,6 +38,8 @@ appendonly no
 proto-max-bulk-len 16777216
 requirepass {password}
 """
+#: Settings that a Sentinel does not have.
+_OF_DATA = ("save", "appendonly", "proto-max-bulk-len")
 
 
 class RedisFailed(RuntimeError):
@@ -72,8 +74,10 @@ def install() -> None:
 class RedisServer(Started):
     """One Redis. `with RedisServer() as server:` starts it and leaves nothing behind."""
 
-    def __init__(self, *settings: str) -> None:
-        """`settings`: further lines of its configuration."""
+    def __init__(self, *settings: str, sentinel: bool = False) -> None:
+        """`settings`: further lines of its configuration, in which TLS_PORT stands for `tls_port`. `sentinel`: it
+        watches others, and holds no data.
+        """
         self._ports = PortBlock()
         self.directory = Path(tempfile.mkdtemp(prefix="osrdyne-redis-"))
         self.port = self._ports.first
@@ -83,7 +87,13 @@ class RedisServer(Started):
         self.password = secrets.token_hex(16)
         self._keeper: subprocess.Popen[bytes] | None = None
         text = SETTINGS.format(port=self.port, directory=self.directory, password=self.password)
-        (self.directory / "redis.conf").write_text(text + "\n".join(settings) + "\n")
+        if sentinel:
+            # The others are of a Redis with data.
+            text = "\n".join(line for line in text.splitlines() if line.split(" ")[0] not in _OF_DATA) + "\n"
+            (self.directory / "sentinel").touch()
+        (self.directory / "redis.conf").write_text(
+            text + "\n".join(settings).replace("TLS_PORT", str(self.tls_port)) + "\n"
+        )
         (self.directory / "address").write_text(f"redis://:{self.password}@127.0.0.1:{self.port}/0\n")
 
     @property
@@ -169,7 +179,8 @@ class RedisServer(Started):
 
 def keep(directory: Path) -> None:
     """Run the server to its end. When standard input closes before that, end it and remove the directory."""
-    server = subprocess.Popen([str(program()), str(directory / "redis.conf")], stdin=subprocess.DEVNULL)
+    kind = ["--sentinel"] if (directory / "sentinel").exists() else []
+    server = subprocess.Popen([str(program()), str(directory / "redis.conf"), *kind], stdin=subprocess.DEVNULL)
     ended = os.pidfd_open(server.pid)
     ready, _, _ = select.select([ended, sys.stdin], [], [])
     if sys.stdin in ready:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from osrdyne_relay import names
-from osrdyne_relay.errors import InvalidCall, RelayError, StreamLost
+from osrdyne_relay.errors import RedisRefused, RelayError, StreamLost
 from osrdyne_relay.port import Command, RedisPort
 from osrdyne_relay.records import StreamNote
 from osrdyne_relay.retrying import Done, Retrying
@@ -80,7 +80,7 @@ class Node:
             self._lives.clear()
         raw = (await self.run(self.transactions.begin_life(endpoint, names.new_id()))).answers[-1]
         if raw is None or (found := names.id_from(raw)) is None:
-            raise InvalidCall(f"Redis has no life of ours for endpoint {endpoint!r}: another program writes its keys")
+            raise RedisRefused(f"{self.names.life(endpoint)} is not ours: another program writes it; delete this key")
         if life and found != life:
             self.lost(endpoint, life)
         self._lives[endpoint] = (found, self.now())
@@ -96,7 +96,7 @@ class Node:
             one.look()
 
     async def store_streams(self, sources: Mapping[str, Source], written: list[str]) -> dict[str, StreamNote]:
-        """Store streams, and note their ids in `written` before that. Raises InvalidCall or StreamLost."""
+        """Store streams, and note their ids in `written` before that. Raises StreamLost, or what the store raises."""
         notes = {}
         for name, source in sources.items():
             stream = names.new_id()

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from contextlib import suppress
 
 from osrdyne_relay.errors import RelayError
 from osrdyne_relay.port import Away, RedisPort, Subscriber
@@ -36,6 +35,8 @@ class Pulses:
         #: Channels whose subscription this connection must begin or end.
         self._changed: dict[str, None] = {}
         self._news = asyncio.Event()
+        #: Connections in a row over which nothing came.
+        self._failures = 0
 
     def listen(self, channel: str, receiver: Receiver) -> None:
         """Pass what comes on a channel to a receiver."""
@@ -53,20 +54,19 @@ class Pulses:
 
     async def run(self) -> None:
         """Receive until cancelled."""
-        failures = 0
         while True:
             subscriber = self._redis.subscriber()
             try:
                 self._changed = dict.fromkeys(self._receivers)
                 await self._subscribe(subscriber)
-                failures = 0
                 await self._both(subscriber)
             except (Away, RelayError) as error:
-                failures += 1
-                log.info("pulses are not received for a moment", extra={"reason": str(error)})
+                self._failures += 1
+                if self._failures == 1:
+                    log.warning("pulses are not received; looks find what they announce", extra={"reason": str(error)})
             finally:
                 await subscriber.close()
-            await asyncio.sleep(retry_pause(max(failures, 1), random.random(), most=_MOST_PAUSE))
+            await asyncio.sleep(retry_pause(max(self._failures, 1), random.random(), most=_MOST_PAUSE))
 
     async def _both(self, subscriber: Subscriber) -> None:
         """Receive and subscribe at the same time, until one of them fails."""
@@ -78,13 +78,12 @@ class Pulses:
         finally:
             for task in tasks:
                 task.cancel()
-            for task in tasks:
-                with suppress(asyncio.CancelledError, Away, RelayError):
-                    await task
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _receive(self, subscriber: Subscriber) -> None:
         while True:
             channel, content = await subscriber.next()
+            self._failures = 0
             if receiver := self._receivers.get(channel):
                 receiver(content)
 

@@ -34,6 +34,7 @@ PAGES = (
     "docs/pipeline.md",
     "docs/protocol.md",
     "docs/quickstart.md",
+    "docs/relay.md",
     "docs/rabbitmq-facts.md",
     "docs/security.md",
     "docs/settings.md",
@@ -45,6 +46,7 @@ PAGES = (
     "libs/client/README.md",
     "libs/protocol/README.md",
     "libs/worker/README.md",
+    "relay/README.md",
     "roles/daemon/README.md",
     "roles/rabbitmq/README.md",
     "roles/topology/README.md",
@@ -111,7 +113,7 @@ def dialect(source: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/", "infra/", "plugins/", "roles/"])
+@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/", "infra/", "relay/", "plugins/", "roles/"])
 def test_no_comment_docstring_or_string_of_the_product_speaks_the_dialect(folder: str) -> None:
     files = [name for name in steps.tracked(".py") if name.startswith(folder)]
 
