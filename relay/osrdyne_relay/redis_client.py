@@ -335,5 +335,4 @@ def _cluster(settings: RedisSettings, options: dict[str, Any]) -> RedisCluster:
         ssl="ssl_ca_certs" in options,
         max_connections=settings.connections,
         retry=Retry(NoBackoff(), 0),
-        cluster_error_retry_attempts=0,
     )

@@ -170,7 +170,7 @@ class Collected:
         await self._node.run(self._answer(record, pulse(RESPONSE_PULSE, self.id, record)))
 
     async def _abandon(self, why: RelayError) -> None:
-        """Tell the worker, and the caller where it may still listen."""
+        """Note it for the worker, and write it for a caller that may still listen."""
         self._abandoned(why)
         status: Status = "cancelled" if isinstance(why, Cancelled) else "abandoned"
         record = records.encode(ResponseHeader(status=status, reason=str(why)), b"", self._node.most_bytes)

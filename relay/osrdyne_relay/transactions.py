@@ -1,8 +1,8 @@
 """Every change of the relay's keys, as commands for Redis, and what their answers mean. Pure.
 
 Each function returns one transaction over keys of one endpoint. Each may be executed twice, and late: an answer may be
-lost, and a connection that was given up may still deliver. So a field that decides something is set by HSETNX, by whom
-it was set is read in the same transaction, and a call's hash stays for a while after the call has ended.
+lost, and a connection that was given up may still deliver. So a field that decides something is set by HSETNX, and its
+value is read in the same transaction. A call's hash stays for a while after the call has ended.
 
 The *life* of an endpoint is a random value that vanishes with Redis's data. A request names the life in which it was
 made, and a node takes it only in that life. So a request that is written again after a loss is not run again.

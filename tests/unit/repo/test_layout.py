@@ -12,7 +12,7 @@ import pytest
 
 import steps
 
-PRODUCT = ("libs/protocol", "libs/amqp", "libs/client", "libs/worker", "daemon", "infra", "pipeline", "relay")
+PRODUCT = ("libs/protocol", "libs/amqp", "libs/client", "libs/worker", "daemon", "infra", "pipeline")
 DAEMON = Path(steps.ROOT, "daemon/osrdyne")
 #: Statements of the daemon without drivers and commands, at most. It is meant to be minimal: its target is 2,500.
 MOST_STATEMENTS = 2615
