@@ -6,8 +6,8 @@ SEEDS ?= 1000
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-jobs up down test test-fast test-all engines pipeline-demo picture check format lock simulate simulate-jobs bench \
-	faults faults-jobs clean
+.PHONY: help setup demo demo-jobs up down test test-fast test-all engines pipeline-demo picture check format lock simulate simulate-jobs \
+	simulate-relay bench faults faults-jobs clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z%-]+:.*## / {sub(/%/, "TIER", $$1); printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -60,6 +60,9 @@ simulate: setup ## Run the daemon under simulated faults; SEEDS=10000 for more, 
 
 simulate-jobs: setup ## Run jobs under simulated faults; SEEDS=10000 for more, see docs/simulation.md
 	@$(BIN)/python -m simulation.jobs --seeds $(SEEDS)
+
+simulate-relay: setup ## Run the relay under simulated faults; SEEDS=10000 for more, see docs/simulation.md
+	@$(BIN)/python -m simulation.relay --seeds $(SEEDS)
 
 bench: setup ## Compare with bare pika and aio-pika; prints ratios
 	@$(BIN)/python -m benchmarks

@@ -75,6 +75,7 @@ def parts() -> list[Part]:
         *brokers,
         Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
         Part("browser", browser.command, frozenset({"jobs", "pipeline"})),
+        Part("Redis", partial(installed, "redis"), frozenset({"relay"}), small=True),
         Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs"})),
         Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
         Part("containerd", partial(installed, "kubernetes.keeper"), clusters),

@@ -61,6 +61,7 @@ PLANS = {
     "roles": Plan(3, 1.5),
     "faults": Plan(1, 2.5),
     "jobs": Plan(2, 1.5),
+    "relay": Plan(2, 1.0),
     "pipeline": Plan(1, 1.5),
 }
 #: A tier that is not named above: after those, alone in its process.

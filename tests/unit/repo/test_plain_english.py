@@ -34,6 +34,7 @@ PAGES = (
     "docs/pipeline.md",
     "docs/protocol.md",
     "docs/quickstart.md",
+    "docs/relay.md",
     "docs/rabbitmq-facts.md",
     "docs/security.md",
     "docs/settings.md",
@@ -45,6 +46,7 @@ PAGES = (
     "libs/client/README.md",
     "libs/protocol/README.md",
     "libs/worker/README.md",
+    "relay/README.md",
     "roles/daemon/README.md",
     "roles/rabbitmq/README.md",
     "roles/topology/README.md",
@@ -118,7 +120,7 @@ def code_in(folder: str) -> list[str]:
     return [name for name in steps.tracked(".py") if name.startswith(folder) and not name.endswith(Path(__file__).name)]
 
 
-@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/", "infra/", "plugins/", "roles/", *TESTS])
+@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/", "infra/", "relay/", "plugins/", "roles/", *TESTS])
 def test_no_comment_docstring_or_string_speaks_the_dialect(folder: str) -> None:
     files = code_in(folder)
 

@@ -1,0 +1,94 @@
+"""What can go wrong with a call over the relay. Every text says what happened and what to do."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from osrdyne_protocol.errors import OsrdyneError
+
+
+class Stage(StrEnum):
+    """How far a call had come when it was cancelled."""
+
+    #: No node collected it: it did not run, and will not.
+    NEVER_COLLECTED = "never collected"
+    #: A node had it: the worker may have done any part of it.
+    WHILE_RUNNING = "cancelled while running"
+    #: The response was there before; it is `Cancellation.response`.
+    FINISHED_BEFORE = "finished before"
+
+
+class RelayError(OsrdyneError):
+    """Something is wrong with a call over the relay."""
+
+
+class RelayClosed(RelayError):
+    """This node is closing: it begins no more calls. Call another node."""
+
+
+class NotCollected(RelayError):
+    """No worker got the request, so it did not run: check that a worker polls as this endpoint, and call again."""
+
+
+class PeerGone(RelayError):
+    """The node on the other side stopped to beat. The request may have run: call again only if that does no harm."""
+
+
+class CallerGone(RelayError):
+    """The caller's node is gone or has given up: stop the work. No response is wanted."""
+
+
+class DataLost(RelayError):
+    """Redis lost its data during the call. The request may have run: call again only if that does no harm."""
+
+
+class RedisAway(RelayError):
+    """Redis did not answer for as long as operations are tried. The request may have run: check Redis."""
+
+
+class RedisRefused(RelayError):
+    """Redis refused a command: check user, password, ACL and that no other program uses these keys (docs/relay.md)."""
+
+
+class Cancelled(RelayError):
+    """The call was cancelled; `stage` says how far it had come."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(f"the call was cancelled: {stage}")
+        self.stage = stage
+
+
+class CallTimedOut(RelayError):
+    """The call took longer than its timeout, and was cancelled; `stage` says how far it had come."""
+
+    def __init__(self, stage: Stage, timeout: float) -> None:
+        super().__init__(f"no response within {timeout:g} s: {stage}; give the call more time, or look at its worker")
+        self.stage = stage
+
+
+class CallFailed(RelayError):
+    """The node that collected the request could not answer it; the text says why."""
+
+
+class UnreadableRecord(RelayError):
+    """A record in Redis is not one of ours, or is damaged: check which programs write to these keys."""
+
+
+class UnreadableResponse(UnreadableRecord):
+    """The response cannot be read. The request has run: check that both nodes have the same version."""
+
+
+class TooLarge(RelayError, ValueError):
+    """A request or response is larger than a record may be: send large bodies as data streams."""
+
+
+class InvalidCall(RelayError, ValueError):
+    """An endpoint, header or stream has a name that cannot be used; nothing was sent."""
+
+
+class UnknownRequest(RelayError, LookupError):
+    """This node has no such request in hand: it was answered, given back or abandoned before."""
+
+
+class StreamLost(RelayError):
+    """A data stream is not there, or not whole: its call has ended, or it expired. Read streams while the call runs."""

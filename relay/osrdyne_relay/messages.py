@@ -1,0 +1,65 @@
+"""What callers send and workers answer, and the pulses between nodes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from osrdyne_relay.names import id_from
+from osrdyne_relay.streams.base import Source, StoredStream
+
+#: Kinds of pulses to a node: a response, whole or to be read, and that a call is to be looked at.
+RESPONSE_PULSE, LOOK_PULSE = b"r", b"l"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller sends. `body` and `headers` go through Redis, `streams` through the store of data streams."""
+
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, Source] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a worker answers, in the same parts."""
+
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, Source] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a caller gets. Read its streams within `async with response:`, which removes them at the end."""
+
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, StoredStream] = field(default_factory=dict)
+
+    async def close(self) -> None:
+        """Remove the streams."""
+        for stream in self.streams.values():
+            await stream.remove()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        await self.close()
+
+
+def pulse(kind: bytes, call: str, content: bytes = b"") -> bytes:
+    """Return a pulse for a node."""
+    return b"".join((kind, call.encode(), content))
+
+
+def read_pulse(raw: bytes) -> tuple[bytes, str, bytes] | None:
+    """Return kind, call and content; None for what is no pulse of ours."""
+    kind, call = raw[:1], id_from(raw[1:33])
+    if call is None or kind not in (RESPONSE_PULSE, LOOK_PULSE):
+        return None
+    return kind, call, raw[33:]

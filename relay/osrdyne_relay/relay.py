@@ -1,0 +1,247 @@
+"""A node of the relay: calls endpoints, and serves those that workers poll here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from osrdyne_relay import names, records
+from osrdyne_relay.caller import Call
+from osrdyne_relay.errors import InvalidCall, RelayClosed, RelayError, UnknownRequest, UnreadableRecord
+from osrdyne_relay.messages import RESPONSE_PULSE, Answer, Request, Response, read_pulse
+from osrdyne_relay.node import Node
+from osrdyne_relay.port import RedisPort
+from osrdyne_relay.pulses import Pulses
+from osrdyne_relay.records import RequestHeader
+from osrdyne_relay.serving import Collected, Inbox
+from osrdyne_relay.settings import RelaySettings
+from osrdyne_relay.streams.base import DataStreams, NoStreams
+from osrdyne_relay.streams.directory import SharedDirectory
+from osrdyne_relay.transactions import Claimed
+
+log = logging.getLogger(__name__)
+
+#: Longest time that a request may wait for a node, in seconds. The life of an endpoint stays for longer.
+MOST_PICKUP = 43_200.0
+#: Seconds that `close` waits for calls and requests to end in good order.
+_CLOSING = 5.0
+
+
+class Relay:
+    """One node. `async with Relay(settings) as relay:` in each process that calls or serves.
+
+    All methods belong to the event loop in which it was entered.
+    """
+
+    def __init__(
+        self, settings: RelaySettings, *, redis: RedisPort | None = None, streams: DataStreams | None = None
+    ) -> None:
+        """`redis` and `streams` replace what the settings describe. Raises SettingsError."""
+        if redis is None:
+            # Where the simulation brings a model, the library is not needed.
+            from osrdyne_relay.redis_client import RedisClient
+
+            redis = RedisClient(settings.redis)
+        self._redis = redis
+        self._node = Node(redis, streams or _store(settings), settings)
+        self._pulses = Pulses(redis)
+        self._inboxes: dict[str, Inbox] = {}
+        self._sweep_every = settings.timings.sweep_every
+        self._pickup_timeout = settings.timings.pickup_timeout
+        self._closing = False
+
+    async def __aenter__(self) -> Self:
+        self._pulses.listen(self._node.names.node(self._node.id), self._pulsed)
+        self._node.spawn(self._pulses.run(), "pulses")
+        self._node.spawn(self._sweep(), "sweep")
+        return self
+
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        await self.close()
+
+    @property
+    def redis_away(self) -> bool:
+        """Whether the last operation of this node failed."""
+        return self._node.retrying.outage.away
+
+    # --- for callers ----------------------------------------------------------------------------------------------
+
+    async def queue_and_wait(
+        self,
+        endpoint: str,
+        request: Request | bytes,
+        *,
+        pickup_timeout: float | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        """Have a request run once by a worker that polls as `endpoint` at any node; return its response.
+
+        `pickup_timeout`: seconds for which it may wait for a node; without it, the setting's. `timeout`: seconds for
+        all of it, after which it is cancelled. Raises a RelayError: docs/relay.md has a table. Cancelling this task
+        cancels the call.
+        """
+        return await self.start(endpoint, request, pickup_timeout=pickup_timeout, timeout=timeout).response()
+
+    def start(
+        self,
+        endpoint: str,
+        request: Request | bytes,
+        *,
+        pickup_timeout: float | None = None,
+        timeout: float | None = None,
+    ) -> Call:
+        """Begin the same, and return a call that can be cancelled."""
+        if self._closing:
+            raise RelayClosed
+        names.check_endpoint(endpoint)
+        waits = self._pickup_timeout if pickup_timeout is None else pickup_timeout
+        if not 0 < waits <= MOST_PICKUP or (timeout is not None and not timeout > 0):
+            raise InvalidCall(f"a timeout is more than 0 s, and pickup_timeout at most {MOST_PICKUP:g} s")
+        return Call(self._node, endpoint, Request(request) if isinstance(request, bytes) else request, waits, timeout)
+
+    # --- for workers ----------------------------------------------------------------------------------------------
+
+    async def dequeue(self, endpoint: str, *, wait: float = 30.0) -> Collected | None:
+        """Collect the next request of an endpoint; None when there was none for `wait` seconds.
+
+        The node listens to the endpoint from the first call on, until `forget`. Raises RedisAway or RedisRefused; call
+        again then. A worker that is gone meanwhile may be cancelled: what was collected for it goes to the next one.
+        """
+        inbox = self._inbox(names.check_endpoint(endpoint))
+        deadline = self._node.now() + wait
+        while not self._closing:
+            found = await inbox.next(deadline)
+            if isinstance(found, str):
+                found = await self._protected(inbox, found)
+            if found is not None:
+                found.taken = True
+                return found
+            if self._node.now() >= deadline:
+                return None
+        raise RelayClosed
+
+    async def apply_response(self, request: str, response: Answer | bytes) -> None:
+        """Answer a request that this node has collected, by its id.
+
+        Raises UnknownRequest, or why the answer does not count: CallerGone, Cancelled, DataLost, RedisAway, TooLarge.
+        """
+        held = self._node.held.get(request)
+        if not isinstance(held, Collected):
+            raise UnknownRequest
+        await held.apply(Answer(response) if isinstance(response, bytes) else response)
+
+    def forget(self, endpoint: str) -> None:
+        """Listen to an endpoint no more: no worker polls here as it. Requests wait for another node."""
+        inbox = self._inboxes.pop(endpoint, None)
+        if inbox is not None:
+            self._pulses.forget(self._node.names.pulse(endpoint))
+            for collected in inbox.ready:
+                self._node.later(_given_back(collected), f"return of {collected.id}")
+
+    def _inbox(self, endpoint: str) -> Inbox:
+        inbox = self._inboxes.get(endpoint)
+        if inbox is None:
+            inbox = self._inboxes[endpoint] = Inbox(self._node, endpoint)
+            self._pulses.listen(self._node.names.pulse(endpoint), inbox.pulsed)
+        return inbox
+
+    async def _protected(self, inbox: Inbox, call: str) -> Collected | None:
+        """Claim; when the worker goes away meanwhile, keep the request for the next one."""
+        claiming = self._node.spawn(self._claim(inbox, call), f"claim of {call}")
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            claiming.add_done_callback(lambda _: _hand_over(inbox, claiming))
+            raise
+
+    async def _claim(self, inbox: Inbox, call: str) -> Collected | None:
+        token = names.new_token(self._node.id)
+        done = await self._node.run(self._node.transactions.claim(inbox.endpoint, call, token))
+        claimed = Claimed.of(done.answers)
+        if claimed.token != token.encode() or claimed.request is None:
+            return None
+        try:
+            header, body = records.decode(RequestHeader, claimed.request, self._node.most_bytes)
+        except UnreadableRecord as error:
+            log.warning("a request cannot be read", extra={"endpoint": inbox.endpoint, "reason": str(error)})
+            return None
+        if (header.id, header.endpoint) != (call, inbox.endpoint) or claimed.life != header.life.encode():
+            # Of another life: its caller knows of the loss, or finds out. Of another name: it is not ours.
+            return None
+        inbox.active()
+        return Collected(self._node, token, header, body)
+
+    # --- the node -------------------------------------------------------------------------------------------------
+
+    def _pulsed(self, content: bytes | None) -> None:
+        """Take a pulse of this node's channel; None when its subscription has begun."""
+        if content is None:
+            for one in (*self._node.calls.values(), *self._node.held.values()):
+                one.look()
+            return
+        if (found := read_pulse(content)) is None:
+            return
+        kind, call, rest = found
+        mine = self._node.calls.get(call)
+        if mine is not None and kind == RESPONSE_PULSE and rest:
+            mine.receive(rest)
+        elif mine is not None:
+            mine.look()
+        elif held := self._node.held.get(call):
+            held.look()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self._sweep_every)
+            try:
+                await self._node.streams.sweep()
+            except (OSError, RelayError) as error:
+                log.warning("expired data streams cannot be removed", extra={"reason": str(error)})
+
+    async def close(self) -> None:
+        """End the node: calls end with RelayClosed, and requests that were not answered with CallFailed."""
+        if self._closing:
+            return
+        self._closing = True
+        calls = [one for one in self._node.calls.values() if isinstance(one, Call)]
+        for call in calls:
+            call.close()
+        for held in list(self._node.held.values()):
+            if isinstance(held, Collected):
+                self._node.later(_stopped(held), f"end of {held.id}")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                await asyncio.gather(*(call.ended() for call in calls))
+                await asyncio.gather(*self._node.chores, return_exceptions=True)
+        left = [*self._node.tasks, *self._node.chores]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._redis.close()
+
+
+async def _given_back(collected: Collected) -> None:
+    with suppress(RelayError):
+        await collected.give_back()
+
+
+async def _stopped(collected: Collected) -> None:
+    with suppress(RelayError):
+        if collected.taken:
+            await collected.fail("the serving node stops; the request may have run")
+        else:
+            await collected.give_back()
+
+
+def _hand_over(inbox: Inbox, claiming: asyncio.Task[Collected | None]) -> None:
+    if not claiming.cancelled() and claiming.exception() is None and (collected := claiming.result()) is not None:
+        inbox.hand_over(collected)
+
+
+def _store(settings: RelaySettings) -> DataStreams:
+    if settings.streams.directory is None:
+        return NoStreams()
+    return SharedDirectory(settings.streams.directory, keep=settings.streams.keep)

@@ -1,0 +1,293 @@
+"""One request on the serving node, and the requests that wait at an endpoint.
+
+`Collected` beats, and finds out when the work is no longer wanted. `Inbox` decides which id is tried next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+
+from osrdyne_relay import names, records
+from osrdyne_relay.errors import (
+    CallerGone,
+    Cancelled,
+    DataLost,
+    NotCollected,
+    RelayError,
+    Stage,
+    TooLarge,
+)
+from osrdyne_relay.messages import RESPONSE_PULSE, Answer, pulse
+from osrdyne_relay.node import Node
+from osrdyne_relay.records import RequestHeader, ResponseHeader, Status
+from osrdyne_relay.streams.base import StoredStream
+from osrdyne_relay.time_rules import Looks, PeerWatch
+from osrdyne_relay.transactions import ServerView
+
+log = logging.getLogger(__name__)
+
+#: Ids that an inbox remembers; what is beyond them is found by the next look.
+MOST_HINTS = 256
+#: Ids that are read at a look.
+LOOK_AT = 16
+
+
+class Collected:
+    """A request that this node has. It is answered, given back, or abandoned."""
+
+    def __init__(self, node: Node, token: str, header: RequestHeader, body: bytes) -> None:
+        self.id = header.id
+        self.endpoint = header.endpoint
+        self.body = body
+        self.headers = header.headers
+        #: Read them before the request is answered: then they are removed.
+        self.streams = {name: StoredStream(node.streams, one.id, one.size) for name, one in header.streams.items()}
+        #: Why the work is no longer wanted: Cancelled, CallerGone, DataLost or RedisAway. None while it is wanted.
+        self.abandoned: RelayError | None = None
+        #: Whether a caller of `dequeue` has it.
+        self.taken = False
+        self._node = node
+        self._token = token.encode()
+        self._caller = header.node
+        self._news = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._looks = Looks(node.timings.look_first, node.timings.beat_every, node.now())
+        self._collected_at = node.now()
+        self._looks.looked(node.now())
+        node.held[self.id] = self
+        self._task = node.spawn(self._run(), f"request {self.id}")
+
+    async def wait_abandoned(self) -> RelayError:
+        """Wait until the work is no longer wanted; return why. Does not return after the request was answered."""
+        while self.abandoned is None:
+            await self._ended.wait()
+            if self.abandoned is None:
+                await asyncio.get_running_loop().create_future()
+        return self.abandoned
+
+    def look(self) -> None:
+        """Look at Redis now: a pulse says so, or some may have been lost."""
+        self._looks.at_once()
+        self._news.set()
+
+    async def apply(self, answer: Answer) -> None:
+        """Answer the request. Raises what `abandoned` says, or RedisAway: the caller then has no response of ours."""
+        if self.abandoned is not None:
+            raise self.abandoned
+        written: list[str] = []
+        try:
+            notes = await self._node.store_streams(answer.streams, written)
+            header = records.made(ResponseHeader, headers=dict(answer.headers), streams=notes)
+            record = records.encode(header, answer.body, self._node.most_bytes)
+        except TooLarge as error:
+            await self._write(ResponseHeader(status="failed", reason=f"the response is too large: {error}"[:2000]))
+            raise
+        except BaseException:
+            await self._unwritten(written)
+            raise
+        try:
+            await self._send(record)
+        except (CallerGone, DataLost):  # of RedisAway it is not known
+            await self._unwritten(written)
+            raise
+
+    async def _unwritten(self, streams: list[str]) -> None:
+        for stream in streams:
+            await self._node.streams.remove(stream)
+
+    async def fail(self, reason: str) -> None:
+        """End the request without an answer: the caller gets a CallFailed with this reason."""
+        await self._write(ResponseHeader(status="failed", reason=reason[:2000]))
+
+    async def give_back(self) -> None:
+        """End the request that no worker has seen: the caller gets a NotCollected."""
+        await self._write(ResponseHeader(status="returned"))
+
+    async def _write(self, header: ResponseHeader) -> None:
+        await self._send(records.encode(header, b"", self._node.most_bytes))
+
+    async def _send(self, record: bytes) -> None:
+        """Write the response. Raises where it does not count."""
+        if self.abandoned is not None:
+            raise self.abandoned
+        small = len(record) <= self._node.pulse_bytes
+        content = pulse(RESPONSE_PULSE, self.id, record if small else b"")
+        view = ServerView.of((await self._node.run(self._answer(record, content))).answers)
+        self._drop()
+        if view.claim != self._token:
+            raise DataLost
+        if view.over:
+            raise CallerGone
+
+    def _answer(self, record: bytes, content: bytes) -> list[tuple[str | bytes | int, ...]]:
+        return self._node.transactions.answer(self.endpoint, self.id, record, (self._caller, content))
+
+    def _drop(self) -> None:
+        """Have it in hand no longer."""
+        self._node.held.pop(self.id, None)
+        self._task.cancel()
+        self._ended.set()
+
+    # --- the task -------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Beat and look until the request was answered, or is no longer wanted."""
+        node = self._node
+        watch = PeerWatch(node.timings.caller_gone_after, node.timings.beat_every, node.now())
+        beats = 0
+        try:
+            while True:
+                await node.wait(self._news, self._looks.due)
+                if not self.taken and node.now() > self._collected_at + node.timings.hold_for:
+                    return await self._give_back_untaken()
+                beats += 1
+                beat = node.transactions.server_beat(self.endpoint, self.id, beats)
+                view = ServerView.of((await node.run(beat)).answers)
+                self._looks.looked(node.now())
+                if why := self._unwanted(view, silent=watch.note(view.caller_beat, node.now())):
+                    return await self._abandon(why)
+                for stream in self.streams.values():
+                    await node.streams.touch(stream.id)
+        except RelayError as error:
+            self._abandoned(error)
+
+    def _unwanted(self, view: ServerView, *, silent: bool) -> RelayError | None:
+        """Return why the work is no longer wanted; None while it is."""
+        if view.claim != self._token:
+            return DataLost()
+        if view.over:
+            return CallerGone()
+        if view.cancel:
+            return Cancelled(Stage.WHILE_RUNNING)
+        return CallerGone() if silent else None
+
+    async def _give_back_untaken(self) -> None:
+        self._abandoned(NotCollected())
+        record = records.encode(ResponseHeader(status="returned"), b"", self._node.most_bytes)
+        await self._node.run(self._answer(record, pulse(RESPONSE_PULSE, self.id, record)))
+
+    async def _abandon(self, why: RelayError) -> None:
+        """Note it for the worker, and write it for a caller that may still listen."""
+        self._abandoned(why)
+        status: Status = "cancelled" if isinstance(why, Cancelled) else "abandoned"
+        record = records.encode(ResponseHeader(status=status, reason=str(why)), b"", self._node.most_bytes)
+        if not isinstance(why, DataLost):
+            with suppress(RelayError):
+                await self._node.run(self._answer(record, pulse(RESPONSE_PULSE, self.id, record)))
+        if isinstance(why, CallerGone):
+            for stream in self.streams.values():
+                await stream.remove()
+
+    def _abandoned(self, why: RelayError) -> None:
+        self._node.held.pop(self.id, None)
+        self.abandoned = why
+        self._ended.set()
+
+
+class Inbox:
+    """What waits at one endpoint, as far as this node knows."""
+
+    def __init__(self, node: Node, endpoint: str) -> None:
+        self._node = node
+        self.endpoint = endpoint
+        #: Requests that were collected for a worker that went away meanwhile.
+        self.ready: deque[Collected] = deque()
+        self._hints: dict[str, None] = {}
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._looking = False
+        self._looks = Looks(node.timings.look_first, node.timings.look_every, node.now())
+
+    def pulsed(self, content: bytes | None) -> None:
+        """Take a pulse of the endpoint's channel; None when the subscription has begun."""
+        found = names.id_from(content) if content is not None else None
+        if content is None:
+            self._looks.at_once()
+            self._wake()
+        elif found is not None:
+            self._hint(found)
+            self._wake()
+
+    def hand_over(self, collected: Collected) -> None:
+        """Keep a request for the next worker."""
+        self.ready.append(collected)
+        self._wake()
+
+    async def next(self, deadline: float) -> Collected | str | None:
+        """Return a collected request, or an id to try. None at the deadline, or when woken for nothing."""
+        while self.ready:
+            collected = self.ready.popleft()
+            if collected.abandoned is None:
+                return collected
+        if self._hints:
+            found = next(iter(self._hints))
+            del self._hints[found]
+            return found
+        now = self._node.now()
+        if now >= self._looks.due and not self._looking:
+            await self._look()
+        elif now < deadline:
+            # The one that looks wakes the others.
+            await self._sleep(deadline if self._looking else min(deadline, self._looks.due))
+        return None
+
+    async def _look(self) -> None:
+        self._looking = True
+        try:
+            found = await self._node.run(self._node.transactions.look(self.endpoint, LOOK_AT))
+        finally:
+            self._looking = False
+            self._looks.looked(self._node.now())
+            for _ in range(len(self._waiting)):
+                self._wake()
+        (waiting,) = found.answers
+        ids = {raw: names.id_from(raw) for raw in waiting}
+        if strange := [raw for raw, one in ids.items() if one is None]:
+            await self._node.run(self._node.transactions.drop(self.endpoint, strange))
+        for one in filter(None, ids.values()):
+            self._hint(one)
+        if waiting:
+            self.active()
+        if len(waiting) == LOOK_AT:
+            self._looks.at_once()
+
+    def active(self) -> None:
+        """Note that there is work here."""
+        self._looks.active()
+
+    def _hint(self, call: str) -> None:
+        if len(self._hints) < MOST_HINTS:
+            self._hints[call] = None
+        else:
+            self._looks.at_once()
+
+    def _wake(self) -> None:
+        while self._waiting:
+            one = self._waiting.popleft()
+            if not one.done():
+                _done(one)
+                return
+
+    async def _sleep(self, until: float) -> None:
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(woken)
+        timer = loop.call_at(until, _done, woken)
+        try:
+            await woken
+        except asyncio.CancelledError:
+            # Its wake is for another one.
+            if woken.done() and not woken.cancelled():
+                self._wake()
+            raise
+        finally:
+            timer.cancel()
+            with suppress(ValueError):
+                self._waiting.remove(woken)
+
+
+def _done(one: asyncio.Future[None]) -> None:
+    if not one.done():
+        one.set_result(None)

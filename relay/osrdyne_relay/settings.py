@@ -1,0 +1,165 @@
+"""The settings of a relay node: parsed once, strictly. Durations are seconds as a number or ISO 8601 text.
+
+Secrets are in files, which the settings name. An unknown key, or a value of the wrong kind, is an error that names the
+setting.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from osrdyne_protocol.durations import parse_seconds
+from osrdyne_protocol.errors import SettingsError
+
+
+def _seconds(value: object) -> object:
+    return parse_seconds(value) if isinstance(value, str) else value
+
+
+#: More than 0, in seconds.
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=30 * 86_400, allow_inf_nan=False)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RedisSettings(_Settings):
+    """How a node reaches Redis."""
+
+    #: `redis://host:6379/0`, or `rediss://` for TLS. An address with a password belongs in `url_file`.
+    url: str | None = None
+    #: File that holds the address.
+    url_file: Path | None = None
+    #: User of Redis's ACL. Without it, the one of the address.
+    user: str | None = None
+    password_file: Path | None = None
+    #: For TLS: the authorities that are believed, and a certificate and key of this client.
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    #: `host:port` of each Sentinel, and the name of the master that they watch. The address then gives user, database
+    #: and whether there is TLS; its host is not used.
+    sentinels: tuple[str, ...] = ()
+    sentinel_master: str | None = None
+    sentinel_user: str | None = None
+    sentinel_password_file: Path | None = None
+    #: Whether the address is that of a node of a Redis Cluster, which names the others.
+    cluster: bool = False
+    #: Most connections for commands of one node (of each Redis of a Cluster); one more receives pulses.
+    connections: int = Field(default=8, ge=1, le=1000)
+    #: For a connection to open, and for an answer to come, in seconds.
+    connect_timeout: Seconds = 5.0
+    answer_timeout: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.url is None) == (self.url_file is None):
+            raise ValueError("give either `url` or `url_file`")
+        if self.url is not None and urlsplit(self.url).password:
+            raise ValueError("`url` holds a password: put the address in a file and name it as `url_file`")
+        if bool(self.sentinels) != bool(self.sentinel_master):
+            raise ValueError("`sentinels` and `sentinel_master` go together: give both or none")
+        if self.cluster and self.sentinels:
+            raise ValueError("a Redis Cluster has no Sentinels: give `cluster` or `sentinels`")
+        if any(not re.fullmatch(r"\S+:\d{1,5}", one) for one in self.sentinels):
+            raise ValueError("each of `sentinels` is `host:port`")
+        if self.key_file and not self.certificate_file:
+            raise ValueError("`key_file` needs `certificate_file`")
+        return self
+
+    def address(self) -> SplitResult:
+        """Return the address in its parts. Reads `url_file`; raises SettingsError."""
+        given = self.url if self.url_file is None else secret(self.url_file, "redis.url_file")
+        try:
+            parts = urlsplit(given or "")
+            whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        except ValueError:
+            whole = False
+        if not whole or parts.scheme not in ("redis", "rediss") or not re.fullmatch(r"/?\d{0,4}", parts.path):
+            raise SettingsError("redis.url", "is no address; write redis://host:6379/0, or rediss:// for TLS")
+        return parts
+
+
+class Timings(_Settings):
+    """How long things take, in seconds. All nodes of a relay should have the same."""
+
+    #: Between two heartbeats of a call, on both sides.
+    beat_every: Seconds = 15.0
+    #: Of silence, after which the serving node counts as gone, and the caller's.
+    server_gone_after: Seconds = 60.0
+    caller_gone_after: Seconds = 90.0
+    #: For which an operation of Redis is tried.
+    retry_for: Seconds = 30.0
+    #: Between two looks for a pulse that was lost: soon after something happened, and in the end.
+    look_first: Seconds = 1.0
+    look_every: Seconds = 15.0
+    #: For which a request waits for a node, unless a call says otherwise.
+    pickup_timeout: Seconds = 60.0
+    #: For which a collected request waits for a worker that went away meanwhile.
+    hold_for: Seconds = 10.0
+    #: For which a response stays in Redis.
+    response_stays: Seconds = 1200.0
+    #: Between two sweeps of expired data streams.
+    sweep_every: Seconds = 3600.0
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for name in ("server_gone_after", "caller_gone_after"):
+            if getattr(self, name) < 2 * self.beat_every:
+                raise ValueError(f"`{name}` must be at least twice `beat_every`, so that one late beat ends no call")
+        if self.response_stays < 4 * max(self.beat_every, self.retry_for):
+            raise ValueError("`response_stays` must be at least four times `beat_every` and `retry_for`")
+        return self
+
+
+class StreamSettings(_Settings):
+    """Where data streams are."""
+
+    #: A directory that all nodes share. Without it, bodies alone can be sent.
+    directory: Path | None = None
+    #: For which a stream stays that nothing removed.
+    keep: Seconds = 86_400.0
+
+
+class RelaySettings(_Settings):
+    """A node of a relay."""
+
+    redis: RedisSettings
+    #: Of all keys and channels. Relays of different prefixes share a Redis and nothing else.
+    prefix: str = Field(default="osrdyne-relay", pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    #: Most bytes of a request or response in Redis. Larger ones are data streams.
+    most_bytes: int = Field(default=1_048_576, ge=1024, le=16_777_216)
+    #: Most data that a pulse carries. A larger response is read from Redis.
+    pulse_bytes: int = Field(default=16_384, ge=0, le=1_048_576)
+    timings: Timings = Timings()
+    streams: StreamSettings = StreamSettings()
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], *, path: str = "relay") -> Self:
+        """Parse a mapping, a table of TOML for example. Raises SettingsError, which names the setting."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join([path, *map(str, first["loc"])])
+            raise SettingsError(where, first["msg"].removeprefix("Value error, ")) from None
+
+
+def secret(file: Path, setting: str) -> str:
+    """Return the first line of a file. Raises SettingsError, which names the setting."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise SettingsError(setting, f"cannot be read: {error.strerror}: {file}") from None
+    except ValueError:
+        raise SettingsError(setting, f"is not a file of UTF-8 text: {file}") from None
+    if not lines or not lines[0].strip():
+        raise SettingsError(setting, f"is empty: {file}")
+    return lines[0].strip()

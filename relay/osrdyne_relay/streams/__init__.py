@@ -1,0 +1,9 @@
+"""Data streams: large parts of requests and responses, which do not go through Redis.
+
+`base` is the interface of a store and the handle that reads lazily, `directory` a store in a shared directory.
+"""
+
+from osrdyne_relay.streams.base import DataStreams, NoStreams, Source, StoredStream
+from osrdyne_relay.streams.directory import SharedDirectory
+
+__all__ = ["DataStreams", "NoStreams", "SharedDirectory", "Source", "StoredStream"]

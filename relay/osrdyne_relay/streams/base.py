@@ -1,0 +1,102 @@
+"""The interface of a store of data streams, and the handle that a receiver gets.
+
+A stream is written once, whole, under an id that is never used again. It is removed when its call has ended, or by
+`sweep` when it was not touched for as long as the store keeps streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
+from pathlib import Path
+from typing import Protocol
+
+from osrdyne_relay.errors import InvalidCall, StreamLost
+
+#: Bytes that are in memory at a time for each stream that is written or read.
+CHUNK = 262_144
+
+#: Where a stream comes from: chunks of bytes, or a file.
+Source = AsyncIterable[bytes] | Path
+
+
+class DataStreams(Protocol):
+    """A store that all nodes reach. Ids are those of `names.new_id`."""
+
+    async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
+        """Write a stream; return its bytes. It can be read when this returns, and is not there when this raises."""
+
+    def read(self, stream: str) -> AsyncIterator[bytes]:
+        """Return its chunks, which are read when they are asked for. Raises StreamLost where it is not there."""
+
+    async def touch(self, stream: str) -> None:
+        """Let `sweep` take it for new. Does nothing where it is not there."""
+
+    async def remove(self, stream: str) -> None:
+        """Remove it. Does nothing where it is not there."""
+
+    async def sweep(self) -> int:
+        """Remove what has expired, and what writers left that died; return how many."""
+
+
+class StoredStream:
+    """A stream that can be read lazily, more than once, until its call has ended."""
+
+    def __init__(self, store: DataStreams, stream: str, size: int) -> None:
+        self._store = store
+        self.id = stream
+        #: In bytes.
+        self.size = size
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Give the chunks. Raises StreamLost where they are not there, or not all."""
+        got = 0
+        async for chunk in self._store.read(self.id):
+            got += len(chunk)
+            if got > self.size:
+                break
+            yield chunk
+        if got != self.size:
+            raise StreamLost(
+                f"data stream {self.id} has {got} bytes or more, and not the {self.size} that were written"
+            )
+
+    async def save(self, path: Path) -> None:
+        """Write it to a file. Raises StreamLost as iterating does."""
+        with await asyncio.to_thread(path.open, "wb") as file:
+            async for chunk in self:
+                await asyncio.to_thread(file.write, chunk)
+
+    async def remove(self) -> None:
+        """Remove it from the store."""
+        await self._store.remove(self.id)
+
+
+async def chunks_of(source: Source) -> AsyncIterator[bytes]:
+    """Give the chunks of a source."""
+    if not isinstance(source, Path):
+        async for chunk in source:
+            yield chunk
+        return
+    with await asyncio.to_thread(source.open, "rb") as file:
+        while chunk := await asyncio.to_thread(file.read, CHUNK):
+            yield chunk
+
+
+class NoStreams:
+    """Where no store is set up: bodies alone can be sent."""
+
+    async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
+        raise InvalidCall("this node has no store of data streams: set one up (docs/relay.md), or send the body alone")
+
+    def read(self, stream: str) -> AsyncIterator[bytes]:
+        raise StreamLost(f"this node has no store of data streams, so it cannot read {stream}: set up the callers' one")
+
+    async def touch(self, stream: str) -> None:
+        """There is none."""
+
+    async def remove(self, stream: str) -> None:
+        """There is none."""
+
+    async def sweep(self) -> int:
+        return 0

@@ -1,0 +1,103 @@
+"""Data streams as files of a directory that all nodes have: a local one for nodes of one machine, NFS or the like.
+
+A file gets its name when it is whole, so that a reader never sees a part of it. Its age is by the clock of the file
+system that has it: the clocks of two machines are never compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import suppress
+from io import BufferedWriter
+from pathlib import Path
+
+from osrdyne_relay.errors import InvalidCall, StreamLost
+from osrdyne_relay.names import is_id, new_id
+from osrdyne_relay.streams.base import CHUNK
+
+#: Ending of the name of what is being written.
+_PART = ".part"
+
+
+class SharedDirectory:
+    """A store below one directory. Only the user of the nodes can read what it writes."""
+
+    def __init__(self, directory: Path, *, keep: float = 86_400.0) -> None:
+        """`keep`: seconds after the last touch for which a stream stays where nothing removed it."""
+        self._directory = directory
+        self._keep = keep
+
+    async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
+        path = self._path(stream)
+        part = path.with_name(path.name + _PART)
+        size = 0
+        file = await asyncio.to_thread(_opened, part)
+        try:
+            with file:
+                async for chunk in chunks:
+                    size += await asyncio.to_thread(file.write, chunk)
+                await asyncio.to_thread(_written, file)
+            await asyncio.to_thread(part.rename, path)
+        except BaseException:
+            # Not in a thread: this task may be cancelled at each `await`.
+            part.unlink(missing_ok=True)
+            raise
+        return size
+
+    async def read(self, stream: str) -> AsyncIterator[bytes]:
+        path = self._path(stream)
+        try:
+            file = await asyncio.to_thread(path.open, "rb", 0)
+        except OSError as error:
+            raise StreamLost(
+                f"data stream {stream} cannot be read: {error.strerror}; its call may have ended"
+            ) from error
+        with file:
+            while chunk := await asyncio.to_thread(file.read, CHUNK):
+                yield chunk
+
+    async def touch(self, stream: str) -> None:
+        with suppress(OSError):
+            await asyncio.to_thread(os.utime, self._path(stream))
+
+    async def remove(self, stream: str) -> None:
+        with suppress(OSError):
+            await asyncio.to_thread(self._path(stream).unlink)
+
+    async def sweep(self) -> int:
+        return await asyncio.to_thread(self._sweep)
+
+    def _sweep(self) -> int:
+        probe = self._path(new_id())
+        _opened(probe).close()
+        now = probe.stat().st_mtime
+        probe.unlink()
+        removed = 0
+        for path in self._directory.glob("??/*"):
+            with suppress(OSError):
+                if now - path.stat().st_mtime > self._keep:
+                    path.unlink()
+                    removed += 1
+        return removed
+
+    def _path(self, stream: str) -> Path:
+        if not is_id(stream):
+            raise InvalidCall("a data stream has no id of ours: streams are named by this library")
+        return self._directory / stream[:2] / stream
+
+
+def _opened(path: Path) -> BufferedWriter:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return open(path, "wb", opener=_only_ours)
+
+
+def _only_ours(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _written(file: BufferedWriter) -> None:
+    """Let other machines see all of it, and find out now that the disk is full."""
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,62 @@
+"""When to try again, when to look again, and when the other side is gone. Pure: times are arguments, in seconds of one
+process's monotonic clock. Clocks of two processes are never compared.
+"""
+
+from __future__ import annotations
+
+
+def retry_pause(failures: int, chance: float, *, first: float = 0.05, most: float = 2.0) -> float:
+    """Return the seconds until the next attempt after so many failures in a row; `chance` is random, from 0 to 1.
+
+    It doubles up to `most`, and a half of it is left to chance, so that nodes do not return to Redis all at once.
+    """
+    return float(min(most, first * 2 ** min(max(failures, 1) - 1, 16)) * (0.5 + chance / 2))
+
+
+class Looks:
+    """When to look without having had a pulse: `first` seconds after something happened, then after twice as long, and
+    so on up to `most`.
+    """
+
+    def __init__(self, first: float, most: float, now: float) -> None:
+        self._first, self._most = min(first, most), most
+        self._pause = self._first
+        #: When the next look is due.
+        self.due = now
+
+    def looked(self, now: float) -> None:
+        """Note a look that found nothing new."""
+        self.due = now + self._pause
+        self._pause = min(2 * self._pause, self._most)
+
+    def active(self) -> None:
+        """Note that something happened: the looks after the next one are close again."""
+        self._pause = self._first
+
+    def at_once(self) -> None:
+        """Let a look be due now: pulses may have been lost."""
+        self.due = float("-inf")
+
+
+class PeerWatch:
+    """Whether the other side of a call is gone, by a counter in Redis that it changes.
+
+    Silence is the time between looks at Redis that succeeded and saw the same counter. A step between two looks counts
+    with `step` seconds at most. So neither an outage of Redis nor a sleep of this process counts as the peer's silence.
+    """
+
+    def __init__(self, gone_after: float, step: float, now: float) -> None:
+        self._gone_after, self._step = gone_after, step
+        self._beat: bytes | None = None
+        self._looked_at = now
+        #: Seconds.
+        self.silence = 0.0
+
+    def note(self, beat: bytes | None, now: float) -> bool:
+        """Note the counter that a look found; return whether the peer is gone."""
+        if beat is not None and beat != self._beat:
+            self._beat, self.silence = beat, 0.0
+        else:
+            self.silence += min(max(now - self._looked_at, 0.0), self._step)
+        self._looked_at = now
+        return self.silence >= self._gone_after

@@ -1,0 +1,147 @@
+"""Judges a run: which calls were lost, which ran twice, and what else is not as docs/relay.md says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from osrdyne_relay.errors import Stage
+from simulation.relay.scenario import LOAD, REST, CallPlan, Kind
+from simulation.relay.world import SETTINGS, Ended, World
+
+_TIMES = SETTINGS.timings
+#: Seconds within which a worker hears that its caller is gone: silence, a look, and an operation.
+_TOLD = _TIMES.caller_gone_after + 2 * _TIMES.beat_every + _TIMES.retry_for
+#: Seconds within which a loss of data is noticed.
+_NOTICED = 60.0
+#: What a call may come to where nothing goes wrong.
+_AS_PLANNED = {"response", "CallFailed", "Cancelled", "CallTimedOut", "walked away"}
+#: What may have caused an error. Without one of these in the run, the error is wrong.
+_CAUSES = {
+    "DataLost": {Kind.LOSS, Kind.OUTAGE, Kind.ALL},
+    "PeerGone": {Kind.CRASHES, Kind.FLAKY, Kind.OUTAGE, Kind.ALL},
+    "RedisAway": {Kind.FLAKY, Kind.OUTAGE, Kind.ALL},
+    "NotCollected": {Kind.CRASHES, Kind.FLAKY, Kind.OUTAGE, Kind.LOSS, Kind.ALL},
+}
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the checker found. Each list holds a sentence a finding."""
+
+    calls: int = 0
+    answered: int = 0
+    failed: int = 0
+    orphaned: int = 0
+    lost: list[str] = field(default_factory=list)
+    twice: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    def findings(self) -> list[str]:
+        """Return every finding, one a line."""
+        return [
+            *(f"lost: {one}" for one in self.lost),
+            *(f"twice: {one}" for one in self.twice),
+            *(f"broken: {one}" for one in self.broken),
+        ]
+
+
+def check(world: World) -> Verdict:
+    """Judge a run."""
+    verdict = Verdict(broken=list(world.wrong))
+    times = Counter(run.number for run in world.runs)
+    verdict.twice += [f"call {number} ran {count} times" for number, count in times.items() if count > 1]
+    for plan in world.scenario.calls:
+        _check_call(world, plan, times[plan.number], verdict)
+    for number in world.probes:
+        ended = world.ended.get(number)
+        if ended is None or ended.what != "response":
+            verdict.lost.append(f"call {number}, after all troubles, ended with {ended and ended.what}")
+    _check_workers(world, verdict)
+    _check_losses(world, verdict)
+    return verdict
+
+
+def _check_call(world: World, plan: CallPlan, times: int, verdict: Verdict) -> None:
+    ended = world.ended.get(plan.number)
+    if plan.number in world.orphaned or (ended is None and not _began(world, plan)):
+        verdict.orphaned += 1
+        return
+    verdict.calls += 1
+    if ended is None:
+        verdict.lost.append(f"call {plan.number} never ended")
+        return
+    verdict.answered += ended.what == "response"
+    verdict.failed += ended.what != "response"
+    verdict.broken += [f"call {plan.number} {text}" for text in _wrong(world, plan, ended, times)]
+
+
+def _began(world: World, plan: CallPlan) -> bool:
+    return any(f"call {plan.number} begins" in line for line in world.trace)
+
+
+def _wrong(world: World, plan: CallPlan, ended: Ended, times: int) -> list[str]:
+    """Return what is wrong with the end of a call."""
+    kind, found = world.scenario.kind, []
+    if ended.what == "response" and (times != 1 or ended.detail != f"answer {plan.number}" or plan.fails):
+        found.append(f"has the response {ended.detail!r} after {times} runs")
+    if (ended.what == "NotCollected" or ended.detail == Stage.NEVER_COLLECTED) and times:
+        found.append(f"ended with {ended.what} {ended.detail}, and ran")
+    if ended.detail == Stage.WHILE_RUNNING and not times:
+        found.append("was cancelled while running, and never ran")
+    if ended.what == "CallFailed" and not plan.fails and kind is not Kind.CRASHES and kind is not Kind.ALL:
+        found.append("failed, and its worker did not")
+    if ended.what == "NotCollected" and kind is Kind.DEAF and plan.pickup_timeout < _TIMES.look_every + 5:
+        return found  # a lost pulse costs as long
+    if ended.what not in _AS_PLANNED and kind not in _CAUSES.get(ended.what, set()):
+        found.append(f"ended with {ended.what}, and there was no cause: {kind.value}")
+    if ended.what == "RedisAway" and kind is Kind.OUTAGE and world.scenario.outage < _TIMES.retry_for - 6:
+        found.append(f"ended with RedisAway after an outage of {world.scenario.outage:.0f} s")
+    if kind in (Kind.QUIET, Kind.DEAF) and ended.what == "response":
+        late = ended.at - plan.at - plan.takes
+        if late > (1.0 if kind is Kind.QUIET else 4 * _TIMES.look_every) and _at_rest(world, plan):
+            found.append(f"has its response {late:.1f} s late")
+    return found
+
+
+def _at_rest(world: World, plan: CallPlan) -> bool:
+    """Whether a worker was free at the call's begin."""
+    busy = [run for run in world.runs if run.began <= plan.at + 1 and (run.ended is None or run.ended >= plan.at)]
+    return len(busy) < 2
+
+
+def _check_workers(world: World, verdict: Verdict) -> None:
+    """Find workers that were not told that their work is not wanted."""
+    for run in world.runs:
+        since = _unwanted_since(world, run.number)
+        died = [at for at, who in world.deaths if who == run.server and at >= run.began]
+        troubled = died or any(one.who == run.server for one in world.scenario.troubles) or world.scenario.away
+        if since is None or troubled or run.abandoned is not None:
+            continue
+        end = run.ended if run.ended is not None else LOAD + REST
+        if end - max(since, run.began) > _TOLD:
+            verdict.broken.append(f"call {run.number} was not wanted from {since:.0f} on, and its worker was not told")
+
+
+def _unwanted_since(world: World, number: int) -> float | None:
+    if number in world.orphaned:
+        return world.orphaned[number]
+    ended = world.ended.get(number)
+    return ended.at if ended is not None and ended.what != "response" else None
+
+
+def _check_losses(world: World, verdict: Verdict) -> None:
+    """Find calls and requests that went on for long after Redis had lost them."""
+    if world.scenario.kind is not Kind.LOSS:
+        return
+    for at in world.scenario.flushes:
+        for plan in world.scenario.calls:
+            ended = world.ended.get(plan.number)
+            if plan.at < at - 1 and ended is not None and ended.at > at + _NOTICED:
+                verdict.broken.append(
+                    f"call {plan.number} went on for {ended.at - at:.0f} s after the loss at {at:.0f}"
+                )
+        for run in world.runs:
+            over = run.abandoned[0] if run.abandoned else run.ended
+            if run.began < at - 1 and over is not None and over > at + _NOTICED:
+                verdict.broken.append(f"the worker of call {run.number} was not told of the loss at {at:.0f}")

@@ -1,0 +1,1 @@
+"""Tests of the relay on a real Redis."""

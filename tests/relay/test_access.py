@@ -1,0 +1,186 @@
+"""A user with only the commands and channels of docs/relay.md, TLS, Sentinels and a Cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from osrdyne_relay import Collected, DataLost, RedisRefused, Relay, RelaySettings, Stage
+from osrdyne_relay.transactions import COMMANDS
+from testbed.redis import RedisServer
+from testbed.tls import Authority
+from testbed.waiting import until, until_async
+from tests.relay.nodes import QUICK, serving, settings
+
+DOCS = Path(__file__).parents[2] / "docs/relay.md"
+
+
+def rules_of_the_page() -> list[str]:
+    """The ACL rules of docs/relay.md, for the prefix and password of a test."""
+    found = re.search(r"^ACL SETUSER osrdyne-relay (.+)$", DOCS.read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1].replace(">PASSWORD", ">word").replace("osrdyne-relay:", "test:").split()
+
+
+async def main_paths(redis: RedisServer, node: RelaySettings) -> None:
+    """Call, cancel, time out, lose data, serve again."""
+    held: list[Collected] = []
+
+    async def hold(request: Collected) -> bytes | None:
+        if request.body != b"hold":
+            return request.body.upper()
+        held.append(request)
+        return None
+
+    async with Relay(node) as near, Relay(node) as far, serving(far, "e", hold, workers=3):
+        answers = await asyncio.gather(*(near.queue_and_wait("e", b"x%d" % n) for n in range(20)))
+        assert [answer.body for answer in answers] == [b"X%d" % n for n in range(20)]
+
+        running = near.start("e", b"hold")
+        await until_async(lambda: len(held) == 1)
+        assert (await running.cancel()).stage == Stage.WHILE_RUNNING
+        assert (await near.start("f", b"x").cancel()).stage == Stage.NEVER_COLLECTED
+
+        # Beats, and looks.
+        running = near.start("e", b"hold")
+        await until_async(lambda: len(held) == 2)
+        await asyncio.sleep(3 * QUICK["beat_every"])
+        redis.run("FLUSHALL")
+        with pytest.raises(DataLost):
+            await running.response()
+        assert (await near.queue_and_wait("e", b"y")).body == b"Y"
+        far.forget("e")
+
+
+async def test_a_user_with_the_rules_of_the_page_can_do_everything_and_nothing_else(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    redis.run("ACL", "SETUSER", "limited", "reset", *rules_of_the_page())
+    (tmp_path / "password").write_text("word\n")
+    access = {"url_file": None, "url": f"redis://127.0.0.1:{redis.port}/0"}
+    access |= {"user": "limited", "password_file": str(tmp_path / "password")}
+    redis.run("ACL", "LOG", "RESET")
+
+    await main_paths(redis, settings(redis, redis=access))
+
+    assert redis.run("ACL", "LOG") == []
+    async with Relay(settings(redis, redis=access, prefix="other")) as elsewhere:
+        with pytest.raises(RedisRefused, match=r"NOPERM|permission"):
+            await elsewhere.queue_and_wait("e", b"x")
+
+
+def test_the_rules_of_the_page_name_each_command_that_is_used() -> None:
+    commands = {rule[1:] for rule in rules_of_the_page() if rule.startswith("+")}
+
+    assert commands == COMMANDS | {"eval", "subscribe", "unsubscribe", "ping"}
+
+
+async def test_each_command_of_the_page_is_needed(redis: RedisServer, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("word")
+    access = {
+        "url_file": None,
+        "url": f"redis://limited@127.0.0.1:{redis.port}",
+        "password_file": str(tmp_path / "password"),
+    }
+    redis.run("ACL", "SETUSER", "limited", "reset", *rules_of_the_page(), "-hsetnx")
+    async with Relay(settings(redis, redis=access)) as near:
+        with pytest.raises(RedisRefused):
+            await near.queue_and_wait("e", b"x")
+
+
+@pytest.fixture
+def tls_redis(tmp_path: Path) -> Iterator[tuple[RedisServer, Authority]]:
+    authority = Authority(tmp_path / "ca")
+    own = authority.issue("server", address="127.0.0.1")
+    files = (f"tls-cert-file {own.certfile}", f"tls-key-file {own.keyfile}", f"tls-ca-cert-file {authority.cacertfile}")
+    with RedisServer("tls-port TLS_PORT", *files) as server:
+        yield server, authority
+
+
+async def test_over_tls_a_certificate_is_asked_for_and_checked(
+    tls_redis: tuple[RedisServer, Authority], tmp_path: Path
+) -> None:
+    server, authority = tls_redis
+    client, other = authority.issue("client"), Authority(tmp_path / "other")
+    access = {
+        "url_file": None,
+        "url": f"rediss://127.0.0.1:{server.tls_port}",
+        "password_file": str(tmp_path / "password"),
+    }
+    (tmp_path / "password").write_text(server.password)
+    access |= {"certificate_file": str(client.certfile), "key_file": str(client.keyfile)}
+
+    await main_paths(server, settings(server, redis={**access, "ca_file": str(authority.cacertfile)}))
+
+    brief = {"retry_for": 0.2}
+    wrong = settings(server, redis={**access, "ca_file": str(other.cacertfile)}, timings=brief)
+    async with Relay(wrong) as near:
+        with pytest.raises(Exception, match="certificate verify failed"):
+            await near.queue_and_wait("e", b"x")
+
+
+@pytest.mark.full
+async def test_sentinels_name_the_master_and_its_replica_takes_over(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        master = stack.enter_context(RedisServer())
+        auth = f"masterauth {master.password}"
+        replica = stack.enter_context(RedisServer(f"replicaof 127.0.0.1 {master.port}", auth))
+        replica.run("CONFIG", "SET", "requirepass", master.password)
+        replica.password = master.password
+        sentinel = stack.enter_context(RedisServer(sentinel=True))
+        sentinel.run("SENTINEL", "MONITOR", "m", "127.0.0.1", master.port, 1)
+        for name, value in (
+            ("auth-pass", master.password),
+            ("down-after-milliseconds", 1000),
+            ("failover-timeout", 5000),
+        ):
+            sentinel.run("SENTINEL", "SET", "m", name, value)
+        (tmp_path / "sentinel").write_text(sentinel.password)
+        access = {
+            "sentinels": [f"127.0.0.1:{sentinel.port}"],
+            "sentinel_master": "m",
+            "sentinel_password_file": str(tmp_path / "sentinel"),
+        }
+        until(lambda: b"slave" in str(sentinel.run("SENTINEL", "REPLICAS", "m")).encode(), what="the replica is known")
+        node = settings(master, redis=access)
+        async with Relay(node) as near, Relay(node) as far, serving(far, "e", workers=2):
+            assert (await near.queue_and_wait("e", b"x")).body == b"X"
+            await asyncio.to_thread(master.kill)
+
+            assert (await near.queue_and_wait("e", b"y")).body == b"Y"
+
+
+def is_whole(server: RedisServer) -> bool:
+    """Whether a node of a Cluster knows a server for each slot."""
+    return re.search(r"cluster_state\W+ok", str(server.run("CLUSTER", "INFO"))) is not None
+
+
+@pytest.mark.full
+async def test_the_nodes_of_a_cluster_serve_their_endpoints(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(RedisServer("cluster-enabled yes", "cluster-announce-ip 127.0.0.1")) for _ in range(3)
+        ]
+        for number, server in enumerate(servers):
+            server.run("CONFIG", "SET", "requirepass", servers[0].password)
+            server.password = servers[0].password
+            server.run("CLUSTER", "ADDSLOTSRANGE", 5462 * number, min(16383, 5462 * number + 5461))
+            server.run("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for server in servers[1:]:
+            server.run("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
+        for server in servers:
+            until(partial(is_whole, server), what="a whole cluster")
+        node = settings(servers[0], redis={"cluster": True})
+        endpoints = [f"e{number}" for number in range(12)]
+        async with Relay(node) as near, Relay(node) as far:
+            for endpoint in endpoints:
+                async with serving(far, endpoint):
+                    assert (await near.queue_and_wait(endpoint, b"x")).body == b"X"
+
+        assert all(server.run("DBSIZE") > 0 for server in servers)

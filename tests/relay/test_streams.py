@@ -1,0 +1,240 @@
+"""Data streams in a shared directory: whole or not there, read lazily, removed with their call, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from osrdyne_relay import (
+    Answer,
+    Collected,
+    InvalidCall,
+    NotCollected,
+    Relay,
+    Request,
+    SharedDirectory,
+    StreamLost,
+)
+from osrdyne_relay.names import new_id
+from osrdyne_relay.streams.base import CHUNK, chunks_of
+from testbed.redis import RedisServer
+from testbed.waiting import until_async
+from tests.relay.nodes import serving, settings
+
+ROOT = Path(__file__).parents[2]
+
+
+async def pieces(*given: bytes) -> AsyncIterator[bytes]:
+    for one in given:
+        yield one
+
+
+def files(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+async def test_streams_go_both_ways_and_are_gone_when_the_call_has_ended(redis: RedisServer, tmp_path: Path) -> None:
+    source, store, kept = tmp_path / "source", tmp_path / "store", tmp_path / "kept"
+    source.write_bytes(os.urandom(3 * CHUNK + 7))
+
+    async def back(request: Collected) -> None:
+        assert request.streams["file"].size == 3 * CHUNK + 7
+        await far.apply_response(request.id, Answer(streams={"back": request.streams["file"], "none": pieces()}))
+
+    node = settings(redis, streams={"directory": str(store)})
+    async with Relay(node) as near, Relay(node) as far, serving(far, "e", back):
+        async with await near.queue_and_wait("e", Request(streams={"file": source})) as response:
+            await response.streams["back"].save(kept)
+            assert [chunk async for chunk in response.streams["none"]] == []
+            assert len(files(store)) >= 2
+        await until_async(lambda: not files(store))
+
+    assert kept.read_bytes() == source.read_bytes()
+
+
+async def test_streams_of_a_call_that_failed_or_was_cancelled_are_removed(redis: RedisServer, tmp_path: Path) -> None:
+    node = settings(redis, streams={"directory": str(tmp_path)})
+    async with Relay(node) as near:
+        with pytest.raises(NotCollected):
+            await near.queue_and_wait("e", Request(streams={"s": pieces(b"abc")}), pickup_timeout=0.2)
+        call = near.start("e", Request(streams={"s": pieces(b"abc")}))
+        await until_async(lambda: len(files(tmp_path)) == 1)
+        await call.cancel()
+        await until_async(lambda: not files(tmp_path))
+
+
+async def test_a_source_that_breaks_off_fails_the_call_and_leaves_nothing(redis: RedisServer, tmp_path: Path) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"some"
+        raise OSError(5, "the disk is broken")
+
+    node = settings(redis, streams={"directory": str(tmp_path)})
+    async with Relay(node) as near:
+        with pytest.raises(StreamLost, match="the disk is broken"):
+            await near.queue_and_wait("e", Request(streams={"s": broken()}))
+        with pytest.raises(StreamLost, match="No such file"):
+            await near.queue_and_wait("e", Request(streams={"s": tmp_path / "missing"}))
+    assert files(tmp_path) == []
+    assert redis.run("KEYS", "*:call:*") == []
+
+
+async def test_without_a_store_a_stream_is_refused(redis: RedisServer) -> None:
+    async with Relay(settings(redis)) as near:
+        with pytest.raises(InvalidCall, match="no store"):
+            await near.queue_and_wait("e", Request(streams={"s": pieces(b"abc")}))
+
+
+async def test_a_stream_can_be_read_only_whole(tmp_path: Path) -> None:
+    store, stream = SharedDirectory(tmp_path), new_id()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"a" * CHUNK
+        begun.set()
+        await go_on.wait()
+        yield b"b"
+
+    writing = asyncio.create_task(store.store(stream, slow()))
+    await begun.wait()
+    with pytest.raises(StreamLost):
+        await anext(store.read(stream))
+    go_on.set()
+
+    assert await writing == CHUNK + 1
+    assert b"".join([chunk async for chunk in store.read(stream)]) == b"a" * CHUNK + b"b"
+    (path,) = files(tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_writer_that_is_cancelled_leaves_no_part(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"a"
+        begun.set()
+        await asyncio.Event().wait()
+
+    writing = asyncio.create_task(SharedDirectory(tmp_path).store(new_id(), endless()))
+    await begun.wait()
+    writing.cancel()
+    await asyncio.wait([writing])
+
+    assert files(tmp_path) == []
+
+
+async def test_what_expired_is_swept_and_what_is_touched_stays(tmp_path: Path) -> None:
+    store = SharedDirectory(tmp_path, keep=1000.0)
+    old, touched, new = new_id(), new_id(), new_id()
+    for stream in (old, touched, new):
+        await store.store(stream, pieces(b"abc"))
+    for stream in (old, touched):
+        path = tmp_path / stream[:2] / stream
+        os.utime(path, (0, 0))
+        path.with_suffix(".part").write_bytes(b"of a writer that died")
+        os.utime(path.with_suffix(".part"), (0, 0))
+    await store.touch(touched)
+
+    assert await store.sweep() == 3
+    assert {path.name for path in files(tmp_path)} == {touched, new}
+
+
+@pytest.mark.parametrize("stream", ["", "../../etc/passwd", "f" * 31, "F" * 32, "f" * 31 + "/"])
+async def test_an_id_that_is_none_of_ours_reaches_no_file(stream: str, tmp_path: Path) -> None:
+    store = SharedDirectory(tmp_path / "store")
+
+    with pytest.raises(InvalidCall):
+        await store.store(stream, pieces(b"x"))
+    with pytest.raises(InvalidCall):
+        await anext(store.read(stream))
+    assert files(tmp_path) == []
+
+
+async def test_a_stream_that_was_cut_or_has_grown_is_lost_and_not_read_as_whole(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    node = settings(redis, streams={"directory": str(tmp_path)})
+    async with Relay(node) as near, Relay(node) as far:
+        for change in (lambda path: path.write_bytes(b"ab"), lambda path: path.write_bytes(b"abcd"), Path.unlink):
+            call = near.start("e", Request(streams={"s": pieces(b"abc")}))
+            while (request := await far.dequeue("e")) is None:
+                pass
+            change(files(tmp_path)[0])
+            with pytest.raises(StreamLost):
+                _ = [chunk async for chunk in request.streams["s"]]
+            await request.fail("its stream is lost")
+            await asyncio.gather(call.response(), return_exceptions=True)
+            await until_async(lambda: not files(tmp_path))
+
+
+#: Sends or receives a gigabyte, and prints its bytes, digest, and largest memory before and after.
+PROGRAM = """
+import asyncio, hashlib, resource, sys
+from osrdyne_relay import *
+from osrdyne_relay.streams.base import CHUNK
+
+async def gigabyte():
+    for number in range(4096):
+        yield number.to_bytes(4) * (CHUNK // 4)
+
+def memory():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+async def main(role, url_file, directory):
+    settings = RelaySettings.from_mapping({"redis": {"url_file": url_file}, "streams": {"directory": directory}})
+    async with Relay(settings) as node:
+        before = memory()
+        if role == "caller":
+            async with await node.queue_and_wait("e", Request(streams={"s": gigabyte()})) as response:
+                digest, size = hashlib.sha256(), 0
+                async for chunk in response.streams["s"]:
+                    digest.update(chunk)
+                    size += len(chunk)
+        else:
+            while (request := await node.dequeue("e")) is None:
+                pass
+            digest, size = hashlib.sha256(), request.streams["s"].size
+            async def back():
+                async for chunk in request.streams["s"]:
+                    digest.update(chunk)
+                    yield chunk
+            await node.apply_response(request.id, Answer(streams={"s": back()}))
+        print(size, digest.hexdigest(), before, memory())
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.full
+def test_a_gigabyte_passes_with_little_memory_on_both_nodes(redis: RedisServer, tmp_path: Path) -> None:
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, role, str(redis.address_file), str(tmp_path)], stdout=subprocess.PIPE
+        )
+        for role in ("server", "caller")
+    ]
+    said = [process.communicate(timeout=500)[0].decode().split() for process in started]
+
+    digest = hashlib.sha256()
+    for number in range(4096):
+        digest.update(number.to_bytes(4) * (CHUNK // 4))
+    for size, sha, before, after in said:
+        assert (int(size), sha) == (2**30, digest.hexdigest())
+        # In kilobytes: a fiftieth of the gigabyte.
+        assert int(after) - int(before) < 2**20 / 50
+    assert files(tmp_path) == []
+
+
+def test_a_file_is_read_in_chunks(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * (2 * CHUNK + 1))
+
+    async def sizes() -> list[int]:
+        return [len(chunk) async for chunk in chunks_of(tmp_path / "file")]
+
+    assert asyncio.run(sizes()) == [CHUNK, CHUNK, 1]
