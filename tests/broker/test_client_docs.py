@@ -52,7 +52,7 @@ async def test_the_pages_and_examples_work_together(pool: Pool) -> None:
     queue, exchange = pool.names.request_queue("42"), pool.names.activity_exchange
     environment = WorkerEnvironment("w", "42", pool.settings.name, queue, exchange, pool.uri(pool.users.worker))
     # Given the worker of the page
-    code, while_loading = blocks("docs/worker.md")
+    code, hearing_of_the_stop, while_loading = blocks("docs/worker.md")
     assert while_loading.startswith("signal.signal(signal.SIGTERM")
     worker = await start("-c", code, **environment.to_environ())
     # When the clients of the page ask it
@@ -61,6 +61,12 @@ async def test_the_pages_and_examples_work_together(pool: Pool) -> None:
     assert await output(await start("-c", asyncio_code, AMQP_URI=pool.client_uri)) == "100 answers\n42: later\n"
     worker.send_signal(signal.SIGTERM)
     await output(worker)
+    # And the same worker with the option of the page hears that it stops
+    hearing = code.replace("run(handle)\n", f"{hearing_of_the_stop}print(stopping.is_set())\n")
+    worker = await start("-c", hearing, **environment.to_environ())
+    assert await output(await start("-c", sync_code, AMQP_URI=pool.client_uri)) == "ok 42: hello\n"
+    worker.send_signal(signal.SIGTERM)
+    assert await output(worker) == "True\n"
     # And the examples ask each other
     worker = await start("-m", "examples.echo_worker", **environment.to_environ())
     asked = await start("-m", "examples.ask", pool.settings.name, "42", "hello", AMQP_URI=pool.client_uri)
