@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import tier_run
@@ -19,6 +20,10 @@ from testbed.broker import NEWEST, OF_THE_DEMO, SUITES, Broker
 # asyncio would then make a loop that nobody closes, which is a ResourceWarning, which is an error. Once a loop
 # has been set, if only to None, asyncio makes none by itself.
 asyncio.set_event_loop(None)
+
+# The same examples each time, and no limit on how long one takes, as where CI is set: on a busy machine a call of a
+# millisecond may take a fifth of a second.
+hypothesis.settings.load_profile("ci")
 
 
 #: Fixtures of engines that `make test` does not start: slow to start or to build, or a broker that the test may stop.
