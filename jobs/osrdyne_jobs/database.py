@@ -31,7 +31,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from osrdyne_jobs.errors import JobError, NoSchema
-from osrdyne_jobs.sqlite_queue import BEGIN, QueuedConnection
+from osrdyne_jobs.sqlite_queue import BEGIN, WRITE_AHEAD_LOG, QueuedConnection
 from osrdyne_protocol.errors import OsrdyneError
 
 # A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
@@ -186,7 +186,7 @@ def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
         connection.isolation_level = None  # transactions begin where SQLAlchemy says, not at the first write
         connection.create_function("osrdyne_now", 0, clock)
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute(WRITE_AHEAD_LOG)
         # A commit is on disk before it is answered; WAL alone could lose the last ones with the machine's power.
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.close()

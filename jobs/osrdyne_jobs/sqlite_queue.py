@@ -25,9 +25,11 @@ from typing import Any, Self
 
 #: Begins a transaction that writes.
 BEGIN = "BEGIN IMMEDIATE"
+#: Has a file keep its changes in a log beside it, so that readers and a writer do not wait for each other.
+WRITE_AHEAD_LOG = "PRAGMA journal_mode = WAL"
 #: What the name of the queue's file adds to that of the database.
 SUFFIX = "-queue"
-#: Seconds between two looks of the writer whose turn it is.
+#: Seconds between two tries of the writer whose turn it is, and of those that switch to the log.
 PAUSE = 0.0005
 
 
@@ -103,20 +105,25 @@ class _Cursor(sqlite3.Cursor):
 
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
         connection = self.connection
+        if sql == WRITE_AHEAD_LOG:
+            # While another connection writes to a new file, SQLite refuses this at once, however long it may wait.
+            return self._repeat(sql)
         if sql != BEGIN or connection.queue is None:
             return super().execute(sql, parameters)
         with turn(connection.queue, connection.patience):
             # SQLite's own pauses grow: it would often rest when the writer before this one has ended.
             connection.wait_for_others(0.0)
             try:
-                return self._begin(time.monotonic() + connection.patience)
+                return self._repeat(sql)
             finally:
                 connection.wait_for_others(connection.patience)
 
-    def _begin(self, until: float) -> Self:
+    def _repeat(self, sql: str) -> Self:
+        """Execute a statement again and again while others keep it from being executed, as long as patience lasts."""
+        until = time.monotonic() + self.connection.patience
         while True:
             try:
-                return super().execute(BEGIN)
+                return super().execute(sql)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                     raise

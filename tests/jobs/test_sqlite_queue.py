@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 
 from osrdyne_jobs.database import async_engine_for, engine_for, reading
-from osrdyne_jobs.sqlite_queue import SUFFIX, QueuedConnection, turn
-from testbed.waiting import until
+from osrdyne_jobs.sqlite_queue import SUFFIX, WRITE_AHEAD_LOG, QueuedConnection, turn
+from testbed.waiting import PATIENCE, until
 
 #: Waits for the turn at a file, says so, and keeps it until its standard input ends.
 HOLDER = """
@@ -156,3 +156,32 @@ def test_a_database_in_memory_has_no_queue() -> None:
     connection = sqlite3.connect(":memory:", factory=QueuedConnection)
     assert connection.queue is None
     connection.close()
+
+
+def test_a_new_file_that_another_program_writes_to_is_opened_when_that_program_has_ended(tmp_path: Path) -> None:
+    # Given a file without a log beside it, to which another program writes
+    file = tmp_path / "new.sqlite"
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE t (a INTEGER)")
+    other.execute("BEGIN IMMEDIATE")
+    engine = engine_for(f"sqlite:///{file}")
+    tries: list[str] = []
+
+    @event.listens_for(engine, "connect", insert=True)
+    def connects(connection: QueuedConnection, _: object) -> None:
+        connection.set_trace_callback(tries.append)
+
+    # When it is opened, and the other one ends after it was refused
+    with ThreadPoolExecutor(1) as thread:
+        mode = thread.submit(_journal_mode, engine)
+        until(lambda: mode.done() or tries.count(WRITE_AHEAD_LOG) > 1, what="a second try")
+        other.execute("COMMIT")
+        # I expect that it waited
+        assert mode.result(PATIENCE) == "wal"
+    other.close()
+    engine.dispose()
+
+
+def _journal_mode(engine: Engine) -> str:
+    with reading(engine) as connection:
+        return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar())
