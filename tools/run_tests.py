@@ -44,28 +44,29 @@ class Plan:
 
     #: Processes at most; there are no more than cores.
     processes: int
-    #: How many cores they keep busy.
-    load: float
+    #: How many cores they keep busy with all engines, and without the slow ones.
+    load_of_all: float
+    load_of_some: float
     #: Whether its tests wait more than they compute, so that there may be one process more.
     waits: bool = False
 
 
 #: In the order in which they start: cheap and telling ones first, so that a mistake shows early, then long ones.
 PLANS = {
-    "unit": Plan(4, 2.0),
-    "simulation": Plan(2, 2.0),
-    "broker": Plan(4, 2.0, waits=True),
-    "drivers": Plan(4, 2.0),
-    "security": Plan(2, 1.5),
-    "infra": Plan(2, 1.5),
-    "roles": Plan(3, 1.5),
-    "faults": Plan(1, 2.5),
-    "jobs": Plan(2, 1.5),
-    "relay": Plan(2, 1.0),
-    "pipeline": Plan(1, 1.5),
+    "unit": Plan(4, 2.0, 2.0),
+    "simulation": Plan(2, 2.0, 2.0),
+    "broker": Plan(4, 2.0, 2.0, waits=True),
+    "pipeline": Plan(1, 1.5, 1.0),
+    "drivers": Plan(4, 2.0, 1.0),
+    "security": Plan(2, 1.5, 1.0),
+    "infra": Plan(2, 1.5, 1.0),
+    "roles": Plan(3, 1.5, 1.0),
+    "faults": Plan(1, 2.5, 1.0),
+    "jobs": Plan(2, 1.5, 1.0),
+    "relay": Plan(2, 1.0, 1.0),
 }
 #: A tier that is not named above: after those, alone in its process.
-OTHER = Plan(1, 1.0)
+OTHER = Plan(1, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,12 @@ def tiers() -> list[str]:
     found = {path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")}
     order = list(PLANS)
     return sorted(found, key=lambda tier: (order.index(tier) if tier in order else len(order), tier))
+
+
+def load(tier: str, choice: Choice) -> float:
+    """How many cores a tier keeps busy."""
+    plan = PLANS.get(tier, OTHER)
+    return plan.load_of_all if choice.all else plan.load_of_some
 
 
 def command(tier: str, choice: Choice) -> list[str]:
@@ -146,8 +153,8 @@ class Runner:
 
     def fits(self, tier: str) -> bool:
         """Whether there are cores for one more tier; there always are for a first."""
-        busy = sum(PLANS.get(run.tier, OTHER).load for run in self.running)
-        return not self.running or busy + PLANS.get(tier, OTHER).load <= cores()
+        together = [*(run.tier for run in self.running), tier]
+        return not self.running or sum(load(one, self._choice) for one in together) <= cores()
 
     def stop(self, number: int, _: object) -> None:
         """Start no more tiers, and let the running ones end in good order. A Ctrl-C has reached them as well."""

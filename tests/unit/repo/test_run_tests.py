@@ -35,23 +35,38 @@ def start_of(folder: Path, program: str) -> Run:
     return Run("x", process, folder / "folder", output, time.monotonic())
 
 
-@pytest.fixture(params=[2, 8])
-def runner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(request.param)))
-    return Runner(["unit", "broker", "roles"], Choice())
-
-
-def test_the_tiers_that_run_together_need_no_more_cores_than_there_are(runner: Runner) -> None:
-    started = []
-    for tier in run_tests.PLANS:
+def started_together(order: list[str], choice: Choice) -> list[str]:
+    """The tiers that a run starts at once, of these in their order."""
+    runner = Runner(order, choice)
+    for tier in order:
         if runner.fits(tier):
             runner.running.append(run_of(tier))
-            started.append(tier)
+    return [run.tier for run in runner.running]
 
-    load = sum(run_tests.PLANS[tier].load for tier in started)
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("number", [2, 8])
+def test_the_tiers_that_run_together_need_no_more_cores_than_there_are(
+    number: int, everything: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(number)))
+    choice = Choice(all=everything)
+
+    started = started_together(list(run_tests.PLANS), choice)
+
     assert started[0] == "unit"
-    assert load <= run_tests.cores()
-    assert (len(started) == 1) == (run_tests.cores() == 2)
+    assert sum(run_tests.load(tier, choice) for tier in started) <= number
+    assert (len(started) == 1) == (number == 2)
+
+
+def test_two_tiers_run_side_by_side_on_two_cores_where_slow_engines_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    order = ["pipeline", "roles", "jobs"]
+
+    assert started_together(order, Choice()) == ["pipeline", "roles"]
+    assert started_together(order, Choice(all=True)) == ["pipeline"]
 
 
 def test_a_tier_that_needs_more_cores_than_there_are_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
