@@ -35,8 +35,8 @@ from simulation.world import World, daemon_settings, note_errors
 
 #: Virtual seconds: of the load, and between two looks whether the last key is gone.
 LENGTH, _LOOK = 3600.0, 30.0
-#: Samples within the load, and how many of them lie between two collections of all garbage.
-_SAMPLES, _COLLECT = 120, 2
+#: Samples within the load, and at every how many of them all garbage is collected.
+SAMPLES, _COLLECT = 120, 2
 #: When connections are cut, as parts of the load: in its first and in its last tenth, because what lives as long as a
 #: connection must have the time to grow.
 _CUTS = (0.03, 0.05, 0.07, 0.93, 0.95, 0.97)
@@ -208,12 +208,14 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def soak(keys: int, length: float = LENGTH, tell: Callable[[Sample], None] = lambda _: None) -> Report:
+def soak(
+    keys: int, length: float = LENGTH, *, samples: int = SAMPLES, tell: Callable[[Sample], None] = lambda _: None
+) -> Report:
     """Let `keys` keys be called once each within `length` seconds; `tell` gets each sample as it is taken."""
-    return virtual_time.run(0, lambda: _run(keys, length, tell), TickingLoop)
+    return virtual_time.run(0, lambda: _run(keys, length, samples, tell), TickingLoop)
 
 
-async def _run(keys: int, length: float, tell: Callable[[Sample], None]) -> Report:
+async def _run(keys: int, length: float, samples: int, tell: Callable[[Sample], None]) -> Report:
     world = _World(keys, length)
     report = Report(keys)
     loop = world.loop
@@ -223,8 +225,8 @@ async def _run(keys: int, length: float, tell: Callable[[Sample], None]) -> Repo
         world.start()
         await world.client.open()
         tasks = [loop.create_task(one) for one in (world.load(), world.steady_load(), world.cut())]
-        for number in range(1, _SAMPLES + 1):
-            await world.until(number / _SAMPLES)
+        for number in range(1, samples + 1):
+            await world.until(number / samples)
             report.samples.append(world.sample(collect=number % _COLLECT == 0))
             tell(report.samples[-1])
         for task in tasks:

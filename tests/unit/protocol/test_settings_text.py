@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from osrdyne_protocol.settings_text import to_toml
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+#: Without halves of surrogate pairs, which UTF-8 cannot write.
+TEXT = st.text(max_size=12)
 PLAIN = TEXT | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=8)
+VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=8)
 
 
-@given(st.dictionaries(TEXT, VALUES))
+@given(st.dictionaries(TEXT, VALUES, max_size=4))
 def test_every_document_is_read_as_it_was_written(document: dict[str, Any]) -> None:
     assert tomllib.loads(to_toml(document)) == document
 
