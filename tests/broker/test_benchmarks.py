@@ -24,14 +24,15 @@ class Brief(Rig):
         return 0.1
 
 
-#: `recovery` and `lost-queue` start brokers of their own, `calls` starts many programs.
-MARKS = {"steady": pytest.mark.fast} | dict.fromkeys(("calls", "recovery", "lost-queue"), pytest.mark.full)
 #: Not those that need more than a broker, which the tiers of the pipeline, of infra and of the jobs run.
 ON_A_BROKER = [name for name in MEASUREMENTS if not name.startswith(("pipeline-", "stack-", "jobs-"))]
+#: The one that `make test` runs.
+QUICKEST = "steady"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=MARKS[name]) if name in MARKS else name for name in ON_A_BROKER]
+    "name",
+    [pytest.param(name, marks=pytest.mark.fast if name == QUICKEST else pytest.mark.full) for name in ON_A_BROKER],
 )
 def test_a_measurement_returns_rows_and_leaves_nothing_on_the_broker(broker: Broker, name: str) -> None:
     before = {one["name"] for one in broker.management.get("vhosts")}

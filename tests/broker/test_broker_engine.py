@@ -69,6 +69,7 @@ def test_a_broker_finds_the_plugins_that_it_runs_and_no_others(broker: Broker) -
     assert {"rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_stream"} <= set(re.findall(r"\w+", running))
 
 
+@pytest.mark.full
 def test_a_broker_runs_what_its_file_of_enabled_plugins_has_been_given(broker_version: str) -> None:
     broker = Broker(broker_version)
     try:
@@ -110,6 +111,7 @@ def test_a_broker_whose_port_is_taken_says_so(broker: Broker) -> None:
         second.close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_a_broker_ends_with_its_owner_however_that_ends(broker_version: str, end: signal.Signals) -> None:
     # Given a process that started a broker

@@ -54,6 +54,7 @@ async def answered(client: AsyncClient, key: str) -> Reply:
                 return await client.call(key, b"again", timeout=PATIENCE)
 
 
+@pytest.mark.full
 async def test_a_lost_queue_delays_no_other_key_of_the_same_client_and_answers_again_by_itself(
     pool: Pool, daemon: DaemonProcess
 ) -> None:

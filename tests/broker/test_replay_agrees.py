@@ -129,6 +129,7 @@ def replayed(calls: list[PastCall], starts: list[int], end: str, *, warm: bool =
     return result
 
 
+@pytest.mark.full
 def test_a_daemon_and_the_replay_report_the_same_events_for_the_same_calls(witness: Witness) -> None:
     # When a key is called cold, warm, and after it was unbound
     witness.call("often")

@@ -49,6 +49,7 @@ def lost_ones(daemon: DaemonProcess) -> dict[str, str]:
         return {}
 
 
+@pytest.mark.full
 def test_a_daemon_waits_for_a_lost_orphan_queue_says_so_and_begins_once_it_is_mended(
     pool: Pool, make_daemon: MakeDaemon
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_queue_that_is_lost_while_the_daemon_acts_is_noticed_and_so_is_its_men
     assert lost_ones(daemon) == {}
 
 
+@pytest.mark.full
 def test_lint_names_lost_queues_and_streams_with_their_mend_and_no_other(pool: Pool, make_daemon: MakeDaemon) -> None:
     # Given a lost static queue and a lost request queue, each beside one that works
     for key in ("42", "43"):

@@ -13,6 +13,7 @@ from tests.drivers.subjects.subprocess import SubprocessSubject
 SLEEP = SubprocessTemplate(("sleep", "1000"))
 
 
+@pytest.mark.full
 async def test_a_thousand_groups_are_started_adopted_and_stopped_and_listed_all_at_once(
     machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
