@@ -64,10 +64,24 @@ class CallTimedOut(RelayError):
     def __init__(self, stage: Stage, timeout: float) -> None:
         super().__init__(f"no response within {timeout:g} s: {stage}; give the call more time, or look at its worker")
         self.stage = stage
+        #: In seconds.
+        self.timeout = timeout
 
 
 class CallFailed(RelayError):
     """The node that collected the request could not answer it; the text says why."""
+
+
+class CallRefused(CallFailed):
+    """A worker ran the request and has no good answer: see `status`, `reason` and `body`."""
+
+    def __init__(self, status: str, reason: str, body: bytes = b"") -> None:
+        super().__init__(f"the worker answered {status!r}" + (f": {reason}" if reason else ""))
+        #: `error` or `rejected`, as of a worker over AMQP.
+        self.status = status
+        #: A sentence for a person; may be empty.
+        self.reason = reason
+        self.body = body
 
 
 class UnreadableRecord(RelayError):
@@ -92,3 +106,29 @@ class UnknownRequest(RelayError, LookupError):
 
 class StreamLost(RelayError):
     """A data stream is not there, or not whole: its call has ended, or it expired. Read streams while the call runs."""
+
+
+class AccessDenied(RelayError):
+    """The node does not know this token or certificate, or it may not do this: look at the node's access file."""
+
+
+class TooMany(RelayError):
+    """This client has as much open at the node as it may: end some of it, or raise `most` in the access file."""
+
+
+class NodeStopping(RelayError):
+    """This node stops and begins nothing more; nothing was sent. Use another node."""
+
+
+class NodesAway(RelayError):
+    """No node can be reached, or takes calls now; nothing was sent. Check the addresses and the nodes."""
+
+
+class NodeLost(RelayError):
+    """The connection to the node ended before it answered. The request may have run: call again only if that does no
+    harm.
+    """
+
+
+class NodeFailed(RelayError):
+    """The node answered something else than this version expects: check its log, and that its address is right."""

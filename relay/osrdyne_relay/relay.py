@@ -133,6 +133,15 @@ class Relay:
             raise UnknownRequest
         await held.apply(Answer(response) if isinstance(response, bytes) else response)
 
+    def put_back(self, collected: Collected) -> None:
+        """Give a request that no worker has seen to the next one that polls here, for `hold_for` at most."""
+        inbox = self._inboxes.get(collected.endpoint)
+        if inbox is None or self._closing:
+            self._node.later(_given_back(collected), f"return of {collected.id}")
+        elif collected.abandoned is None:
+            collected.untaken()
+            inbox.hand_over(collected)
+
     def forget(self, endpoint: str) -> None:
         """Listen to an endpoint no more: no worker polls here as it. Requests wait for another node."""
         inbox = self._inboxes.pop(endpoint, None)
@@ -175,6 +184,10 @@ class Relay:
         return Collected(self._node, token, header, body)
 
     # --- the node -------------------------------------------------------------------------------------------------
+
+    async def ask_redis(self) -> None:
+        """Have Redis answer now, at the first attempt. Raises RedisAway or RedisRefused."""
+        await self._node.retrying.run([("PING",)], retry_for=0.0)
 
     def _pulsed(self, content: bytes | None) -> None:
         """Take a pulse of this node's channel; None when its subscription has begun."""

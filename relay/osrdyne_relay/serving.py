@@ -73,6 +73,11 @@ class Collected:
         self._looks.at_once()
         self._news.set()
 
+    def untaken(self) -> None:
+        """Note that no worker has it: it waits for one."""
+        self.taken = False
+        self._collected_at = self._node.now()
+
     async def apply(self, answer: Answer) -> None:
         """Answer the request. Raises what `abandoned` says, or RedisAway: the caller then has no response of ours."""
         if self.abandoned is not None:

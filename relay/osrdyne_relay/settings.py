@@ -128,6 +128,47 @@ class StreamSettings(_Settings):
     keep: Seconds = 86_400.0
 
 
+class ServeSettings(_Settings):
+    """How a node is reached over HTTPS: `osrdyne relay serve`."""
+
+    #: Address and port to listen on. Port 0 lets the system choose.
+    host: str = "127.0.0.1"
+    port: int = Field(default=8044, ge=0, le=65_535)
+    #: Who may poll and call; see `http.access`.
+    access_file: Path
+    #: For TLS. They are read again when they change.
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    #: Authorities whose certificates clients may show instead of a token.
+    client_ca_file: Path | None = None
+    #: Whether other machines may connect without TLS: only behind a proxy that has it.
+    plain_http: bool = False
+    #: Most connections.
+    connections: int = Field(default=8192, ge=1, le=1_000_000)
+    #: Most polls, calls and requests in hand of one client, and most endpoints, unless the access file says otherwise.
+    most: int = Field(default=256, ge=1, le=1_000_000)
+    #: Longest wait of one poll.
+    longest_poll: Seconds = 60.0
+    #: Of silence, after which the worker of a request counts as gone.
+    worker_gone_after: Seconds = 60.0
+    #: Without a poll, after which the node no longer listens to an endpoint.
+    forget_after: Seconds = 60.0
+    #: For a client to send a request, and to take an answer.
+    transfer_timeout: Seconds = 30.0
+    #: For which a connection may be idle.
+    idle_timeout: Seconds = 75.0
+    #: For which requests and calls may go on after the stop.
+    grace: Seconds = 30.0
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.key_file and not self.certificate_file:
+            raise ValueError("`key_file` needs `certificate_file`")
+        if self.client_ca_file and not self.certificate_file:
+            raise ValueError("`client_ca_file` needs `certificate_file`: without TLS, no client shows a certificate")
+        return self
+
+
 class RelaySettings(_Settings):
     """A node of a relay."""
 
@@ -140,6 +181,8 @@ class RelaySettings(_Settings):
     pulse_bytes: int = Field(default=16_384, ge=0, le=1_048_576)
     timings: Timings = Timings()
     streams: StreamSettings = StreamSettings()
+    #: For a node to which workers and callers connect.
+    serve: ServeSettings | None = None
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, path: str = "relay") -> Self:

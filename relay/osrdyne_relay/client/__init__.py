@@ -1,0 +1,14 @@
+"""Call endpoints from any program, over a node.
+
+    with RelayClient(["https://a:8044", "https://b:8044"], token_file=Path("/etc/osrdyne/relay.token")) as client:
+        print(client.call("maps/LAX", b"question", timeout=60).body)
+
+`threads` has `RelayClient`, for any number of threads; `asynchronous` has `AsyncRelayClient`. `addresses` is what they
+share: nodes, token, certificates, and how an answer is read. A program that holds the address of Redis can do without
+a node: `osrdyne_relay.Relay`. Docs: docs/relay.md.
+"""
+
+from osrdyne_relay.client.asynchronous import AsyncRelayClient
+from osrdyne_relay.client.threads import RelayClient
+
+__all__ = ["AsyncRelayClient", "RelayClient"]

@@ -1,0 +1,116 @@
+"""The nodes that a client or worker may use, and how it shows who it is. Does no HTTP."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.headers import X_REASON, X_STATUS
+from osrdyne_protocol.statuses import OK
+from osrdyne_relay import wire
+from osrdyne_relay.errors import CallRefused, InvalidCall, NodesAway, RelayError
+from osrdyne_relay.messages import Request, Response
+from osrdyne_relay.names import check_endpoint
+from osrdyne_relay.settings import secret
+
+#: Seconds for a connection to open.
+CONNECT = 10.0
+#: Seconds beyond a call's own timeout after which its node counts as lost: it may have to wait for Redis.
+BEYOND = 60.0
+#: Finds out that the other side has gone without a word: a firewall forgot the connection, for example.
+KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
+)
+
+
+class Nodes:
+    """Addresses of nodes, and a token or a certificate for all of them."""
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        token: str | None = None,
+        token_file: Path | None = None,
+        ca_file: Path | None = None,
+        certificate_file: Path | None = None,
+        key_file: Path | None = None,
+    ) -> None:
+        """`token_file` is read at each request: a changed token counts at once. Raises SettingsError."""
+        self.urls = [_url(one) for one in ([urls] if isinstance(urls, str) else urls)]
+        if not self.urls:
+            raise SettingsError("url", "names no node; give https://HOST:8044")
+        if token is not None and token_file is not None:
+            raise SettingsError("token", "is given twice; give either `token` or `token_file`")
+        if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+            raise SettingsError("token", "is not printable ASCII without blanks")
+        self._token, self._token_file = token, token_file
+        self._first = random.randrange(len(self.urls))
+        try:
+            self.tls = ssl.create_default_context(cafile=ca_file)
+            if certificate_file is not None:
+                self.tls.load_cert_chain(certificate_file, key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(
+                "certificate_file" if certificate_file else "ca_file", f"cannot be used: {error}"
+            ) from None
+
+    def order(self) -> list[str]:
+        """Return the addresses in the order in which they are tried: the one that worked last comes first."""
+        return self.urls[self._first :] + self.urls[: self._first]
+
+    def worked(self, url: str) -> None:
+        """Note the address of a node that answered."""
+        self._first = self.urls.index(url)
+
+    def authorization(self) -> dict[str, str]:
+        """Return the header that shows the token, where there is one. Raises SettingsError."""
+        token = secret(self._token_file, "token_file") if self._token_file is not None else self._token
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+        raise SettingsError("url", f"{text!r} is no address of a node; give https://HOST:8044")
+    return text.rstrip("/")
+
+
+def call_of(
+    endpoint: str, request: Request | bytes, timeout: float | None, pickup_timeout: float | None
+) -> tuple[str, dict[str, str], bytes]:
+    """Return path, headers and body of a call over HTTP. Raises InvalidCall or TooLarge."""
+    whole = Request(request) if isinstance(request, bytes) else request
+    if whole.streams:
+        raise InvalidCall("data streams do not pass over HTTP in this version: send the body, or use `Relay`")
+    path = wire.path(wire.CALL, check_endpoint(endpoint), timeout=timeout, pickup_timeout=pickup_timeout)
+    headers = {"Content-Type": "application/octet-stream"}
+    if whole.headers:
+        headers[wire.HEADERS_HEADER] = wire.dump_headers(wire.checked_headers(dict(whole.headers)))
+    return path, headers, whole.body
+
+
+def response_of(status: int, headers: Mapping[str, str], body: bytes) -> Response:
+    """Return what a node answered to a call. Raises the error that it is."""
+    if status != 200:
+        raise wire.error_of(status, body)
+    response = Response(body, wire.load_headers(headers.get(wire.HEADERS_HEADER)))
+    said = response.headers.get(X_STATUS, OK)
+    if said != OK:
+        raise CallRefused(said, response.headers.get(X_REASON, ""), body)
+    return response
+
+
+def none_reached(failures: Mapping[str, object]) -> RelayError:
+    """Return the error of a call that no node took."""
+    said = "; ".join(f"{url}: {why}" for url, why in failures.items())
+    return NodesAway(f"{NodesAway.__doc__} They say: {said}"[:2000])

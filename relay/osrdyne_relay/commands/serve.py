@@ -1,0 +1,65 @@
+"""`osrdyne relay serve`: a node of the relay over HTTPS."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from osrdyne_protocol import settings_file
+from osrdyne_protocol.console import log_format
+from osrdyne_protocol.console.output import CANNOT, CannotAsk, failing_clearly
+from osrdyne_protocol.errors import OsrdyneError, SettingsError
+from osrdyne_relay.settings import RelaySettings
+
+
+@failing_clearly({OsrdyneError: CANNOT})
+def command(
+    *,
+    settings: Annotated[
+        Path,
+        typer.Option(envvar="OSRDYNE_RELAY_SETTINGS", metavar="FILE", help="Settings file, TOML with a table [relay]."),
+    ],
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on, instead of the setting's; 127.0.0.1 without both.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port to listen on, instead of the setting's; 0 lets the system choose, and the log has it."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Log one object a line.")] = False,
+) -> None:
+    """Serve a node: workers poll here, and programs call. Ends at SIGTERM or SIGINT.
+
+    Who may do what is in the access file that the settings name. Changes of it, and of the certificate, count without a
+    restart.
+    """
+    try:
+        from osrdyne_relay.http import serve
+    except ModuleNotFoundError as error:
+        raise CannotAsk(f"{error.name} is not installed; install osrdyne-relay[node]") from None
+    parsed = read(settings, host, port)
+    log_format.configure(as_json=json)
+
+    async def until_signal() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await serve(parsed, stop)
+
+    asyncio.run(until_signal())
+
+
+def read(file: Path, host: str | None, port: int | None) -> RelaySettings:
+    """Return the settings of a node, with what the command line has instead. Raises SettingsError."""
+    table = settings_file.read(file).get("relay")
+    if not isinstance(table, dict):
+        raise SettingsError(str(file), "has no table [relay]")
+    given: dict[str, Any] = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    own = table.get("serve")
+    if isinstance(own, dict):
+        table = {**table, "serve": {**own, **given}}
+    return RelaySettings.from_mapping(table)

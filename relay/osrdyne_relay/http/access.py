@@ -1,0 +1,203 @@
+"""Who a client is, and what it may do: the access file, which is TOML.
+
+    [clients.lax]
+    token_sha256 = "9f86…"
+    serve = ["maps/LAX"]
+
+    [clients.web]
+    certificates = ["web.example"]
+    call = ["maps/*"]
+
+A client shows a token or a certificate. The file holds the SHA-256 of tokens: it lets no reader in. A token is looked
+up by that hash. The time of the look-up depends on the hash alone, which says nothing of a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import ssl
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_relay.errors import AccessDenied
+
+log = logging.getLogger(__name__)
+
+#: Fewest characters of a token.
+SHORTEST_TOKEN = 16
+#: Seconds between two looks whether a file has changed.
+LOOK_EVERY = 2.0
+
+
+def _several(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _pattern(value: str) -> str:
+    if "*" in value[:-1]:
+        raise ValueError("a `*` may only be the last character: it stands for any further ones")
+    return value
+
+
+_Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_Pattern = Annotated[str, StringConstraints(min_length=1), AfterValidator(_pattern)]
+
+
+class Grant(BaseModel):
+    """What one client may do. A pattern is an endpoint, or the begin of some and `*`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: Of its token; of the old and the new one while it changes.
+    token_sha256: Annotated[tuple[_Hash, ...], BeforeValidator(_several)] = ()
+    #: Names of its certificate: the common name of the subject, or a DNS name of the alternative names.
+    certificates: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
+    #: Endpoints that it may serve, and those that it may call.
+    serve: tuple[_Pattern, ...] = ()
+    call: tuple[_Pattern, ...] = ()
+    #: Whether it may read the metrics.
+    metrics: bool = False
+    #: Most polls, calls and requests in hand, and most endpoints. Without it, the setting `most`.
+    most: int | None = Field(default=None, ge=1, le=1_000_000)
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    clients: dict[Annotated[str, StringConstraints(min_length=1, max_length=200)], Grant]
+
+
+class Client:
+    """A client that has shown who it is."""
+
+    def __init__(self, name: str, grant: Grant) -> None:
+        self.name = name
+        self.grant = grant
+
+    def may_serve(self, endpoint: str) -> None:
+        """Raise AccessDenied where it may not."""
+        _check(self.grant.serve, endpoint, "serve")
+
+    def may_call(self, endpoint: str) -> None:
+        """Raise AccessDenied where it may not."""
+        _check(self.grant.call, endpoint, "call")
+
+    def may_read_metrics(self) -> None:
+        """Raise AccessDenied where it may not."""
+        if not self.grant.metrics:
+            raise AccessDenied("this client may not read the metrics: look at the node's access file")
+
+
+def _check(patterns: tuple[str, ...], endpoint: str, what: str) -> None:
+    for pattern in patterns:
+        if endpoint == pattern or (pattern.endswith("*") and endpoint.startswith(pattern[:-1])):
+            return
+    raise AccessDenied(f"this client may not {what} this endpoint: look at the node's access file")
+
+
+def sha256_of(token: str) -> str:
+    """Return what the access file holds of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class Access:
+    """The clients of one file."""
+
+    def __init__(self, clients: Mapping[str, Grant]) -> None:
+        """Raises ValueError where two clients share a token or a certificate."""
+        self._clients = {name: Client(name, grant) for name, grant in clients.items()}
+        self._by_token: dict[str, Client] = {}
+        self._by_certificate: dict[str, Client] = {}
+        for client in self._clients.values():
+            for one in client.grant.token_sha256:
+                if self._by_token.setdefault(one, client) is not client:
+                    raise ValueError(f"client {client.name!r} has the token of another client: give it its own")
+            for one in client.grant.certificates:
+                if self._by_certificate.setdefault(one, client) is not client:
+                    raise ValueError(f"client {client.name!r} has the certificate of another client: give it its own")
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Return what a file says. Raises SettingsError."""
+        try:
+            return cls(_File.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))).clients)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise SettingsError(f"{file}: {where}", first["msg"].removeprefix("Value error, ")) from None
+        except OSError as error:
+            raise SettingsError("relay.serve.access_file", f"cannot be read: {error.strerror}: {file}") from None
+        except (ValueError, RecursionError) as error:
+            raise SettingsError(str(file), f"is no access file: {error}") from None
+
+    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Client:
+        """Return the client that shows a token or a certificate; a token counts first. Raises AccessDenied."""
+        found = None
+        if authorization is not None:
+            scheme, _, token = authorization.partition(" ")
+            if scheme.lower() == "bearer" and len(token.strip()) >= SHORTEST_TOKEN:
+                found = self._by_token.get(sha256_of(token.strip()))
+        else:
+            found = next(filter(None, map(self._by_certificate.get, names_of(certificate))), None)
+        if found is None:
+            raise AccessDenied
+        return found
+
+    def still_grants(self, client: Client) -> bool:
+        """Whether a client that was identified by an earlier file has the same rights in this one."""
+        now = self._clients.get(client.name)
+        return now is not None and now.grant == client.grant
+
+
+def names_of(certificate: Mapping[str, Any] | None) -> list[str]:
+    """Return the names of a certificate that was verified, in the form of `SSLSocket.getpeercert`."""
+    if not certificate:
+        return []
+    subject = [value for part in certificate.get("subject", ()) for name, value in part if name == "commonName"]
+    return subject + [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+
+
+class Watched:
+    """Files that are read again when they change. What cannot be read leaves what was read before."""
+
+    def __init__(self, files: list[Path], read: Callable[[], None]) -> None:
+        self._files, self._read = files, read
+        self._seen = self._state()
+
+    def look(self) -> None:
+        """Read the files where they have changed. Raises nothing."""
+        seen = self._state()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._read()
+        except (SettingsError, OSError, ssl.SSLError) as error:
+            log.error("a changed file cannot be used; what it said before counts", extra={"reason": str(error)})
+        else:
+            log.info("changed files were read again", extra={"files": [str(one) for one in self._files]})
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            self.look()
+
+    def _state(self) -> list[tuple[int, int, int] | None]:
+        return [_stat(one) for one in self._files]
+
+
+def _stat(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

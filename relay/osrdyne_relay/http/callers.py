@@ -1,0 +1,47 @@
+"""Callers: one HTTP request is one call. A caller that closes its connection cancels its call."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from osrdyne_relay import wire
+from osrdyne_relay.errors import CallFailed, RelayError
+from osrdyne_relay.http.answering import CLIENT, DESK, body_of, endpoint_of, relay_headers_of, seconds_of
+from osrdyne_relay.http.desk import Desk
+from osrdyne_relay.messages import Request, Response
+
+
+async def call(request: web.Request) -> web.StreamResponse:
+    """Call an endpoint, and answer with the response."""
+    desk, client, endpoint = request.app[DESK], request[CLIENT], endpoint_of(request)
+    client.may_call(endpoint)
+    with desk.opened(client):
+        timeout, pickup = seconds_of(request, "timeout", None), seconds_of(request, "pickup_timeout", None)
+        headers = relay_headers_of(request)
+        sent = Request(await body_of(request), headers)
+        response = await _counted(desk, endpoint, sent, timeout, pickup)
+        if response.streams:
+            await response.close()
+            raise CallFailed("the response has data streams, which this version does not pass over HTTP; it has run")
+        answered = {
+            wire.HEADERS_HEADER: wire.dump_headers(response.headers),
+            "Content-Type": "application/octet-stream",
+        }
+        return web.Response(body=response.body, headers=answered)
+
+
+async def _counted(
+    desk: Desk, endpoint: str, request: Request, timeout: float | None, pickup: float | None
+) -> Response:
+    outcome = "cancelled_by_caller"
+    desk.calls += 1
+    try:
+        response = await desk.relay.queue_and_wait(endpoint, request, timeout=timeout, pickup_timeout=pickup)
+        outcome = "answered"
+        return response
+    except RelayError as error:
+        outcome = type(error).__name__
+        raise
+    finally:
+        desk.calls -= 1
+        desk.metrics.calls.labels(outcome).inc()

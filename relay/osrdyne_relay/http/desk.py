@@ -1,0 +1,280 @@
+"""What the handlers of a node share: collects requests for workers, settles them, and notices who has gone.
+
+A request is in the hand of the client that got it, not of a connection: a worker whose connection breaks may answer
+over another one. The worker counts as gone when nothing is heard of it for `worker_gone_after`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from osrdyne_relay import Relay
+from osrdyne_relay.errors import InvalidCall, NodeStopping, RedisAway, RelayError, TooLarge, UnknownRequest
+from osrdyne_relay.http.access import Access, Client
+from osrdyne_relay.http.ledger import InHand, Ledger
+from osrdyne_relay.http.metrics import Metrics
+from osrdyne_relay.messages import Answer
+from osrdyne_relay.names import new_id
+from osrdyne_relay.serving import Collected
+from osrdyne_relay.settings import ServeSettings
+from osrdyne_relay.wire import dump_headers
+
+log = logging.getLogger(__name__)
+
+_GONE = "its worker fell silent, or its connection ended; the request may have run"
+#: Seconds between two questions to Redis whether it is there.
+_ASK_EVERY = 5.0
+
+
+class Desk:
+    """One node. `run` notices what happens by itself; `stop` ends it in good order."""
+
+    def __init__(self, relay: Relay, access: Access, settings: ServeSettings) -> None:
+        self.relay = relay
+        self.access = access
+        self.settings = settings
+        self.ledger = Ledger()
+        self.metrics = Metrics()
+        self.stopping = asyncio.Event()
+        #: Whether Redis answered last time; None before that.
+        self.redis_answers: bool | None = None
+        #: Calls under way, and WebSockets of workers.
+        self.calls = self.sockets = 0
+        #: Polls that wait, by client and the poll's name. One without a name has a name of ours.
+        self._polls: dict[tuple[str, str], asyncio.Timeout] = {}
+        self._changed: set[asyncio.Event] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._clock = asyncio.get_running_loop().time
+
+    # --- for handlers ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def opened(self, client: Client) -> Iterator[None]:
+        """Count what a client does within the block. Raises TooMany, or NodeStopping."""
+        if self.stopping.is_set():
+            raise NodeStopping
+        self.ledger.open(client.name, self.most(client))
+        try:
+            yield
+        finally:
+            self.ledger.close(client.name)
+
+    def most(self, client: Client) -> int:
+        """Return how much a client may have open."""
+        return client.grant.most or self.settings.most
+
+    async def collect(self, client: Client, endpoint: str, wait: float, poll: str | None = None) -> InHand | None:
+        """Collect a request for a worker; None when there was none for `wait` seconds, or `end_poll` was called.
+
+        `poll`: a name for `end_poll`. Where this is cancelled, the request stays. Raises NodeStopping, TooMany, and
+        what `Relay.dequeue` raises.
+        """
+        if self.stopping.is_set():
+            raise NodeStopping
+        self.ledger.open(client.name, self.most(client))
+        held = None
+        try:
+            with self.ledger.polled(client.name, endpoint, self.most(client), self._clock):
+                held = await self._collect(client, endpoint, self._clock() + wait, (client.name, poll or new_id()))
+        finally:
+            if held is None:
+                self.ledger.close(client.name)
+        return held
+
+    async def _collect(self, client: Client, endpoint: str, until: float, name: tuple[str, str]) -> InHand | None:
+        try:
+            async with asyncio.timeout(None) as poll:
+                if self._polls.setdefault(name, poll) is not poll:
+                    raise InvalidCall("a poll of this name waits already: give each poll its own name")
+                while True:
+                    found = await self.relay.dequeue(endpoint, wait=max(0.0, until - self._clock()))
+                    if found is None:
+                        return None
+                    if (why := _unfit(found)) is None:
+                        return self.ledger.take(found, client.name, self._clock())
+                    self.metrics.requests.labels("unfit").inc()
+                    self.later(_quietly(found.fail(why)), f"end of {found.id}")
+        except TimeoutError:
+            if self.stopping.is_set():
+                raise NodeStopping from None
+            return None
+        finally:
+            if self._polls.get(name) is poll:
+                del self._polls[name]
+
+    def end_poll(self, client: Client, poll: str) -> None:
+        """Have a poll end now: with the request that it has got, or without one."""
+        if found := self._polls.get((client.name, poll)):
+            found.reschedule(self._clock())
+
+    def put_back(self, held: InHand) -> None:
+        """Let the next worker have a request that was not sent to this one."""
+        if self.ledger.end(held):
+            self.metrics.requests.labels("put_back").inc()
+            self.relay.put_back(held.collected)
+
+    @contextmanager
+    def heard(self, held: InHand) -> Iterator[None]:
+        """Hear of the worker of a request within the block."""
+        held.connections += 1
+        try:
+            yield
+        finally:
+            held.connections -= 1
+            held.heard = self._clock()
+
+    async def answer(self, held: InHand, answer: Answer) -> None:
+        """Answer a request. Raises what `Relay.apply_response` raises."""
+        await self._settle(held, held.collected.apply(answer), "answered")
+
+    async def fail(self, held: InHand, reason: str) -> None:
+        """End a request without an answer."""
+        await self._settle(held, held.collected.fail(reason), "failed")
+
+    async def _settle(self, held: InHand, work: Coroutine[Any, Any, None], outcome: str) -> None:
+        """Do this also where the worker goes away meanwhile."""
+        if held.settling:
+            work.close()
+            raise UnknownRequest
+        held.settling = True
+        await asyncio.shield(self.later(self._settled(held, work, outcome), f"answer to {held.collected.id}"))
+
+    async def _settled(self, held: InHand, work: Awaitable[None], outcome: str) -> None:
+        try:
+            await work
+        except (RedisAway, InvalidCall):
+            # It is still in hand: the worker may try once more.
+            held.settling, held.heard = False, self._clock()
+            raise
+        except RelayError as error:
+            self._end(held, "refused", error)
+            raise
+        except BaseException:
+            self._end(held, "refused")
+            raise
+        self._end(held, outcome)
+
+    def _end(self, held: InHand, outcome: str, why: RelayError | None = None) -> None:
+        if self.ledger.end(held, why):
+            self.metrics.requests.labels(outcome).inc()
+
+    async def news(self, held: InHand, wait: float) -> RelayError | None:
+        """Wait until a request is no longer wanted; return why, or None after `wait` seconds."""
+        with self.heard(held), suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                return await held.collected.wait_abandoned()
+        return None
+
+    @contextmanager
+    def access_changes(self) -> Iterator[asyncio.Event]:
+        """Give what is set when the access file has changed, within the block."""
+        event = asyncio.Event()
+        self._changed.add(event)
+        try:
+            yield event
+        finally:
+            self._changed.discard(event)
+
+    # --- by itself ------------------------------------------------------------------------------------------------
+
+    def roots(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what runs for as long as the node does."""
+        return [self._notice_always(), self._ask_always()]
+
+    async def _notice_always(self) -> None:
+        shortest = min(self.settings.worker_gone_after, self.settings.forget_after)
+        while True:
+            await asyncio.sleep(min(1.0, shortest / 4))
+            self.notice(self._clock())
+
+    def notice(self, now: float) -> None:
+        """Forget endpoints that are not polled, and end what has no worker or no caller any more."""
+        for endpoint in self.ledger.unpolled(now - self.settings.forget_after):
+            self.relay.forget(endpoint)
+        for held in self.ledger.abandoned():
+            self._end(held, "abandoned", held.collected.abandoned)
+        for held in self.ledger.silent(now - self.settings.worker_gone_after):
+            log.warning("a worker fell silent", extra={"client": held.client, "endpoint": held.collected.endpoint})
+            held.settling = True
+            work = self._settled(held, held.collected.fail(_GONE), "worker_gone")
+            self.later(_quietly(work), f"end of {held.collected.id}")
+
+    async def _ask_always(self) -> None:
+        while True:
+            why = None
+            try:
+                await self.relay.ask_redis()
+            except RelayError as error:
+                why = str(error)
+            if why is not None and self.redis_answers is not False:
+                log.warning("this node is not ready: Redis does not answer", extra={"reason": why})
+                self.metrics.redis_outages.inc()
+            elif why is None and not self.redis_answers:
+                log.info("this node is ready")
+            self.redis_answers = why is None
+            await asyncio.sleep(_ASK_EVERY)
+
+    @property
+    def ready(self) -> bool:
+        """Whether polls and calls can be answered now."""
+        return bool(self.redis_answers) and not self.relay.redis_away and not self.stopping.is_set()
+
+    def count(self) -> None:
+        """Bring the figures up to date."""
+        now = self.metrics
+        endpoints, polls = self.ledger.endpoints()
+        now.endpoints.set(endpoints)
+        now.polls.set(polls)
+        now.calls_open.set(self.calls)
+        now.in_hand.set(len(self.ledger.in_hand))
+        now.sockets.set(self.sockets)
+        now.redis_up.set(bool(self.redis_answers) and not self.relay.redis_away)
+
+    def use(self, access: Access) -> None:
+        """Take what a changed access file says."""
+        self.access = access
+        for event in self._changed:
+            event.set()
+
+    def later(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run a task of this node, whoever goes away."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, RelayError):
+            log.error("a task of the node failed", extra={"task": task.get_name()}, exc_info=error)
+
+    async def stop(self) -> None:
+        """Begin nothing more, and wait until what is under way has ended, for `grace` at most."""
+        self.stopping.set()
+        for poll in self._polls.values():
+            poll.reschedule(self._clock())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.grace):
+                while self.ledger.in_hand or self.calls:  # noqa: ASYNC110 - a look that costs nothing, once in a life
+                    await asyncio.sleep(0.05)
+
+
+def _unfit(request: Collected) -> str | None:
+    """Return why a request cannot be passed on over HTTP."""
+    if request.streams:
+        return "the request has data streams, which this version does not pass over HTTP: send them as the body"
+    try:
+        dump_headers(request.headers)
+    except TooLarge as error:
+        return str(error)
+    return None
+
+
+async def _quietly(work: Awaitable[None]) -> None:
+    with suppress(RelayError):
+        await work

@@ -1,0 +1,176 @@
+"""Listens, serves until it is stopped, and ends in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_relay import Relay
+from osrdyne_relay.http.access import Access, Watched
+from osrdyne_relay.http.app import create_app
+from osrdyne_relay.http.desk import Desk
+from osrdyne_relay.settings import RelaySettings, ServeSettings
+from osrdyne_relay.wire import MOST_HEADER
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+#: Seconds for a TLS handshake, for the rest of a body that was refused, and for handlers at the end.
+_HANDSHAKE, _LINGER, _LAST = 10.0, 2.0, 5.0
+#: Files that a process has open beside its connections.
+_OTHER_FILES = 256
+
+
+async def serve(
+    settings: RelaySettings, stop: asyncio.Event, *, listening: Callable[[str], None] | None = None
+) -> None:
+    """Serve a node until `stop` is set, and `grace` seconds more for what is under way.
+
+    `listening` gets the address once it answers. Raises SettingsError, also where the address cannot be listened on.
+    """
+    own = settings.serve
+    if own is None:
+        raise SettingsError("relay.serve", "is missing; give this table with at least an `access_file`")
+    tls, relay = _tls(own), Relay(settings)
+    desk = Desk(relay, Access.read(own.access_file), own)
+    listener = _listener(own)
+    _allow_files(own.connections + _OTHER_FILES)
+    runner = web.AppRunner(
+        create_app(desk, settings.most_bytes),
+        handler_cancellation=True,
+        access_log=None,
+        keepalive_timeout=own.idle_timeout,
+        max_field_size=MOST_HEADER + 256,
+        max_headers=64,
+        lingering_time=_LINGER,
+        auto_decompress=False,
+        shutdown_timeout=_LAST,
+    )
+    await runner.setup()
+    async with relay:
+        server = await asyncio.get_running_loop().create_server(
+            _bounded(runner, desk, own.connections),
+            sock=listener,
+            ssl=tls,
+            ssl_handshake_timeout=_HANDSHAKE if tls else None,
+            backlog=_BACKLOG,
+        )
+        roots: list[asyncio.Task[Any]] = [
+            asyncio.create_task(one) for one in (*desk.roots(), *_watching(own, desk, tls))
+        ]
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            address = _address(listener, tls is not None)
+            log.info("the node is served", extra={"address": address})
+            if listening is not None:
+                listening(address)
+            await asyncio.wait([stopped, *roots], return_when=asyncio.FIRST_COMPLETED)
+            log.info("the node stops", extra={"in_hand": len(desk.ledger.in_hand), "calls": desk.calls})
+            await desk.stop()
+            # What is left ends with errors, which handlers still send.
+            await relay.close()
+            for task in roots:
+                if task.done():
+                    task.result()  # a mistake of ours
+        finally:
+            for one in (stopped, *roots):
+                one.cancel()
+            server.close()
+            await runner.cleanup()
+
+
+def _bounded(runner: web.AppRunner, desk: Desk, most: int) -> Callable[[], asyncio.Protocol]:
+    """Return what makes the protocol of a new connection; one too many is closed at once."""
+    protocols = runner.server
+    assert protocols is not None
+
+    desk.metrics.connections.set_function(lambda: len(protocols.connections))
+
+    def connected() -> asyncio.Protocol:
+        return protocols() if len(protocols.connections) < most else _Full()
+
+    return connected
+
+
+class _Full(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _listener(settings: ServeSettings) -> socket.socket:
+    """Return a socket that is bound. Raises SettingsError."""
+    host, port = settings.host, settings.port
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        # The address, not the name: that may mean another machine.
+        reached = not ipaddress.ip_address(str(where[0]).partition("%")[0]).is_loopback
+        if reached and settings.certificate_file is None and not settings.plain_http:
+            raise SettingsError(
+                "relay.serve.host",
+                f"{host} can be reached from other machines: set certificate_file, or listen on 127.0.0.1",
+            )
+        listener = socket.socket(family, kind)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        why = f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another address or port"
+        raise SettingsError("relay.serve.host", why) from error
+    return listener
+
+
+def _tls(settings: ServeSettings) -> ssl.SSLContext | None:
+    if settings.certificate_file is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.certificate_file, settings.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError("relay.serve.certificate_file", f"cannot be used: {error}") from None
+    if settings.client_ca_file is not None:
+        try:
+            context.load_verify_locations(settings.client_ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError("relay.serve.client_ca_file", f"cannot be used: {error}") from None
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def _watching(settings: ServeSettings, desk: Desk, tls: ssl.SSLContext | None) -> list[Coroutine[Any, Any, None]]:
+    """Return what looks for changed files."""
+    file = settings.access_file
+    found = [Watched([file], lambda: desk.use(Access.read(file)))]
+    certificate, key = settings.certificate_file, settings.key_file
+    if tls is not None and certificate is not None:
+        files: list[Path] = [certificate, key] if key else [certificate]
+        found.append(Watched(files, lambda: tls.load_cert_chain(certificate, key)))
+    return [one.run() for one in found]
+
+
+def _allow_files(number: int) -> None:
+    """Let this process have as many files open, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _address(listener: socket.socket, tls: bool) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

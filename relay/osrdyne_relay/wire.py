@@ -1,0 +1,124 @@
+"""What nodes, workers and clients say to each other over HTTP: paths, headers, errors, and frames of a WebSocket. Pure.
+
+All of it is below `/v1`, which is the version. docs/relay.md describes it for workers in other languages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from osrdyne_relay import errors
+from osrdyne_relay.errors import CallTimedOut, Cancelled, InvalidCall, NodeFailed, RelayError, Stage, TooLarge
+
+#: Paths.
+CALL, POLL, SOCKET, REQUESTS = "/v1/call", "/v1/poll", "/v1/socket", "/v1/requests"
+#: Header that holds a request's id, and one that holds the headers of a request or response, as JSON.
+ID_HEADER, HEADERS_HEADER = "Relay-Request", "Relay-Headers"
+#: Most characters of a header. The relay's own headers, as JSON, must fit in one.
+MOST_HEADER = 16_384
+#: Most bytes that a frame has beside the body.
+MOST_HEAD = 2 * MOST_HEADER
+
+#: The HTTP status of each error. Its code is the name of its class.
+STATUS_OF: Mapping[str, int] = {
+    "InvalidCall": 400,
+    "AccessDenied": 401,
+    "UnknownRequest": 404,
+    "Cancelled": 409,
+    "CallerGone": 410,
+    "TooLarge": 413,
+    "TooMany": 429,
+    "CallFailed": 502,
+    "PeerGone": 502,
+    "DataLost": 502,
+    "RedisRefused": 502,
+    "UnreadableResponse": 502,
+    "StreamLost": 502,
+    "NotCollected": 503,
+    "RedisAway": 503,
+    "RelayClosed": 503,
+    "NodeStopping": 503,
+    "CallTimedOut": 504,
+}
+
+
+def path(path: str, endpoint: str, **more: float | None) -> str:
+    """Return a path with its query. The endpoint is in the query: proxies change encoded slashes in a path."""
+    query = [f"endpoint={quote(endpoint, safe='')}", *(f"{name}={x:g}" for name, x in more.items() if x is not None)]
+    return f"{path}?{'&'.join(query)}"
+
+
+def dump_headers(headers: Mapping[str, str]) -> str:
+    """Return headers as the value of an HTTP header: JSON in ASCII. Raises TooLarge."""
+    text = json.dumps(dict(headers), separators=(",", ":"))
+    if len(text) > MOST_HEADER:
+        raise TooLarge(f"headers of {len(text)} characters as JSON, over HTTP {MOST_HEADER} at most: send them as body")
+    return text
+
+
+def load_headers(text: str | None) -> dict[str, str]:
+    """Return what an HTTP header holds. Raises InvalidCall."""
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidCall(f"{HEADERS_HEADER} is not JSON") from None
+    return checked_headers(found)
+
+
+def checked_headers(found: object) -> dict[str, str]:
+    """Return headers that are text by text. Raises InvalidCall."""
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise InvalidCall(f'{HEADERS_HEADER} is no JSON object of text by name, as {{"x-who": "me"}}')
+    return found
+
+
+def problem(error: RelayError) -> dict[str, Any]:
+    """Return an error as JSON."""
+    said: dict[str, Any] = {"code": type(error).__name__, "error": str(error)}
+    if isinstance(error, Cancelled | CallTimedOut):
+        said["stage"] = str(error.stage)
+    if isinstance(error, CallTimedOut):
+        said["timeout"] = error.timeout
+    return said
+
+
+def error_of(status: int, body: bytes) -> RelayError:
+    """Return the error that an answer of a node holds; NodeFailed where it holds none of ours."""
+    try:
+        said = json.loads(body)
+        kind, text = said["code"], said["error"]
+        if kind == "Cancelled":
+            return Cancelled(Stage(said["stage"]))
+        if kind == "CallTimedOut":
+            return CallTimedOut(Stage(said["stage"]), float(said["timeout"]))
+        if kind in STATUS_OF and isinstance(text, str):
+            made: RelayError = getattr(errors, kind)(text[:4000])
+            return made
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return NodeFailed(f"the node answered with HTTP status {status}: check its log, and that its address is right")
+
+
+def frame(head: Mapping[str, Any], body: bytes = b"") -> bytes:
+    """Return a binary frame of a WebSocket: a line of JSON, and the body. Raises TooLarge."""
+    line = json.dumps(head, separators=(",", ":")).encode()
+    if len(line) > MOST_HEAD:
+        raise TooLarge(f"a frame's head of {len(line)} bytes, {MOST_HEAD} at most: send headers as the body")
+    return b"".join((line, b"\n", body))
+
+
+def unframe(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return head and body of a frame. Raises InvalidCall."""
+    line, _, body = data.partition(b"\n")
+    try:
+        head = json.loads(line) if len(line) <= MOST_HEAD else None
+    except (ValueError, RecursionError):
+        head = None
+    if not isinstance(head, dict):
+        raise InvalidCall("a frame is a line of JSON, an object, and then the body")
+    return head, body

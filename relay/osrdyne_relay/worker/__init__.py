@@ -1,0 +1,18 @@
+"""Serve endpoints from a machine that can only open connections outwards.
+
+    from osrdyne_relay.worker import RelayWorker
+    from osrdyne_worker import Request
+
+    def handle(request: Request) -> bytes:
+        return request.body.upper()
+
+    RelayWorker("https://node:8044", "maps/LAX", handle, token_file=Path("/etc/osrdyne/relay.token")).run()
+
+A handler is that of the worker library: the same function serves a pool over AMQP. `service` has `RelayWorker`.
+Beneath it, `polling` gets requests by long polls and `socket` over a WebSocket; `doing` has the handler run, watches
+whether the request is still wanted, and answers. Docs: docs/relay.md.
+"""
+
+from osrdyne_relay.worker.service import RelayWorker
+
+__all__ = ["RelayWorker"]

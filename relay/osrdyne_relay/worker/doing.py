@@ -1,0 +1,178 @@
+"""What a worker does with one request: has the handler run, hears whether the work is still wanted, and answers.
+
+A request belongs to the node that gave it. The answer goes there, and is tried again while the node is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from osrdyne_protocol import statuses
+from osrdyne_protocol.events import REQUEUED
+from osrdyne_protocol.headers import X_REASON, X_STATUS
+from osrdyne_protocol.pauses import jittered
+from osrdyne_relay import wire
+from osrdyne_relay.client.asynchronous import Session
+from osrdyne_relay.errors import NodeFailed, NodeLost, NodesAway, RedisAway, RelayError, TooLarge, TooMany
+from osrdyne_worker.handling import Outcome, Request
+from osrdyne_worker.runners import OnLoop, Runner
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which the worker begins to ask whether a request is still wanted, and for which it waits then.
+ASK_AFTER, ASK_FOR = 1.0, 20.0
+#: Seconds for which an answer is tried again. A node gives a silent worker up after a minute.
+PATIENCE = 60.0
+#: Seconds for an answer to arrive. The node may have to wait for Redis.
+_WITHIN = 60.0
+#: Most characters of a reason.
+_MOST_REASON = 1000
+
+#: What may pass.
+_PASSING = (NodesAway, NodeLost, NodeFailed, RedisAway, TooMany)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A request, and the node that gave it."""
+
+    url: str
+    id: str
+    endpoint: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    def for_handler(self) -> Request:
+        """Return the request in the form of the worker library. Its key is what follows the endpoint's first slash."""
+        pool, _, key = self.endpoint.partition("/")
+        return Request(key or pool, self.body, self.headers, self.id, redelivered=False, deadline=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What the node gets: an answer, or the reason why there is none."""
+
+    body: bytes = b""
+    headers: Mapping[str, str] | None = None
+    failure: str | None = None
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Answered:
+        """Return what an outcome is: statuses are those of a worker over AMQP."""
+        if outcome.status == statuses.OK:
+            return cls(outcome.body)
+        if outcome.status == REQUEUED:
+            return cls(failure="the worker cannot process this here and now: call again")
+        headers = {X_STATUS: outcome.status}
+        if outcome.reason:
+            headers[X_REASON] = outcome.reason.encode("utf-8", "replace").decode()[:_MOST_REASON]
+        return cls(outcome.body, headers)
+
+
+class Doing:
+    """Does requests for one worker."""
+
+    def __init__(self, session: Session, runner: Runner) -> None:
+        self._session = session
+        self._runner = runner
+        #: Set at the end of the worker's grace.
+        self.over = asyncio.Event()
+
+    async def do(self, given: Given) -> None:
+        """Do one request, and answer it. Raises nothing but CancelledError."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Outcome] = loop.create_future()
+        request = given.for_handler()
+        withdraw = self._runner.start(request, lambda one: None if outcome.done() else outcome.set_result(one))
+        abandoned = asyncio.create_task(self._abandoned(given))
+        over = asyncio.create_task(self.over.wait())
+        ends: list[asyncio.Future[Any]] = [outcome, over]
+        try:
+            await asyncio.wait([*ends, abandoned], return_when=asyncio.FIRST_COMPLETED)
+            if outcome.done():
+                await self.answer(given, Answered.of(outcome.result()))
+            elif abandoned.done():
+                log.warning(
+                    "a request is no longer wanted", extra={"endpoint": given.endpoint, "why": str(abandoned.result())}
+                )
+                if not withdraw():
+                    if isinstance(self._runner, OnLoop):
+                        await self._runner.end(request)
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            elif withdraw():
+                await self.give_back(given)
+            else:
+                await self.answer(given, Answered(failure="the worker stopped before it was done; it has begun"))
+        finally:
+            abandoned.cancel()
+            over.cancel()
+            await asyncio.gather(abandoned, over, return_exceptions=True)
+
+    async def _abandoned(self, given: Given) -> RelayError:
+        """Wait until a request is no longer wanted; return why. Meanwhile the node hears of this worker."""
+        await asyncio.sleep(ASK_AFTER)
+        failures = 0
+        while True:
+            try:
+                status, _, body = await self._session.ask(
+                    "GET", f"{_of(given)}/news?wait={ASK_FOR:g}", within=ASK_FOR + _WITHIN
+                )
+            except (NodesAway, NodeLost):
+                status, body = 503, b""
+            if status == 204:
+                failures = 0
+                continue
+            if status == 200:
+                return wire.error_of(status, body)
+            why = wire.error_of(status, body)
+            if not isinstance(why, _PASSING):
+                return why
+            failures += 1
+            await asyncio.sleep(jittered(failures, first=0.2, limit=5.0))
+
+    async def answer(self, given: Given, answered: Answered) -> None:
+        """Have the node take an answer. Logs where it does not count."""
+        try:
+            if answered.failure is None:
+                headers = {wire.HEADERS_HEADER: wire.dump_headers(answered.headers)} if answered.headers else {}
+                await self._say(given, "response", answered.body, headers)
+            else:
+                await self._say(given, "failure", answered.failure.encode(), {})
+        except TooLarge as error:
+            if answered.failure is None:
+                await self.answer(given, Answered(failure=str(error)))
+        except RelayError as error:
+            log.warning("an answer does not count", extra={"endpoint": given.endpoint, "reason": str(error)})
+
+    async def give_back(self, given: Given) -> None:
+        """Have the node give the request, which was not begun, to another worker."""
+        try:
+            await self._say(given, "return", b"", {})
+        except RelayError as error:
+            log.warning("a request cannot be given back", extra={"endpoint": given.endpoint, "reason": str(error)})
+
+    async def _say(self, given: Given, what: str, body: bytes, headers: dict[str, str]) -> None:
+        """Tell the node of what became of a request, until it has heard. Raises what it answers."""
+        until = asyncio.get_running_loop().time() + PATIENCE
+        failures = 0
+        sent: dict[str, Any] = {"headers": {"Content-Type": "application/octet-stream", **headers}, "body": body}
+        while True:
+            try:
+                status, _, said = await self._session.ask("POST", f"{_of(given)}/{what}", within=_WITHIN, **sent)
+                if status == 204:
+                    return
+                raise wire.error_of(status, said)
+            except _PASSING:
+                failures += 1
+                pause = jittered(failures, first=0.2, limit=5.0)
+                if asyncio.get_running_loop().time() + pause > until:
+                    raise
+                await asyncio.sleep(pause)
+
+
+def _of(given: Given) -> str:
+    return f"{given.url}{wire.REQUESTS}/{given.id}"

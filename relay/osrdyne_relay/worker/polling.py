@@ -1,0 +1,96 @@
+"""Gets requests by long polls: one poll for each request that a worker may have at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from urllib.parse import quote
+
+from osrdyne_protocol.pauses import jittered
+from osrdyne_relay import wire
+from osrdyne_relay.client.asynchronous import Session
+from osrdyne_relay.errors import NodeFailed, NodeLost, NodesAway, RelayError
+from osrdyne_relay.names import is_id, new_id
+from osrdyne_relay.worker.doing import Doing, Given
+
+log = logging.getLogger(__name__)
+
+#: Seconds of one poll, and for its answer to arrive beyond that: the node may have to wait for Redis.
+_WAIT, _WITHIN = 30.0, 60.0
+#: Seconds for a poll to end when the worker stops.
+_END = 5.0
+#: First and longest pause before another node is tried.
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+
+
+class Polling:
+    """Polls one endpoint."""
+
+    def __init__(self, session: Session, doing: Doing, endpoint: str) -> None:
+        self._session, self._doing, self._endpoint = session, doing, endpoint
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Poll and do requests, one after the other, until `stop` is set."""
+        failures = 0
+        while not stop.is_set():
+            nodes = self._session.nodes
+            url = nodes.order()[failures % len(nodes.urls)]
+            try:
+                given = await self._poll(url, stop)
+            except RelayError as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("a poll failed; it is tried again", extra={"node": url, "reason": str(error)})
+                await _stopped(stop, jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE))
+                continue
+            if failures:
+                nodes.worked(url)
+            failures = 0
+            if given is not None and stop.is_set():
+                await self._doing.give_back(given)
+            elif given is not None:
+                await self._doing.do(given)
+
+    async def _poll(self, url: str, stop: asyncio.Event) -> Given | None:
+        """Return a request, or None. A stop lets the node end the poll: then no request is on its way."""
+        poll = new_id()
+        path = f"{wire.path(wire.POLL, self._endpoint, wait=_WAIT)}&poll={poll}"
+        asked = asyncio.create_task(self._session.ask("POST", url + path, within=_WAIT + _WITHIN))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([asked, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                await self._end(url, poll)
+                await asyncio.wait([asked], timeout=_END)
+        finally:
+            stopped.cancel()
+            if not asked.done():
+                asked.cancel()
+            await asyncio.gather(stopped, asked, return_exceptions=True)
+        if asked.cancelled():
+            return None
+        return self._given(url, *asked.result())
+
+    async def _end(self, url: str, poll: str) -> None:
+        try:
+            await self._session.ask("DELETE", f"{url}{wire.POLL}?poll={quote(poll)}", within=_END)
+        except (NodesAway, NodeLost) as error:
+            log.info("a poll cannot be ended", extra={"node": url, "reason": str(error)})
+
+    def _given(self, url: str, status: int, headers: dict[str, str], body: bytes) -> Given | None:
+        if status == 204:
+            return None
+        if status != 200:
+            raise wire.error_of(status, body)
+        request = headers.get(wire.ID_HEADER, "")
+        if not is_id(request):
+            raise NodeFailed("the answer to a poll names no request: check that the address is that of a node")
+        return Given(url, request, self._endpoint, wire.load_headers(headers.get(wire.HEADERS_HEADER)), body)
+
+
+async def _stopped(stop: asyncio.Event, within: float) -> None:
+    try:
+        async with asyncio.timeout(within):
+            await stop.wait()
+    except TimeoutError:
+        pass

@@ -1,0 +1,106 @@
+"""A worker as a program of its own, and on a loop of the caller's."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from osrdyne_relay.client.addresses import Nodes
+from osrdyne_relay.client.asynchronous import Session
+from osrdyne_relay.names import check_endpoint
+from osrdyne_relay.worker.doing import Doing
+from osrdyne_relay.worker.polling import Polling
+from osrdyne_worker import Handler
+from osrdyne_worker.runners import runner_of
+
+#: Seconds that answers may take at the end of the grace.
+_LAST = 10.0
+
+
+class RelayWorker:
+    """Serves endpoints over nodes, with a handler of the worker library."""
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        endpoints: str | Sequence[str],
+        handler: Handler,
+        *,
+        token: str | None = None,
+        token_file: Path | None = None,
+        ca_file: Path | None = None,
+        certificate_file: Path | None = None,
+        key_file: Path | None = None,
+        at_once: int | None = None,
+        threads: int = 1,
+        executor: concurrent.futures.Executor | None = None,
+        grace: float = 30.0,
+    ) -> None:
+        """`urls`: one node, or several that stand for each other: the worker goes to the next one when one is away.
+
+        `handler`: a plain function runs in `threads` threads or in the `executor`; an `async def` runs on the loop.
+        `at_once`: most requests of each endpoint at a time; without it, as many as there are threads.
+        `grace`: seconds that work in hand may take after the stop. Raises SettingsError and InvalidCall.
+        """
+        self._nodes = Nodes(
+            urls,
+            token=token,
+            token_file=token_file,
+            ca_file=ca_file,
+            certificate_file=certificate_file,
+            key_file=key_file,
+        )
+        self._endpoints = [check_endpoint(one) for one in ([endpoints] if isinstance(endpoints, str) else endpoints)]
+        self._handler, self._threads, self._executor = handler, threads, executor
+        self._at_once = max(1, threads) if at_once is None else at_once
+        self._grace = grace
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, and return once work in hand is finished. A second signal ends the process."""
+        asyncio.run(self._until_signal())
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Do the same on the caller's loop, until `stop` is set. Nodes that are away are waited for."""
+        runner = runner_of(self._handler, self._threads, self._executor)
+        session = Session(self._nodes)
+        doing = Doing(session, runner)
+        tasks = [
+            asyncio.create_task(Polling(session, doing, endpoint).run(stop), name=f"polls of {endpoint}")
+            for endpoint in self._endpoints
+            for _ in range(self._at_once)
+        ]
+        try:
+            stopped = asyncio.create_task(stop.wait())
+            # A task that fails is a mistake of ours: it must not go unseen.
+            await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._grace):
+                    await asyncio.gather(*(asyncio.shield(one) for one in tasks))
+            doing.over.set()
+            await asyncio.wait(tasks, timeout=_LAST)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            runner.close()
+            await session.close()
+
+    async def _until_signal(self) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def on_signal() -> None:
+            stop.set()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, on_signal)
+        await self.serve(stop)

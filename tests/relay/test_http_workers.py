@@ -1,0 +1,218 @@
+"""Workers that poll over HTTP: each request is done once, or its caller hears why not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from osrdyne_relay import CallFailed, Cancelled, NotCollected, Relay, Request, Stage
+from testbed.redis import RedisServer
+from testbed.waiting import until_async
+from tests.relay.http_nodes import Node, code_of, http_settings, noded, raw
+from tests.relay.nodes import settings
+
+
+async def test_a_worker_polls_and_answers_with_plain_http(redis: RedisServer, tmp_path: Path) -> None:
+    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start("maps/LAX", Request(b"question", headers={"x-who": "мы"}))
+        status, headers, body = await http.ask("worker", "POST", "/v1/poll?endpoint=maps%2FLAX")
+        assert (status, body) == (200, b"question")
+        assert json.loads(headers["Relay-Headers"]) == {"x-who": "мы"}
+        request = headers["Relay-Request"]
+        said = await http.ask(
+            "worker", "POST", f"/v1/requests/{request}/response", b"answer", Relay_Headers='{"x-a": "\\u00e4"}'
+        )
+        assert said[0] == 204
+
+        response = await call.response()
+    assert (response.body, response.headers) == (b"answer", {"x-a": "ä"})
+
+
+async def test_any_endpoint_can_be_polled(redis: RedisServer, tmp_path: Path) -> None:
+    endpoint = "maps/ключ/../{a}:*?%2F+&=#\n b"
+    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start(endpoint, b"x")
+        request, _ = await http.poll("worker", quote(endpoint, safe=""))
+        await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y")
+
+        assert (await call.response()).body == b"y"
+
+
+async def test_a_poll_without_a_request_ends_empty(redis: RedisServer, tmp_path: Path) -> None:
+    async with noded(redis, tmp_path) as url, raw(url) as http:
+        status, _, body = await http.ask("worker", "POST", "/v1/poll?endpoint=e&wait=0.1")
+
+    assert (status, body) == (204, b"")
+
+
+async def test_a_worker_ends_its_poll_and_loses_no_request(redis: RedisServer, tmp_path: Path) -> None:
+    name = "0" * 32
+    async with noded(redis, tmp_path) as url, raw(url) as http:
+        poll = asyncio.create_task(http.ask("worker", "POST", f"/v1/poll?endpoint=e&wait=60&poll={name}"))
+        while not poll.done():
+            # It may not have begun yet.
+            await http.ask("worker", "DELETE", f"/v1/poll?poll={name}")
+        assert (await poll)[0] == 204
+
+
+async def test_a_failure_reaches_the_caller_with_its_reason(redis: RedisServer, tmp_path: Path) -> None:
+    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        request, _ = await http.poll("worker", "e")
+        await http.ask("worker", "POST", f"/v1/requests/{request}/failure", b"no map of this")
+
+        with pytest.raises(CallFailed, match="no map of this"):
+            await call.response()
+
+
+async def test_a_request_that_a_worker_gives_back_goes_to_the_next_one(redis: RedisServer, tmp_path: Path) -> None:
+    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        request, _ = await http.poll("worker", "e")
+        assert (await http.ask("worker", "POST", f"/v1/requests/{request}/return"))[0] == 204
+        assert await http.poll("worker", "e") == (request, b"x")
+        await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y")
+
+        assert (await call.response()).body == b"y"
+
+
+async def test_a_request_that_was_given_back_and_finds_no_worker_did_not_run(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    brief = {"hold_for": 0.5}
+    async with noded(redis, tmp_path, timings=brief) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        request, _ = await http.poll("worker", "e")
+        await http.ask("worker", "POST", f"/v1/requests/{request}/return")
+
+        with pytest.raises(NotCollected):
+            await call.response()
+
+
+async def test_a_poll_whose_connection_ended_takes_no_request_along(redis: RedisServer, tmp_path: Path) -> None:
+    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
+        for _ in range(20):
+            async with raw(url) as leaving:
+                poll = asyncio.create_task(leaving.poll("worker", "e"))
+                call = near.start("e", b"x")
+                await asyncio.sleep(0)
+                # Before the request was sent, or after: then this worker has it, and answers.
+                poll.cancel()
+                await asyncio.wait([poll])
+            request, _ = await http.poll("worker", "e")
+            await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y")
+            assert (await call.response()).body == b"y"
+
+
+async def test_a_worker_that_dies_in_the_middle_ends_the_call_and_no_other_worker_gets_the_request(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    brief = {"worker_gone_after": 0.5}
+    async with noded(redis, tmp_path, serve=brief) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        request, _ = await http.poll("worker", "e")
+        with pytest.raises(CallFailed, match="fell silent"):
+            await call.response()
+
+        assert (await http.ask("worker", "POST", "/v1/poll?endpoint=e&wait=0.1"))[0] == 204
+        status, _, body = await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"late")
+        assert (status, code_of(body)) == (404, "UnknownRequest")
+
+
+async def test_a_worker_that_asks_whether_it_shall_go_on_may_take_long(redis: RedisServer, tmp_path: Path) -> None:
+    brief = {"worker_gone_after": 0.4}
+    async with noded(redis, tmp_path, serve=brief) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        request, _ = await http.poll("worker", "e")
+        for _ in range(3):
+            assert (await http.ask("worker", "GET", f"/v1/requests/{request}/news?wait=0.3"))[0] == 204
+        await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y")
+
+        assert (await call.response()).body == b"y"
+
+
+async def test_a_worker_hears_that_its_request_is_no_longer_wanted_and_its_answer_is_refused(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        request, _ = await http.poll("worker", "e")
+        news = asyncio.create_task(http.ask("worker", "GET", f"/v1/requests/{request}/news"))
+        assert (await call.cancel()).stage == Stage.WHILE_RUNNING
+        status, _, body = await news
+        assert (status, code_of(body)) == (200, "Cancelled")
+
+        async def refused() -> bool:
+            status, _, body = await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"late")
+            assert (status, code_of(body)) == (409, "Cancelled")
+            return True
+
+        assert await refused()
+        # The same later, when the node no longer has it in hand.
+        await asyncio.sleep(1.2)
+        assert await refused()
+
+
+async def test_an_answer_that_is_too_large_is_refused_and_the_worker_may_say_so(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        request, _ = await http.poll("worker", "e")
+        status, _, body = await http.ask("worker", "POST", f"/v1/requests/{request}/response", bytes(2_000_000))
+        assert (status, code_of(body)) == (413, "TooLarge")
+        await http.ask("worker", "POST", f"/v1/requests/{request}/failure", b"too large")
+        with pytest.raises(CallFailed, match="too large"):
+            await call.response()
+
+
+async def test_an_endpoint_that_is_no_longer_polled_is_forgotten(redis: RedisServer, tmp_path: Path) -> None:
+    async with noded(redis, tmp_path, serve={"forget_after": 0.2}) as url, raw(url) as http:
+        await http.ask("worker", "POST", "/v1/poll?endpoint=e&wait=0.1")
+        await until_async(lambda: redis.run("PUBSUB", "NUMSUB", "test:{e}:pulse")[1] == 0)
+
+
+async def test_a_node_that_stops_ends_polls_and_takes_the_answers_that_it_waits_for(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    node = Node(http_settings(redis, tmp_path))
+    async with raw(await node.url()) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        request, _ = await http.poll("worker", "e")
+        poll = asyncio.create_task(http.ask("worker", "POST", "/v1/poll?endpoint=e&wait=60"))
+        await until_async(lambda: redis.run("PUBSUB", "NUMSUB", "test:{e}:pulse")[1] == 1)
+        node.stop()
+        status, _, body = await poll
+        assert (status, code_of(body)) == (503, "NodeStopping")
+        assert (await http.ask(None, "GET", "/readyz"))[0] == 503
+        assert (await http.ask("caller", "POST", "/v1/call?endpoint=e", b"z"))[0] == 503
+        assert (await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y"))[0] == 204
+        assert (await call.response()).body == b"y"
+    await node.task
+
+
+async def test_a_node_that_stops_fails_requests_that_are_not_answered_in_its_grace(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    node = Node(http_settings(redis, tmp_path, serve={"grace": 0.2}))
+    async with raw(await node.url()) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        await http.poll("worker", "e")
+        node.stop()
+        with pytest.raises(CallFailed, match="the serving node stops"):
+            await call.response()
+    await node.task
+
+
+async def test_a_caller_whose_connection_ends_cancels_its_call(redis: RedisServer, tmp_path: Path) -> None:
+    async with noded(redis, tmp_path) as url, raw(url) as http:
+        caller = asyncio.create_task(http.ask("caller", "POST", "/v1/call?endpoint=e", b"x"))
+        request, _ = await http.poll("worker", "e")
+        caller.cancel()
+        status, _, body = await http.ask("worker", "GET", f"/v1/requests/{request}/news")
+
+    assert (status, code_of(body)) == (200, Cancelled.__name__)
