@@ -5,7 +5,9 @@
 | `{prefix}:{{endpoint}}:waiting` | list | ids of requests that wait for a node, oldest first |
 | `{prefix}:{{endpoint}}:life` | string | a random value for as long as Redis keeps its data; see `transactions` |
 | `{prefix}:{{endpoint}}:call:{id}` | hash | one call; the fields are below |
+| `{prefix}:{{endpoint}}:polled` | string | is there while a worker polls at some node |
 | `{prefix}:{{endpoint}}:pulse` | channel | ids of new requests |
+| `{prefix}:{{endpoint}}:polled` | channel | a worker begins to poll at a node |
 | `{prefix}:node:{node}` | channel | pulses for the calls that a node makes or serves |
 
 The braces around the endpoint are a hash tag: all keys of an endpoint are in one slot of a Redis Cluster.
@@ -83,6 +85,9 @@ class Names:
 
     def call(self, endpoint: str, call: str) -> str:
         return self._of(endpoint, f"call:{call}")
+
+    def polled(self, endpoint: str) -> str:
+        return self._of(endpoint, "polled")
 
     def pulse(self, endpoint: str) -> str:
         return self._of(endpoint, "pulse")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -101,6 +102,22 @@ class Relay:
         if not 0 < waits <= MOST_PICKUP or (timeout is not None and not timeout > 0):
             raise InvalidCall(f"a timeout is more than 0 s, and pickup_timeout at most {MOST_PICKUP:g} s")
         return Call(self._node, endpoint, Request(request) if isinstance(request, bytes) else request, waits, timeout)
+
+    async def polled(self, endpoint: str) -> bool:
+        """Return whether a worker polls as `endpoint` at any node, or did so before the last three looks.
+
+        A worker that is busy does not poll. Raises RedisAway or RedisRefused.
+        """
+        polled = self._node.transactions.polled(names.check_endpoint(endpoint))
+        return (await self._node.run(polled)).answers[0] is not None
+
+    def watch_polled(self, endpoint: str, heard: Callable[[], None]) -> None:
+        """Have `heard` called when a worker begins to poll as `endpoint`, until `forget_polled`. It may be missed."""
+        self._pulses.listen(self._node.names.polled(names.check_endpoint(endpoint)), lambda _: heard())
+
+    def forget_polled(self, endpoint: str) -> None:
+        """Watch an endpoint no more."""
+        self._pulses.forget(self._node.names.polled(endpoint))
 
     # --- for workers ----------------------------------------------------------------------------------------------
 

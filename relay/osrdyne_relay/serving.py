@@ -24,7 +24,7 @@ from osrdyne_relay.messages import RESPONSE_PULSE, Answer, pulse
 from osrdyne_relay.node import Node
 from osrdyne_relay.records import RequestHeader, ResponseHeader, Status
 from osrdyne_relay.streams.base import StoredStream
-from osrdyne_relay.time_rules import Looks, PeerWatch
+from osrdyne_relay.time_rules import Looks, PeerWatch, polled_for
 from osrdyne_relay.transactions import ServerView
 
 log = logging.getLogger(__name__)
@@ -203,6 +203,8 @@ class Inbox:
         self._hints: dict[str, None] = {}
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._looking = False
+        #: Whether other nodes have heard that workers poll here.
+        self._seen = False
         self._looks = Looks(node.timings.look_first, node.timings.look_every, node.now())
 
     def pulsed(self, content: bytes | None) -> None:
@@ -241,13 +243,17 @@ class Inbox:
     async def _look(self) -> None:
         self._looking = True
         try:
-            found = await self._node.run(self._node.transactions.look(self.endpoint, LOOK_AT))
+            look = self._node.transactions.look(
+                self.endpoint, LOOK_AT, polled_for=polled_for(self._node.timings.look_every), first=not self._seen
+            )
+            found = await self._node.run(look)
+            self._seen = True
         finally:
             self._looking = False
             self._looks.looked(self._node.now())
             for _ in range(len(self._waiting)):
                 self._wake()
-        (waiting,) = found.answers
+        waiting = found.answers[0]
         ids = {raw: names.id_from(raw) for raw in waiting}
         if strange := [raw for raw, one in ids.items() if one is None]:
             await self._node.run(self._node.transactions.drop(self.endpoint, strange))

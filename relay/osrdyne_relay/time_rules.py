@@ -13,6 +13,11 @@ def retry_pause(failures: int, chance: float, *, first: float = 0.05, most: floa
     return float(min(most, first * 2 ** min(max(failures, 1) - 1, 16)) * (0.5 + chance / 2))
 
 
+def polled_for(look_every: float) -> float:
+    """Return the seconds for which an endpoint counts as polled after a look there: until two looks were missed."""
+    return 3 * look_every
+
+
 class Looks:
     """When to look without having had a pulse: `first` seconds after something happened, then after twice as long, and
     so on up to `most`.

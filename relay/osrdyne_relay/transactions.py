@@ -131,9 +131,21 @@ class Transactions:
             ("PUBLISH", self._names.pulse(endpoint), call),
         ]
 
-    def look(self, endpoint: str, most: int) -> list[Command]:
-        """Read the ids of the oldest requests that wait."""
-        return [("LRANGE", self._names.waiting(endpoint), 0, most - 1)]
+    def look(self, endpoint: str, most: int, *, polled_for: float, first: bool) -> list[Command]:
+        """Read the ids of the oldest requests that wait, for a worker that polls. The first answer is the ids.
+
+        `polled_for`: seconds for which the endpoint then counts as polled. `first`: no worker polled at this node.
+        """
+        polled = self._names.polled(endpoint)
+        return [
+            ("LRANGE", self._names.waiting(endpoint), 0, most - 1),
+            ("SET", polled, "1", "PX", _ms(polled_for)),
+            *([("PUBLISH", polled, "")] if first else []),
+        ]
+
+    def polled(self, endpoint: str) -> list[Command]:
+        """Whether a worker polls. The answer is None if none does."""
+        return [("GET", self._names.polled(endpoint))]
 
     def drop(self, endpoint: str, ids: Iterable[bytes]) -> list[Command]:
         """Remove ids from the list that are none of ours."""

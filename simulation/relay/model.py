@@ -94,9 +94,11 @@ class Model:
     def _get(self, key: bytes) -> bytes | None:
         return None if self._entry(key) is None else self._of(bytes, key)
 
-    def _set(self, key: bytes, value: bytes, nx: bytes, px: bytes, ms: bytes) -> bytes | None:
-        assert (nx, px) == (b"NX", b"PX")
-        if self._entry(key) is not None:
+    def _set(self, key: bytes, value: bytes, *options: bytes) -> bytes | None:
+        *only, px, ms = options
+        assert only in ([], [b"NX"])
+        assert px == b"PX"
+        if only and self._entry(key) is not None:
             return None
         self._entries[key] = _Entry(value, self._now + int(ms) / 1000)
         return b"OK"
