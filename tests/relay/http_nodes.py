@@ -28,6 +28,8 @@ GRANTS: Mapping[str, Mapping[str, Any]] = {
     "caller": {"call": ["maps/*", "e"]},
     "monitor": {"metrics": True},
 }
+#: Whether workers get requests over WebSockets, unless a test says otherwise.
+WEBSOCKET = True
 QUICK_SERVE = {"port": 0, "worker_gone_after": 3.0, "forget_after": 2.0, "grace": 20.0}
 
 
@@ -135,7 +137,7 @@ async def working(
     urls: str | list[str], endpoints: str | list[str], handler: Handler, **options: Any
 ) -> AsyncIterator[RelayWorker]:
     """Have a worker serve within the block."""
-    worker = RelayWorker(urls, endpoints, handler, **{"token": TOKENS["worker"], **options})
+    worker = RelayWorker(urls, endpoints, handler, **{"token": TOKENS["worker"], "websocket": WEBSOCKET, **options})
     stop = asyncio.Event()
     task = asyncio.create_task(worker.serve(stop))
     try:
