@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import queue
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
@@ -18,6 +20,7 @@ from osrdyne_relay.http.access import sha256_of
 from osrdyne_relay.worker import RelayWorker
 from osrdyne_worker import Handler
 from testbed.redis import RedisServer
+from testbed.waiting import PATIENCE
 from tests.relay.nodes import settings
 
 #: Tokens by client. `worker` serves everything below `maps/`, and `caller` may call it.
@@ -93,6 +96,38 @@ def http_settings(
     """Settings of a node over HTTP."""
     file = write_access(directory / "access.toml", grants)
     return settings(server, serve={**QUICK_SERVE, "access_file": str(file), **(serve or {})}, **more)
+
+
+class InThread:
+    """A node in a thread of its own, for tests that block. `with InThread(settings) as node:`."""
+
+    def __init__(self, settings: RelaySettings) -> None:
+        self._settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._listening: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.url = self._listening.get(timeout=PATIENCE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        await serve(self._settings, self._stop, listening=self._listening.put)
+
+    def tasks(self) -> int:
+        """How many tasks its loop has, without the one that counts."""
+
+        async def count() -> int:
+            return len(asyncio.all_tasks()) - 1
+
+        return asyncio.run_coroutine_threadsafe(count(), self._loop).result(PATIENCE)
 
 
 class Raw:

@@ -19,7 +19,7 @@ from osrdyne_worker import Request as Given
 from testbed.redis import RedisServer
 from testbed.tls import Authority
 from testbed.waiting import until_async
-from tests.relay.http_nodes import TOKENS, Node, Raw, http_settings, noded, raw, working
+from tests.relay.http_nodes import TOKENS, InThread, Node, Raw, http_settings, noded, raw, working
 from tests.relay.nodes import serving, settings
 
 CALLER = TOKENS["caller"]
@@ -146,37 +146,20 @@ async def test_typed_errors_come_over_http(redis: RedisServer, tmp_path: Path) -
 
 
 def test_the_client_of_threads_raises_the_same_errors(redis: RedisServer, tmp_path: Path) -> None:
-    loop, stop = asyncio.new_event_loop(), asyncio.Event()
-    found: list[str] = []
-    up = threading.Event()
-
-    async def node() -> None:
-        async with noded(redis, tmp_path) as url:
-            found.append(url)
-            up.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(node(),))
-    thread.start()
-    up.wait()
-    try:
-        with RelayClient(found, token=CALLER) as client:
+    with InThread(http_settings(redis, tmp_path)) as node:
+        with RelayClient(node.url, token=CALLER) as client:
             with pytest.raises(NotCollected):
                 client.call("e", b"x", pickup_timeout=0.1)
             with pytest.raises(CallTimedOut):
                 client.call("e", b"x", timeout=0.1)
             with pytest.raises(AccessDenied):
                 client.call("other", b"x")
-        with RelayClient([f"http://127.0.0.1:{free_port()}", *found], token=CALLER) as client:
+        with RelayClient([f"http://127.0.0.1:{free_port()}", node.url], token=CALLER) as client:
             for _ in range(3):
                 with pytest.raises(NotCollected):
                     client.call("e", b"x", pickup_timeout=0.1)
         with RelayClient(f"http://127.0.0.1:{free_port()}", token=CALLER) as client, pytest.raises(NodesAway):
             client.call("e", b"x")
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
 
 
 def free_port() -> int:
