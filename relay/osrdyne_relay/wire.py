@@ -21,6 +21,7 @@ ID_HEADER, HEADERS_HEADER = "Relay-Request", "Relay-Headers"
 MOST_HEADER = 16_384
 #: Most bytes that a frame has beside the body.
 MOST_HEAD = 2 * MOST_HEADER
+_STAGES = {str(one) for one in Stage}
 
 #: The HTTP status of each error. Its code is the name of its class.
 STATUS_OF: Mapping[str, int] = {
@@ -91,17 +92,24 @@ def error_of(status: int, body: bytes) -> RelayError:
     """Return the error that an answer of a node holds; NodeFailed where it holds none of ours."""
     try:
         said = json.loads(body)
-        kind, text = said["code"], said["error"]
-        if kind == "Cancelled":
-            return Cancelled(Stage(said["stage"]))
-        if kind == "CallTimedOut":
-            return CallTimedOut(Stage(said["stage"]), float(said["timeout"]))
-        if kind in STATUS_OF and isinstance(text, str):
-            made: RelayError = getattr(errors, kind)(text[:4000])
+    except (ValueError, RecursionError):
+        said = None
+    return error_in(said) or NodeFailed(
+        f"the node answered with HTTP status {status}: check its log, and that its address is right"
+    )
+
+
+def error_in(said: object) -> RelayError | None:
+    """Return the error that JSON holds; None where it holds none of ours."""
+    match said:
+        case {"code": "Cancelled", "stage": str(stage)} if stage in _STAGES:
+            return Cancelled(Stage(stage))
+        case {"code": "CallTimedOut", "stage": str(stage), "timeout": int() | float() as timeout} if stage in _STAGES:
+            return CallTimedOut(Stage(stage), timeout)
+        case {"code": str(code), "error": str(text)} if code in STATUS_OF and code not in ("Cancelled", "CallTimedOut"):
+            made: RelayError = getattr(errors, code)(text[:4000])
             return made
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    return NodeFailed(f"the node answered with HTTP status {status}: check its log, and that its address is right")
+    return None
 
 
 def frame(head: Mapping[str, Any], body: bytes = b"") -> bytes:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import queue
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
@@ -18,6 +20,7 @@ from osrdyne_relay.http.access import sha256_of
 from osrdyne_relay.worker import RelayWorker
 from osrdyne_worker import Handler
 from testbed.redis import RedisServer
+from testbed.waiting import PATIENCE
 from tests.relay.nodes import settings
 
 #: Tokens by client. `worker` serves everything below `maps/`, and `caller` may call it.
@@ -28,6 +31,8 @@ GRANTS: Mapping[str, Mapping[str, Any]] = {
     "caller": {"call": ["maps/*", "e"]},
     "monitor": {"metrics": True},
 }
+#: Whether workers get requests over WebSockets, unless a test says otherwise.
+WEBSOCKET = True
 QUICK_SERVE = {"port": 0, "worker_gone_after": 3.0, "forget_after": 2.0, "grace": 20.0}
 
 
@@ -93,6 +98,38 @@ def http_settings(
     return settings(server, serve={**QUICK_SERVE, "access_file": str(file), **(serve or {})}, **more)
 
 
+class InThread:
+    """A node in a thread of its own, for tests that block. `with InThread(settings) as node:`."""
+
+    def __init__(self, settings: RelaySettings) -> None:
+        self._settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._listening: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.url = self._listening.get(timeout=PATIENCE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        await serve(self._settings, self._stop, listening=self._listening.put)
+
+    def tasks(self) -> int:
+        """How many tasks its loop has, without the one that counts."""
+
+        async def count() -> int:
+            return len(asyncio.all_tasks()) - 1
+
+        return asyncio.run_coroutine_threadsafe(count(), self._loop).result(PATIENCE)
+
+
 class Raw:
     """HTTP by hand, as a client in any language does it."""
 
@@ -135,7 +172,7 @@ async def working(
     urls: str | list[str], endpoints: str | list[str], handler: Handler, **options: Any
 ) -> AsyncIterator[RelayWorker]:
     """Have a worker serve within the block."""
-    worker = RelayWorker(urls, endpoints, handler, **{"token": TOKENS["worker"], **options})
+    worker = RelayWorker(urls, endpoints, handler, **{"token": TOKENS["worker"], "websocket": WEBSOCKET, **options})
     stop = asyncio.Event()
     task = asyncio.create_task(worker.serve(stop))
     try:

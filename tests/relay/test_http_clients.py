@@ -19,10 +19,16 @@ from osrdyne_worker import Request as Given
 from testbed.redis import RedisServer
 from testbed.tls import Authority
 from testbed.waiting import until_async
-from tests.relay.http_nodes import TOKENS, Node, Raw, http_settings, noded, raw, working
+from tests.relay.http_nodes import TOKENS, InThread, Node, Raw, http_settings, noded, raw, working
 from tests.relay.nodes import serving, settings
 
 CALLER = TOKENS["caller"]
+
+
+@pytest.fixture(params=[True, False], ids=["websocket", "long poll"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the workers of a test get their requests in both ways."""
+    monkeypatch.setattr("tests.relay.http_nodes.WEBSOCKET", request.param)
 
 
 def upper(request: Given) -> bytes:
@@ -39,6 +45,7 @@ def upper(request: Given) -> bytes:
     return request.key.encode() + b": " + request.body.upper()
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_caller_at_one_node_reaches_a_worker_at_another(redis: RedisServer, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     async with (
@@ -57,6 +64,7 @@ async def test_a_caller_at_one_node_reaches_a_worker_at_another(redis: RedisServ
     assert (response.body, again) == (b"LAX: QUESTION", b"LAX: AGAIN")
 
 
+@pytest.mark.usefixtures("way")
 async def test_what_a_handler_raises_reaches_the_caller(redis: RedisServer, tmp_path: Path) -> None:
     async with (
         noded(redis, tmp_path) as url,
@@ -76,6 +84,7 @@ async def test_what_a_handler_raises_reaches_the_caller(redis: RedisServer, tmp_
     assert raised.value.body == b"LookupError: no such map"
 
 
+@pytest.mark.usefixtures("way")
 async def test_an_async_handler_runs_on_the_loop_and_is_cancelled_when_its_request_is_no_longer_wanted(
     redis: RedisServer, tmp_path: Path
 ) -> None:
@@ -100,6 +109,7 @@ async def test_an_async_handler_runs_on_the_loop_and_is_cancelled_when_its_reque
         await cancelled.wait()
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_worker_has_as_many_requests_of_an_endpoint_as_it_said(redis: RedisServer, tmp_path: Path) -> None:
     all_here = asyncio.Barrier(4)
 
@@ -136,37 +146,20 @@ async def test_typed_errors_come_over_http(redis: RedisServer, tmp_path: Path) -
 
 
 def test_the_client_of_threads_raises_the_same_errors(redis: RedisServer, tmp_path: Path) -> None:
-    loop, stop = asyncio.new_event_loop(), asyncio.Event()
-    found: list[str] = []
-    up = threading.Event()
-
-    async def node() -> None:
-        async with noded(redis, tmp_path) as url:
-            found.append(url)
-            up.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(node(),))
-    thread.start()
-    up.wait()
-    try:
-        with RelayClient(found, token=CALLER) as client:
+    with InThread(http_settings(redis, tmp_path)) as node:
+        with RelayClient(node.url, token=CALLER) as client:
             with pytest.raises(NotCollected):
                 client.call("e", b"x", pickup_timeout=0.1)
             with pytest.raises(CallTimedOut):
                 client.call("e", b"x", timeout=0.1)
             with pytest.raises(AccessDenied):
                 client.call("other", b"x")
-        with RelayClient([f"http://127.0.0.1:{free_port()}", *found], token=CALLER) as client:
+        with RelayClient([f"http://127.0.0.1:{free_port()}", node.url], token=CALLER) as client:
             for _ in range(3):
                 with pytest.raises(NotCollected):
                     client.call("e", b"x", pickup_timeout=0.1)
         with RelayClient(f"http://127.0.0.1:{free_port()}", token=CALLER) as client, pytest.raises(NodesAway):
             client.call("e", b"x")
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
 
 
 def free_port() -> int:
@@ -176,6 +169,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_node_that_is_away_or_stops_is_passed_over(redis: RedisServer, tmp_path: Path) -> None:
     stopping = Node(http_settings(redis, tmp_path))
     near = await stopping.url()
@@ -239,6 +233,7 @@ async def test_an_address_that_is_no_node_is_an_error(tmp_path: Path) -> None:
             await client.call("e", b"x")
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_worker_that_stops_finishes_what_it_has(redis: RedisServer, tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -255,6 +250,7 @@ async def test_a_worker_that_stops_finishes_what_it_has(redis: RedisServer, tmp_
         assert (await call).body == b"done"
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_worker_that_stops_before_its_work_is_done_says_so(redis: RedisServer, tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -272,6 +268,7 @@ async def test_a_worker_that_stops_before_its_work_is_done_says_so(redis: RedisS
     go_on.set()
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_worker_that_stops_takes_no_request_along(redis: RedisServer, tmp_path: Path) -> None:
     async with noded(redis, tmp_path) as url, AsyncRelayClient(url, token=CALLER) as client:
         calls = [asyncio.create_task(client.call("e", b"%d" % number)) for number in range(30)]
@@ -282,6 +279,7 @@ async def test_a_worker_that_stops_takes_no_request_along(redis: RedisServer, tm
     assert answers == [b"e: %d" % number for number in range(30)]
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_worker_goes_on_when_its_node_was_away(redis: RedisServer, tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "b").mkdir()
@@ -296,6 +294,7 @@ async def test_a_worker_goes_on_when_its_node_was_away(redis: RedisServer, tmp_p
                 assert (await client.call("e", b"x", timeout=60)).body == b"e: X"
 
 
+@pytest.mark.usefixtures("way")
 async def test_certificates_name_workers_and_callers(redis: RedisServer, tmp_path: Path) -> None:
     ours, strange = Authority(tmp_path / "ours"), Authority(tmp_path / "strange")
     server = ours.issue("server", address="127.0.0.1")
@@ -354,6 +353,7 @@ def test_settings_of_a_client_that_cannot_work_are_refused(tmp_path: Path) -> No
         RelayClient("https://node", ca_file=tmp_path / "none")
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_worker_of_the_core_and_one_over_http_serve_side_by_side(redis: RedisServer, tmp_path: Path) -> None:
     async with (
         noded(redis, tmp_path) as url,

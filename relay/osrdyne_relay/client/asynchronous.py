@@ -15,10 +15,11 @@ import aiohttp
 
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import BEYOND, CONNECT, KEEPALIVE, Nodes, call_of, none_reached, response_of
-from osrdyne_relay.errors import NodeLost, NodesAway, NodeStopping
+from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, NodeStopping, RelayError, TooMany
 from osrdyne_relay.messages import Request, Response
 
-#: What says that nothing was sent.
+#: What a node says instead of an upgrade to a WebSocket, by its status; and what says that nothing was sent.
+_NOT_UPGRADED: dict[int, type[RelayError]] = {401: AccessDenied, 429: TooMany, 503: NodeStopping}
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
@@ -69,7 +70,7 @@ class Session:
                 url, headers=self.nodes.authorization(), heartbeat=30.0, max_msg_size=most
             )
         except aiohttp.WSServerHandshakeError as error:
-            raise wire.error_of(error.status, b"") from error
+            raise _NOT_UPGRADED.get(error.status, NodeFailed) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NodesAway(str(error) or "no connection in time") from error
 

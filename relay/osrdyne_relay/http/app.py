@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from osrdyne_relay import wire
-from osrdyne_relay.http import callers, health, workers
+from osrdyne_relay.http import callers, health, sockets, workers
 from osrdyne_relay.http.answering import DESK, around
 from osrdyne_relay.http.desk import Desk
 
@@ -24,6 +24,7 @@ def create_app(desk: Desk, most_bytes: int) -> web.Application:
             web.get("/metrics", health.show_metrics),
             web.post(wire.CALL, callers.call),
             web.post(wire.POLL, workers.poll),
+            web.get(wire.SOCKET, sockets.socket),
             web.delete(wire.POLL, workers.end_poll),
             web.post(_ONE + "/response", workers.respond),
             web.post(_ONE + "/failure", workers.fail),

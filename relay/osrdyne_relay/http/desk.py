@@ -39,7 +39,9 @@ class Desk:
         self.settings = settings
         self.ledger = Ledger()
         self.metrics = Metrics()
+        #: Set when this node begins to stop, and when its grace is over.
         self.stopping = asyncio.Event()
+        self.over = asyncio.Event()
         #: Whether Redis answered last time; None before that.
         self.redis_answers: bool | None = None
         #: Calls under way, and WebSockets of workers.
@@ -113,8 +115,7 @@ class Desk:
 
     def put_back(self, held: InHand) -> None:
         """Let the next worker have a request that was not sent to this one."""
-        if self.ledger.end(held):
-            self.metrics.requests.labels("put_back").inc()
+        if self._end(held, "put_back"):
             self.relay.put_back(held.collected)
 
     @contextmanager
@@ -158,9 +159,13 @@ class Desk:
             raise
         self._end(held, outcome)
 
-    def _end(self, held: InHand, outcome: str, why: RelayError | None = None) -> None:
-        if self.ledger.end(held, why):
-            self.metrics.requests.labels(outcome).inc()
+    def _end(self, held: InHand, outcome: str, why: RelayError | None = None) -> bool:
+        if not self.ledger.end(held, why):
+            return False
+        self.metrics.requests.labels(outcome).inc()
+        if held.settled is not None and outcome != "abandoned":
+            held.settled()
+        return True
 
     async def news(self, held: InHand, wait: float) -> RelayError | None:
         """Wait until a request is no longer wanted; return why, or None after `wait` seconds."""

@@ -30,6 +30,8 @@ class InHand:
     connections: int = 0
     #: Whether its answer is being written.
     settling: bool = False
+    #: Called when it has been answered, failed or put back.
+    settled: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)

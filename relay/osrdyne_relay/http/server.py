@@ -84,6 +84,7 @@ async def serve(
                 if task.done():
                     task.result()  # a mistake of ours
         finally:
+            desk.over.set()
             for one in (stopped, *roots):
                 one.cancel()
             server.close()

@@ -9,7 +9,7 @@
     RelayWorker("https://node:8044", "maps/LAX", handle, token_file=Path("/etc/osrdyne/relay.token")).run()
 
 A handler is that of the worker library: the same function serves a pool over AMQP. `service` has `RelayWorker`.
-Beneath it, `polling` gets requests by long polls and `socket` over a WebSocket; `doing` has the handler run, watches
+Beneath it, `polling` gets requests by long polls and `line` over a WebSocket; `doing` has the handler run, watches
 whether the request is still wanted, and answers. Docs: docs/relay.md.
 """
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from osrdyne_protocol import statuses
 from osrdyne_protocol.events import REQUEUED
@@ -17,7 +18,16 @@ from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session
-from osrdyne_relay.errors import NodeFailed, NodeLost, NodesAway, RedisAway, RelayError, TooLarge, TooMany
+from osrdyne_relay.errors import (
+    NodeFailed,
+    NodeLost,
+    NodesAway,
+    RedisAway,
+    RelayError,
+    TooLarge,
+    TooMany,
+    UnknownRequest,
+)
 from osrdyne_worker.handling import Outcome, Request
 from osrdyne_worker.runners import OnLoop, Runner
 
@@ -36,6 +46,16 @@ _MOST_REASON = 1000
 _PASSING = (NodesAway, NodeLost, NodeFailed, RedisAway, TooMany)
 
 
+class Line(Protocol):
+    """A connection over which a request came. Both methods end when it has ended."""
+
+    async def news(self, request: str) -> RelayError | None:
+        """Wait until a request is no longer wanted; return why, or None when the line has ended."""
+
+    async def say(self, request: str, what: str, body: bytes, more: Mapping[str, Any]) -> None:
+        """Say what became of a request. Raises what the node answers, and NodeLost where the line has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
     """A request, and the node that gave it."""
@@ -45,6 +65,8 @@ class Given:
     endpoint: str
     headers: Mapping[str, str]
     body: bytes
+    #: How it came; None for a poll.
+    line: Line | None = None
 
     def for_handler(self) -> Request:
         """Return the request in the form of the worker library. Its key is what follows the endpoint's first slash."""
@@ -103,6 +125,10 @@ class Doing:
                     if isinstance(self._runner, OnLoop):
                         await self._runner.end(request)
                     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if given.line is not None:
+                    # The node refuses it, and knows that this worker has room again.
+                    with suppress(RelayError):
+                        await given.line.say(given.id, "failure", b"", {"reason": "no longer wanted"})
             elif withdraw():
                 await self.give_back(given)
             else:
@@ -114,7 +140,10 @@ class Doing:
 
     async def _abandoned(self, given: Given) -> RelayError:
         """Wait until a request is no longer wanted; return why. Meanwhile the node hears of this worker."""
-        await asyncio.sleep(ASK_AFTER)
+        if given.line is None:
+            await asyncio.sleep(ASK_AFTER)
+        elif why := await given.line.news(given.id):
+            return why
         failures = 0
         while True:
             try:
@@ -126,11 +155,9 @@ class Doing:
             if status == 204:
                 failures = 0
                 continue
-            if status == 200:
-                return wire.error_of(status, body)
-            why = wire.error_of(status, body)
-            if not isinstance(why, _PASSING):
-                return why
+            said = wire.error_of(status, body)
+            if status == 200 or not isinstance(said, _PASSING):
+                return said
             failures += 1
             await asyncio.sleep(jittered(failures, first=0.2, limit=5.0))
 
@@ -138,10 +165,9 @@ class Doing:
         """Have the node take an answer. Logs where it does not count."""
         try:
             if answered.failure is None:
-                headers = {wire.HEADERS_HEADER: wire.dump_headers(answered.headers)} if answered.headers else {}
-                await self._say(given, "response", answered.body, headers)
+                await self._say(given, "response", answered.body, headers=dict(answered.headers or {}))
             else:
-                await self._say(given, "failure", answered.failure.encode(), {})
+                await self._say(given, "failure", answered.failure.encode())
         except TooLarge as error:
             if answered.failure is None:
                 await self.answer(given, Answered(failure=str(error)))
@@ -151,18 +177,39 @@ class Doing:
     async def give_back(self, given: Given) -> None:
         """Have the node give the request, which was not begun, to another worker."""
         try:
-            await self._say(given, "return", b"", {})
+            await self._say(given, "return", b"")
         except RelayError as error:
             log.warning("a request cannot be given back", extra={"endpoint": given.endpoint, "reason": str(error)})
 
-    async def _say(self, given: Given, what: str, body: bytes, headers: dict[str, str]) -> None:
-        """Tell the node of what became of a request, until it has heard. Raises what it answers."""
+    async def _say(self, given: Given, what: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+        """Say what became of a request until the node has heard it. Raises what the node answers."""
+        lost = False
+        if given.line is not None:
+            try:
+                in_head = {"reason": body.decode()} if what == "failure" else {"headers": headers or {}}
+                return await given.line.say(given.id, what, b"" if what == "failure" else body, in_head)
+            except NodeLost:
+                lost = True
+            except _PASSING as error:
+                log.info("an answer is sent once more", extra={"endpoint": given.endpoint, "reason": str(error)})
+        try:
+            await self._say_over_http(given, what, body, headers)
+        except UnknownRequest:
+            # The node had heard it before the line ended.
+            if not lost:
+                raise
+
+    async def _say_over_http(self, given: Given, what: str, body: bytes, headers: dict[str, str] | None) -> None:
+        shown = {"Content-Type": "application/octet-stream"}
+        if headers:
+            shown[wire.HEADERS_HEADER] = wire.dump_headers(headers)
         until = asyncio.get_running_loop().time() + PATIENCE
         failures = 0
-        sent: dict[str, Any] = {"headers": {"Content-Type": "application/octet-stream", **headers}, "body": body}
         while True:
             try:
-                status, _, said = await self._session.ask("POST", f"{_of(given)}/{what}", within=_WITHIN, **sent)
+                status, _, said = await self._session.ask(
+                    "POST", f"{_of(given)}/{what}", headers=shown, body=body, within=_WITHIN
+                )
                 if status == 204:
                     return
                 raise wire.error_of(status, said)

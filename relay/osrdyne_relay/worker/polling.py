@@ -41,7 +41,7 @@ class Polling:
                 failures += 1
                 if failures == 1:
                     log.warning("a poll failed; it is tried again", extra={"node": url, "reason": str(error)})
-                await _stopped(stop, jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE))
+                await stopped_within(stop, jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE))
                 continue
             if failures:
                 nodes.worked(url)
@@ -88,7 +88,8 @@ class Polling:
         return Given(url, request, self._endpoint, wire.load_headers(headers.get(wire.HEADERS_HEADER)), body)
 
 
-async def _stopped(stop: asyncio.Event, within: float) -> None:
+async def stopped_within(stop: asyncio.Event, within: float) -> None:
+    """Wait for the stop, for some seconds at most."""
     try:
         async with asyncio.timeout(within):
             await stop.wait()

@@ -14,6 +14,7 @@ from osrdyne_relay.client.addresses import Nodes
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.worker.doing import Doing
+from osrdyne_relay.worker.line import Lines
 from osrdyne_relay.worker.polling import Polling
 from osrdyne_worker import Handler
 from osrdyne_worker.runners import runner_of
@@ -40,12 +41,14 @@ class RelayWorker:
         threads: int = 1,
         executor: concurrent.futures.Executor | None = None,
         grace: float = 30.0,
+        websocket: bool = True,
     ) -> None:
         """`urls`: one node, or several that stand for each other: the worker goes to the next one when one is away.
 
         `handler`: a plain function runs in `threads` threads or in the `executor`; an `async def` runs on the loop.
         `at_once`: most requests of each endpoint at a time; without it, as many as there are threads.
-        `grace`: seconds that work in hand may take after the stop. Raises SettingsError and InvalidCall.
+        `grace`: seconds that work in hand may take after the stop. `websocket`: False for long polls, where a proxy
+        lets no WebSocket pass. Raises SettingsError and InvalidCall.
         """
         self._nodes = Nodes(
             urls,
@@ -58,7 +61,7 @@ class RelayWorker:
         self._endpoints = [check_endpoint(one) for one in ([endpoints] if isinstance(endpoints, str) else endpoints)]
         self._handler, self._threads, self._executor = handler, threads, executor
         self._at_once = max(1, threads) if at_once is None else at_once
-        self._grace = grace
+        self._grace, self._websocket = grace, websocket
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, and return once work in hand is finished. A second signal ends the process."""
@@ -69,11 +72,12 @@ class RelayWorker:
         runner = runner_of(self._handler, self._threads, self._executor)
         session = Session(self._nodes)
         doing = Doing(session, runner)
-        tasks = [
-            asyncio.create_task(Polling(session, doing, endpoint).run(stop), name=f"polls of {endpoint}")
-            for endpoint in self._endpoints
-            for _ in range(self._at_once)
-        ]
+        ways: list[Lines | Polling] = (
+            [Lines(session, doing, self._endpoints, self._at_once)]
+            if self._websocket
+            else [Polling(session, doing, endpoint) for endpoint in self._endpoints for _ in range(self._at_once)]
+        )
+        tasks = [asyncio.create_task(one.run(stop), name="relay worker") for one in ways]
         try:
             stopped = asyncio.create_task(stop.wait())
             # A task that fails is a mistake of ours: it must not go unseen.

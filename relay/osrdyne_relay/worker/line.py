@@ -1,0 +1,192 @@
+"""Gets requests over a WebSocket: one connection to one node for all endpoints of a worker.
+
+When the connection ends, work in hand goes on. Its answers then go to the node over HTTP, as those of polls do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from osrdyne_protocol.pauses import jittered
+from osrdyne_relay import wire
+from osrdyne_relay.client.asynchronous import Session
+from osrdyne_relay.errors import NodeFailed, NodeLost, NodeStopping, RelayError
+from osrdyne_relay.names import is_id
+from osrdyne_relay.worker.doing import Doing, Given
+from osrdyne_relay.worker.polling import FIRST_PAUSE, LONGEST_PAUSE, stopped_within
+
+log = logging.getLogger(__name__)
+
+#: Most bytes of a frame: those of the largest record that a relay can have, and its head.
+_MOST = 16_777_216 + wire.MOST_HEAD
+#: Seconds for the node to confirm what the worker serves, and an answer.
+_WITHIN = 60.0
+
+
+class Line:
+    """One connection. A node that answers nothing more is found by the library's pings."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._sending = asyncio.Lock()
+        #: Requests that are no longer wanted, and answers that the node has not confirmed, by the request.
+        self._unwanted: dict[str, asyncio.Future[RelayError]] = {}
+        self._unconfirmed: dict[str, asyncio.Future[RelayError | None]] = {}
+        self._ended = asyncio.Event()
+        #: Set when the node has confirmed what this worker serves, and when the node stops.
+        self.serving = asyncio.Event()
+        self.stopping = asyncio.Event()
+
+    async def serve(self, endpoints: list[str], at_once: int) -> None:
+        """Say what this worker serves."""
+        self.serving.clear()
+        await self._send(wire.frame({"type": "serve", "endpoints": endpoints, "at_once": at_once}))
+
+    async def news(self, request: str) -> RelayError | None:
+        """Wait until a request is no longer wanted; return why, or None when the line has ended."""
+        why = self._unwanted.get(request)
+        if why is None:
+            return None
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            first: list[asyncio.Future[Any]] = [why, ended]
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            self._unwanted.pop(request, None)
+        return why.result() if why.done() else None
+
+    async def say(self, request: str, what: str, body: bytes, more: Mapping[str, Any]) -> None:
+        """Say what became of a request. Raises what the node answers, and NodeLost where the line has ended."""
+        if self._ended.is_set():
+            raise NodeLost
+        confirmed = self._unconfirmed[request] = asyncio.get_running_loop().create_future()
+        try:
+            await self._send(wire.frame({"type": what, "id": request, **more}, body))
+            async with asyncio.timeout(_WITHIN):
+                why = await confirmed
+        except TimeoutError:
+            raise NodeLost from None
+        finally:
+            self._unconfirmed.pop(request, None)
+            self._unwanted.pop(request, None)
+        if why is not None:
+            raise why
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            async with self._sending:
+                await self._socket.send_bytes(data)
+        except (ConnectionError, aiohttp.ClientError) as error:
+            raise NodeLost from error
+
+    async def next(self, url: str) -> Given | None:
+        """Return the next request; None when something else happened. Raises NodeLost when the line has ended."""
+        message = await self._socket.receive()
+        if message.type is not aiohttp.WSMsgType.BINARY:
+            raise NodeLost
+        head, body = wire.unframe(message.data)
+        request, endpoint = str(head.get("id", "")), str(head.get("endpoint", ""))
+        match head.get("type"):
+            case "request" if is_id(request):
+                self._unwanted[request] = asyncio.get_running_loop().create_future()
+                return Given(url, request, endpoint, wire.checked_headers(head.get("headers", {})), body, self)
+            case "abandoned":
+                _set(self._unwanted.get(request), wire.error_in(head) or NodeFailed())
+            case "settled":
+                _set(self._unconfirmed.get(request), None)
+            case "refused":
+                _set(self._unconfirmed.get(request), wire.error_in(head) or NodeFailed())
+            case "serving":
+                self.serving.set()
+            case "stopping":
+                self.stopping.set()
+            case "error":
+                raise wire.error_in(head) or NodeFailed()
+        return None
+
+    async def end(self) -> None:
+        """End the connection. What was not confirmed raises NodeLost."""
+        self._ended.set()
+        for one in self._unconfirmed.values():
+            _set(one, NodeLost())
+        await self._socket.close()
+
+
+def _set(future: asyncio.Future[Any] | None, value: object) -> None:
+    if future is not None and not future.done():
+        future.set_result(value)
+
+
+class Lines:
+    """Serves endpoints over one line at a time."""
+
+    def __init__(self, session: Session, doing: Doing, endpoints: list[str], at_once: int) -> None:
+        self._session, self._doing, self._endpoints, self._at_once = session, doing, endpoints, at_once
+        self._in_hand: set[asyncio.Task[None]] = set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Get and do requests until `stop` is set, and work in hand is done."""
+        failures = 0
+        nodes = self._session.nodes
+        try:
+            while not stop.is_set():
+                url = nodes.order()[failures % len(nodes.urls)]
+                try:
+                    line = Line(await self._session.socket(url + wire.SOCKET, _MOST))
+                    if failures:
+                        nodes.worked(url)
+                    failures = 0
+                    await self._serve(url, line, stop)
+                except RelayError as error:
+                    failures += 1
+                    if failures == 1:
+                        log.warning("no line to a node; it is tried again", extra={"node": url, "reason": str(error)})
+                    await stopped_within(stop, jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE))
+            while self._in_hand:
+                await asyncio.wait(self._in_hand)
+        finally:
+            for task in self._in_hand:
+                task.cancel()
+            await asyncio.gather(*self._in_hand, return_exceptions=True)
+
+    async def _serve(self, url: str, line: Line, stop: asyncio.Event) -> None:
+        """Serve over a line until it ends, or node or worker stop. Raises why it ended, but for the worker's stop."""
+        reading = asyncio.create_task(self._read(url, line))
+        stops = [asyncio.create_task(one.wait()) for one in (stop, line.stopping)]
+        try:
+            await line.serve(self._endpoints, self._at_once)
+            await asyncio.wait([reading, *stops], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                # From its confirmation on, no request is on its way.
+                await line.serve([], 0)
+                stops.append(asyncio.create_task(line.serving.wait()))
+                await asyncio.wait([reading, stops[-1]], return_when=asyncio.FIRST_COMPLETED, timeout=_WITHIN)
+        finally:
+            for task in (reading, *stops):
+                task.cancel()
+            await asyncio.gather(reading, *stops, return_exceptions=True)
+            await line.end()
+        if reading.done() and not reading.cancelled():
+            reading.result()
+        if not stop.is_set():
+            raise NodeStopping
+
+    async def _read(self, url: str, line: Line) -> None:
+        """Read until the line has ended. Raises why."""
+        while True:
+            given = await line.next(url)
+            if given is not None:
+                task = asyncio.create_task(self._doing.do(given), name=f"request {given.id}")
+                self._in_hand.add(task)
+                task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._in_hand.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a request failed in this library", exc_info=error)
