@@ -12,6 +12,9 @@ from osrdyne_relay.streams.base import Source, StoredStream
 
 #: Kinds of pulses to a node: a response, whole or to be read, and that a call is to be looked at.
 RESPONSE_PULSE, LOOK_PULSE = b"r", b"l"
+#: Headers of a request that comes from a pool, beside `x-deadline`: the caller's id for it, and `true` where a worker
+#: may have had it before.
+CORRELATION_HEADER, REDELIVERED_HEADER = "x-correlation-id", "x-redelivered"
 
 
 @dataclass(frozen=True, slots=True)

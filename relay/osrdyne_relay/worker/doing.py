@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 from osrdyne_protocol import statuses
 from osrdyne_protocol.events import REQUEUED
-from osrdyne_protocol.headers import X_REASON, X_STATUS
+from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS
 from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session
@@ -28,6 +29,7 @@ from osrdyne_relay.errors import (
     TooMany,
     UnknownRequest,
 )
+from osrdyne_relay.messages import CORRELATION_HEADER, REDELIVERED_HEADER
 from osrdyne_worker.handling import Outcome, Request
 from osrdyne_worker.runners import OnLoop, Runner
 
@@ -39,6 +41,7 @@ ASK_AFTER, ASK_FOR = 1.0, 20.0
 PATIENCE = 60.0
 #: Seconds for an answer to arrive. The node may have to wait for Redis.
 _WITHIN = 60.0
+_MILLISECONDS = re.compile(r"[0-9]{1,15}", re.ASCII)
 #: Most characters of a reason.
 _MOST_REASON = 1000
 
@@ -71,7 +74,15 @@ class Given:
     def for_handler(self) -> Request:
         """Return the request in the form of the worker library. Its key is what follows the endpoint's first slash."""
         pool, _, key = self.endpoint.partition("/")
-        return Request(key or pool, self.body, self.headers, self.id, redelivered=False, deadline=None)
+        deadline = self.headers.get(X_DEADLINE, "")
+        return Request(
+            key or pool,
+            self.body,
+            self.headers,
+            self.headers.get(CORRELATION_HEADER, self.id),
+            redelivered=self.headers.get(REDELIVERED_HEADER) == "true",
+            deadline=int(deadline) / 1000 if _MILLISECONDS.fullmatch(deadline) else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

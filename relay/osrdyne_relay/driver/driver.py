@@ -1,0 +1,155 @@
+"""The driver `relay`: groups are forwardings within the daemon, one for each key that was started."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable
+
+from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.errors import DriverError
+from osrdyne_protocol.broker.topology import milliseconds
+from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_relay.driver.forwarding import Forwarding
+from osrdyne_relay.errors import InvalidCall
+from osrdyne_relay.names import check_endpoint
+from osrdyne_relay.relay import MOST_PICKUP, Relay
+from osrdyne_relay.settings import RelaySettings
+
+log = logging.getLogger(__name__)
+
+
+class RelayDriver:
+    """Forwards requests to workers that poll. Use it from one event loop."""
+
+    owns_workers = True
+    #: Nothing of a group outlives the driver, so none is ever out of date.
+    template = ""
+
+    def __init__(
+        self,
+        pool: PoolSettings,
+        settings: RelaySettings,
+        worker_amqp_uri: Callable[[], str],
+        *,
+        at_once: int,
+        worker_amqp_uri_file: object = None,
+    ) -> None:
+        """`at_once`: most requests of a key on the relay. Raises SettingsError."""
+        self._pool, self._names = pool, PoolNames(pool.name)
+        self._uri = worker_amqp_uri
+        self._uri_file = None if worker_amqp_uri_file is None else str(worker_amqp_uri_file)
+        self._at_once = at_once
+        self._looks = (settings.timings.look_first, settings.timings.look_every)
+        self._relay = Relay(settings)
+        self._opening: asyncio.Task[Relay] | None = None
+        self._forwardings: dict[str, tuple[Forwarding, asyncio.Task[None]]] = {}
+        #: Keys that were started while their forwarding was stopping.
+        self._start_again: set[str] = set()
+        #: Unread changes: the latest one of each key.
+        self._news: dict[str, Change] = {}
+        self._news_event = asyncio.Event()
+        self._closed = False
+
+    async def start(self, key: str) -> None:
+        """Begin to forward, unless it does. While the former forwarding stops, the next one waits for it."""
+        try:
+            check_endpoint(f"{self._pool.name}/{key}")
+        except InvalidCall as error:
+            raise DriverError(f"no worker can poll for key {key!r}: {error}") from error
+        await self._open()
+        found = self._forwardings.get(key)
+        if found is None:
+            self._begin(key)
+        elif found[0].stop.is_set():
+            self._start_again.add(key)
+
+    async def stop(self, key: str) -> None:
+        """Take no more requests of a key, and finish those on the relay."""
+        self._start_again.discard(key)
+        if found := self._forwardings.get(key):
+            found[0].stop.set()
+
+    async def list(self) -> builtins.list[Group]:
+        """Return the keys that are forwarded. One is running while a worker polls, and starting before."""
+        return [
+            Group(key, _state(one), int(one.forwards), self.template) for key, (one, _) in self._forwardings.items()
+        ]
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """Yield changes until the driver is closed."""
+        while not self._closed:
+            await self._news_event.wait()
+            self._news_event.clear()
+            while self._news:
+                yield self._news.pop(next(iter(self._news)))
+
+    async def close(self) -> None:
+        """End all forwarding. Requests that are still on the relay then go back to their queues."""
+        self._closed = True
+        self._news_event.set()
+        self._start_again.clear()
+        tasks = [task for _, task in self._forwardings.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._relay.close()
+
+    async def _open(self) -> None:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._relay.__aenter__())
+        await asyncio.shield(self._opening)
+
+    def _begin(self, key: str) -> None:
+        forwarding = Forwarding(
+            self._relay,
+            lambda: self._environment(key),
+            (self._pool.name, key),
+            at_once=self._at_once,
+            longest_wait=min(self._pool.message_ttl, MOST_PICKUP),
+            looks=self._looks,
+        )
+        task = asyncio.get_running_loop().create_task(
+            forwarding.run(lambda: self._tell(Change(key))), name=f"relay: {key}"
+        )
+        self._forwardings[key] = (forwarding, task)
+        task.add_done_callback(lambda done: self._ended(key, forwarding, done))
+
+    def _ended(self, key: str, forwarding: Forwarding, task: asyncio.Task[None]) -> None:
+        del self._forwardings[key]
+        if self._closed or task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, OsrdyneError):
+            log.error("forwarding failed", extra={"key": key}, exc_info=error)
+        self._tell(Change(key, None if error is None or forwarding.stop.is_set() else str(error)))
+        if key in self._start_again:
+            self._start_again.discard(key)
+            self._begin(key)
+
+    def _tell(self, change: Change) -> None:
+        self._news[change.key] = change
+        self._news_event.set()
+
+    def _environment(self, key: str) -> WorkerEnvironment:
+        return WorkerEnvironment(
+            id=f"relay-{secrets.token_hex(8)}",
+            key=key,
+            pool=self._pool.name,
+            requests_queue=self._names.request_queue(key),
+            activity_exchange=self._names.activity_exchange,
+            amqp_uri=self._uri(),
+            amqp_uri_file=self._uri_file,
+            consumer_timeout_ms=milliseconds(self._pool.consumer_timeout),
+        )
+
+
+def _state(one: Forwarding) -> GroupState:
+    if one.stop.is_set():
+        return GroupState.STOPPING
+    return GroupState.RUNNING if one.forwards else GroupState.STARTING

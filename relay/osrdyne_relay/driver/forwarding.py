@@ -1,0 +1,139 @@
+"""The forwarding of one key: while a worker polls, requests of its queue go over the relay."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_relay.driver.translation import answer_of, endpoint_of, failure_of, request_of, waits_for
+from osrdyne_relay.errors import CallFailed, RelayError
+from osrdyne_relay.relay import Relay
+from osrdyne_relay.time_rules import Looks
+from osrdyne_worker import Request, Requeue, serve
+
+log = logging.getLogger(__name__)
+
+#: Seconds that requests on the relay may take when the forwarding stops. Longer ones go back to the queue.
+_GRACE = 30.0
+#: Seconds before a request that was not answered goes back to its queue.
+_REST = 5.0
+
+
+class Forwarding:
+    """Forwards the requests of one key until `stop` is set."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        environment: Callable[[], WorkerEnvironment],
+        key: tuple[str, str],
+        *,
+        at_once: int,
+        longest_wait: float,
+        looks: tuple[float, float],
+    ) -> None:
+        """`key`: the pool and the key. `environment` is called each time a worker begins to poll.
+
+        `longest_wait`: seconds for which a request may wait on the relay. `looks`: first and longest pause in seconds
+        between two looks whether a worker polls.
+        """
+        self._relay, self._environment = relay, environment
+        self._endpoint, self._key = endpoint_of(*key), key[1]
+        self._at_once, self._longest_wait = at_once, longest_wait
+        self._first, self._most = looks
+        self.stop = asyncio.Event()
+        #: Whether a worker polls, and requests are taken.
+        self.forwards = False
+        self._in_hand = 0
+        self._news = asyncio.Event()
+        #: Why the last look failed; None when it did not.
+        self._away: str | None = None
+
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Forward. `changed` is called when `forwards` changes. Raises what the worker library's `serve` raises."""
+        self._relay.watch_polled(self._endpoint, self._news.set)
+        looks = Looks(self._first, self._most, self._now())
+        try:
+            while not self.stop.is_set():
+                if await self._polled():
+                    await self._while_polled(changed)
+                    looks.active()
+                looks.looked(self._now())
+                await self._pause(looks.due)
+        finally:
+            self._relay.forget_polled(self._endpoint)
+
+    async def _while_polled(self, changed: Callable[[], None]) -> None:
+        """Take requests until no worker polls, or the forwarding stops."""
+        end = asyncio.Event()
+        serving = asyncio.create_task(
+            serve(self._forward, self._environment(), end, prefetch=self._at_once, grace=_GRACE),
+            name=f"forwarding of {self._key}",
+        )
+        self.forwards = True
+        changed()
+        try:
+            while not self.stop.is_set() and not serving.done() and await self._wanted():
+                await self._pause(self._now() + self._most, serving)
+            end.set()
+            await serving
+        finally:
+            self.forwards = False
+            changed()
+            serving.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await serving
+
+    async def _forward(self, request: Request) -> bytes:
+        self._in_hand += 1
+        try:
+            waits = waits_for(request, self._longest_wait, time.time())
+            call = self._relay.start(self._endpoint, request_of(request), pickup_timeout=waits)
+            async with await call.response() as response:
+                return answer_of(response)
+        except RelayError as error:
+            log.warning("a request was not answered over the relay", extra={"key": self._key, "reason": str(error)})
+            failure = failure_of(error)
+            if isinstance(failure, Requeue) and not isinstance(error, CallFailed):
+                # Each delivery counts, and at once the next one would end as this one.
+                self._news.set()
+                await asyncio.sleep(_REST)
+            raise failure from error
+        finally:
+            self._in_hand -= 1
+
+    async def _wanted(self) -> bool:
+        """Whether to take further requests. A worker that is busy with ours does not poll meanwhile."""
+        return await self._polled() or (self._in_hand > 0 and self._away is None)
+
+    async def _polled(self) -> bool:
+        try:
+            polled = await self._relay.polled(self._endpoint)
+        except RelayError as error:
+            if self._away is None:
+                log.warning("cannot see whether a worker polls", extra={"key": self._key, "reason": str(error)})
+            self._away = str(error)
+            # What is on the relay decides by itself; nothing new begins.
+            return False
+        self._away = None
+        return polled
+
+    async def _pause(self, until: float, *tasks: asyncio.Task[None]) -> None:
+        """Wait until then, or for news, the stop, or the end of a task."""
+        waits = [asyncio.ensure_future(self._news.wait()), asyncio.ensure_future(self.stop.wait())]
+        try:
+            await asyncio.wait(
+                [*waits, *tasks], timeout=max(0.0, until - self._now()), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for one in waits:
+                one.cancel()
+        self._news.clear()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
