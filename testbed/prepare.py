@@ -42,7 +42,7 @@ class Part:
 
 #: What making a part may fail with; all of them say why.
 FAILURES = (apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, NoGo, OSError, CalledProcessError)
-BROKER_TIERS = frozenset({"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline"})
+BROKER_TIERS = frozenset({"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline", "relay"})
 
 
 def installed(install: str) -> None:

@@ -11,17 +11,26 @@
 change of Redis, `names` its keys and `records` what is in them. `retrying` executes transactions, over the `port` that
 `redis_client` implements, and `pulses` receives. `messages` is what callers and workers exchange, `streams` what is too
 large for that. `time_rules` is pure, like `messages`, `names`, `records` and `transactions`. `settings` describe a
-node, and `errors` has what is raised. Docs: docs/relay.md.
+node, and `errors` has what is raised.
+
+Over HTTPS: `http` is a node to which others connect, `worker` serves endpoints and `client` calls them there. `wire` is
+what goes between. `commands` are those of `osrdyne relay`. Each is an extra. Docs: docs/relay.md.
 """
 
 from osrdyne_relay.caller import Call, Cancellation
 from osrdyne_relay.errors import (
+    AccessDenied,
     CallerGone,
     CallFailed,
+    CallRefused,
     CallTimedOut,
     Cancelled,
     DataLost,
     InvalidCall,
+    NodeFailed,
+    NodeLost,
+    NodesAway,
+    NodeStopping,
     NotCollected,
     PeerGone,
     RedisAway,
@@ -31,6 +40,7 @@ from osrdyne_relay.errors import (
     Stage,
     StreamLost,
     TooLarge,
+    TooMany,
     UnknownRequest,
     UnreadableRecord,
     UnreadableResponse,
@@ -38,13 +48,15 @@ from osrdyne_relay.errors import (
 from osrdyne_relay.messages import Answer, Request, Response
 from osrdyne_relay.relay import Relay
 from osrdyne_relay.serving import Collected
-from osrdyne_relay.settings import RedisSettings, RelaySettings, StreamSettings, Timings
+from osrdyne_relay.settings import RedisSettings, RelaySettings, ServeSettings, StreamSettings, Timings
 from osrdyne_relay.streams import DataStreams, SharedDirectory, StoredStream
 
 __all__ = [
+    "AccessDenied",
     "Answer",
     "Call",
     "CallFailed",
+    "CallRefused",
     "CallTimedOut",
     "CallerGone",
     "Cancellation",
@@ -53,6 +65,10 @@ __all__ = [
     "DataLost",
     "DataStreams",
     "InvalidCall",
+    "NodeFailed",
+    "NodeLost",
+    "NodeStopping",
+    "NodesAway",
     "NotCollected",
     "PeerGone",
     "RedisAway",
@@ -64,6 +80,7 @@ __all__ = [
     "RelaySettings",
     "Request",
     "Response",
+    "ServeSettings",
     "SharedDirectory",
     "Stage",
     "StoredStream",
@@ -71,6 +88,7 @@ __all__ = [
     "StreamSettings",
     "Timings",
     "TooLarge",
+    "TooMany",
     "UnknownRequest",
     "UnreadableRecord",
     "UnreadableResponse",

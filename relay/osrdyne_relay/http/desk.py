@@ -246,7 +246,7 @@ class Desk:
             event.set()
 
     def later(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a task of this node, whoever goes away."""
+        """Run a task of this node, which goes on when a client goes away."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
