@@ -13,7 +13,9 @@ from osrdyne_protocol.settings_text import to_toml
 #: Without halves of surrogate pairs, which UTF-8 cannot write.
 TEXT = st.text(max_size=12)
 PLAIN = TEXT | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=8)
+VALUES = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=8
+)
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=4))

@@ -27,7 +27,8 @@ def tag(key: str) -> str:
 @given(ENDPOINT, ENDPOINT)
 def test_keys_of_two_endpoints_differ_and_those_of_one_share_a_slot(one: str, other: str) -> None:
     def keys(endpoint: str) -> list[str]:
-        return [NAMES.waiting(endpoint), NAMES.life(endpoint), NAMES.call(endpoint, ID), NAMES.pulse(endpoint)]
+        made = (NAMES.waiting(endpoint), NAMES.life(endpoint), NAMES.pulse(endpoint), NAMES.polled(endpoint))
+        return [*made, NAMES.call(endpoint, ID)]
 
     assert len({tag(key) for key in keys(one)}) == 1
     assert not set(keys(one)) & set(keys(other)) or one == other
@@ -39,7 +40,8 @@ def transactions() -> list[list[tuple[str | bytes | int, ...]]]:
     return [
         made.begin_life("e", ID),
         made.enter("e", ID, b"x", 60.0),
-        made.look("e", 16),
+        made.look("e", 16, polled_for=45.0, first=True),
+        made.polled("e"),
         made.drop("e", [b"x"]),
         made.claim("e", ID, "t"),
         made.caller_beat("e", ID, 1, None),

@@ -21,6 +21,7 @@ from osrdyne.drivers.subprocess.template import SubprocessTemplate
 from osrdyne.drivers.systemd.settings import SystemdSettings
 from osrdyne.settings import daemon as settings
 from osrdyne_protocol.settings import PoolSettings, RedoSettings
+from osrdyne_relay.driver.settings import RelayDriverSettings
 
 PAGE = Path(steps.ROOT, "docs/settings.md").read_text()
 
@@ -35,6 +36,7 @@ TABLES: dict[str, Any] = {
     '`kind = "docker"`': DockerSettings,
     '`kind = "systemd"`': SystemdSettings,
     '`kind = "kubernetes"`': KubernetesSettings,
+    '`kind = "relay"`': RelayDriverSettings,
     "`[limits]`": settings.LimitSettings,
     "`[intervals]`": settings.IntervalSettings,
     "`[status]`": settings.StatusSettings,
