@@ -129,7 +129,7 @@ async def test_a_changed_access_file_counts_at_once_and_a_broken_one_does_not(
         assert await status() == 401
         write_access(file, {"other": {"serve": ["e"]}, "monitor": {"metrics": True}})
         await until_async(lambda: _is(status(), 204))
-        os.truncate(file, 20)  # within the first name
+        os.truncate(file, 20)  # in the middle of an entry
         for _ in range(5):
             await asyncio.sleep(0.02)
             assert await status() == 204
