@@ -260,7 +260,10 @@ def test_a_worker_that_sends_frames_and_reads_nothing_keeps_no_memory(redis: Red
         masked(2, json.dumps({"type": "serve", "endpoints": endpoints, "at_once": 5}).encode() + b"\n")
         for endpoints in (["e", "maps/a"], [])
     ]
-    with Fuzzed(http_settings(redis, tmp_path)) as fuzzed, socket.create_connection(fuzzed.address) as one:
+    frames.append(masked(2, json.dumps({"type": "response", "id": REQUEST}).encode() + b"\n"))
+    with Fuzzed(http_settings(redis, tmp_path)) as fuzzed, socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(fuzzed.address)
         one.sendall(UPGRADE)
         assert one.recv(4096).startswith(b"HTTP/1.1 101 ")
         one.settimeout(2.0)
