@@ -11,7 +11,17 @@ from typing import Any
 from urllib.parse import quote
 
 from osrdyne_relay import errors
-from osrdyne_relay.errors import CallTimedOut, Cancelled, InvalidCall, NodeFailed, RelayError, Stage, TooLarge
+from osrdyne_relay.errors import (
+    CallTimedOut,
+    Cancelled,
+    InvalidCall,
+    NodeFailed,
+    RedisAway,
+    RedisRefused,
+    RelayError,
+    Stage,
+    TooLarge,
+)
 
 #: Paths.
 CALL, POLL, SOCKET, REQUESTS = "/v1/call", "/v1/poll", "/v1/socket", "/v1/requests"
@@ -19,8 +29,8 @@ CALL, POLL, SOCKET, REQUESTS = "/v1/call", "/v1/poll", "/v1/socket", "/v1/reques
 ID_HEADER, HEADERS_HEADER = "Relay-Request", "Relay-Headers"
 #: Most characters of a header. The relay's own headers, as JSON, must fit in one.
 MOST_HEADER = 16_384
-#: Most bytes that a frame has beside the body.
-MOST_HEAD = 2 * MOST_HEADER
+#: Most bytes that a frame has beside the body: a worker may serve thousands of endpoints.
+MOST_HEAD = 16 * MOST_HEADER
 _STAGES = {str(one) for one in Stage}
 
 #: The HTTP status of each error. Its code is the name of its class.
@@ -48,7 +58,7 @@ STATUS_OF: Mapping[str, int] = {
 
 def path(path: str, endpoint: str, **more: float | None) -> str:
     """Return a path with its query. The endpoint is in the query: proxies change encoded slashes in a path."""
-    query = [f"endpoint={quote(endpoint, safe='')}", *(f"{name}={x:g}" for name, x in more.items() if x is not None)]
+    query = [f"endpoint={quote(endpoint, safe='')}", *(f"{name}={x}" for name, x in more.items() if x is not None)]
     return f"{path}?{'&'.join(query)}"
 
 
@@ -79,7 +89,9 @@ def checked_headers(found: object) -> dict[str, str]:
 
 
 def problem(error: RelayError) -> dict[str, Any]:
-    """Return an error as JSON."""
+    """Return an error as JSON. The text of those of Redis has its address, and is left out."""
+    if isinstance(error, RedisAway | RedisRefused):
+        error = type(error)()
     said: dict[str, Any] = {"code": type(error).__name__, "error": str(error)}
     if isinstance(error, Cancelled | CallTimedOut):
         said["stage"] = str(error.stage)

@@ -127,14 +127,22 @@ async def test_a_changed_access_file_counts_at_once_and_a_broken_one_does_not(
             return (await http.ask("other", "POST", "/v1/poll?endpoint=e&wait=0"))[0]
 
         assert await status() == 401
-        write_access(file, {"other": {"serve": ["e"]}})
+        write_access(file, {"other": {"serve": ["e"]}, "monitor": {"metrics": True}})
         await until_async(lambda: _is(status(), 204))
-        os.truncate(file, 20)
+        os.truncate(file, 20)  # in the middle of an entry
         for _ in range(5):
             await asyncio.sleep(0.02)
             assert await status() == 204
+        # A poll that waits ends, too.
+        poll = asyncio.create_task(http.ask("other", "POST", "/v1/poll?endpoint=e&wait=60"))
+        await until_async(lambda: _polls(http))
         write_access(file, {"worker": {"serve": ["e"]}})
-        await until_async(lambda: _is(status(), 401))
+        assert (await poll)[0] == 204
+        assert await status() == 401
+
+
+async def _polls(http: Raw) -> bool:
+    return b"osrdyne_relay_polls 1.0\n" in (await http.ask("monitor", "GET", "/metrics"))[2]
 
 
 async def _is(found: Any, wanted: int) -> bool:

@@ -295,6 +295,23 @@ async def test_a_worker_goes_on_when_its_node_was_away(redis: RedisServer, tmp_p
 
 
 @pytest.mark.usefixtures("way")
+async def test_a_token_is_read_again_and_may_be_away_for_a_while(redis: RedisServer, tmp_path: Path) -> None:
+    file, own = tmp_path / "worker.token", tmp_path / "caller.token"
+    own.write_text(CALLER)
+    async with (
+        noded(redis, tmp_path) as url,
+        working(url, "e", upper, token=None, token_file=file),
+        AsyncRelayClient(url, token_file=own) as client,
+    ):
+        file.write_text("a-token-that-is-unknown")
+        file.write_text(TOKENS["worker"])
+        assert (await client.call("e", b"x", timeout=60)).body == b"e: X"
+        own.unlink()
+        with pytest.raises(NodesAway, match=r"caller\.token"):
+            await client.call("e", b"x")
+
+
+@pytest.mark.usefixtures("way")
 async def test_certificates_name_workers_and_callers(redis: RedisServer, tmp_path: Path) -> None:
     ours, strange = Authority(tmp_path / "ours"), Authority(tmp_path / "strange")
     server = ours.issue("server", address="127.0.0.1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import os
 import re
 import shlex
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import steps
-from osrdyne_relay import RelaySettings, ServeSettings, errors, wire
+from osrdyne_relay import RelaySettings, ServeSettings, errors
 from osrdyne_relay.http.access import Access, Grant, sha256_of
 from osrdyne_relay.http.app import create_app
 from osrdyne_relay.http.desk import Desk
@@ -187,11 +186,3 @@ async def test_the_requests_of_the_page_are_the_routes_of_the_node() -> None:
         if one.resource is not None and one.method != "HEAD"
     }
     assert found == routes
-
-
-def test_every_code_of_the_wire_is_an_error_that_a_client_can_raise() -> None:
-    for code, status in wire.STATUS_OF.items():
-        said = {"code": code, "error": "why", "stage": "never collected", "timeout": 1}
-        assert type(wire.error_of(status, json.dumps(said).encode())).__name__ == code
-    for body in (b"", b"[]", b"{}", b'{"code": "RelayError", "error": "x"}', b'{"code": "os", "error": "x"}', b"\xff"):
-        assert isinstance(wire.error_of(500, body), errors.NodeFailed)

@@ -173,6 +173,23 @@ async def test_a_request_that_was_given_back_goes_to_another_worker(redis: Redis
         assert (await call.response()).body == b"y"
 
 
+async def test_a_request_that_was_given_back_may_come_again_over_the_same_connection(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    async with met(redis, tmp_path) as (http, near), socketed(http) as worker:
+        await worker.serve("e", at_once=2)
+        for _ in range(5):
+            call = near.start("e", b"x")
+            head, _ = await worker.hear("request")
+            await worker.say(type="return", id=head["id"])
+            heard = {json.loads((await worker.socket.receive_bytes()).partition(b"\n")[0])["type"] for _ in range(2)}
+            assert heard == {"settled", "request"}
+            await call.cancel()
+            await worker.hear("abandoned")
+            await worker.say(type="failure", id=head["id"])
+            await worker.hear("refused")
+
+
 async def test_a_node_that_stops_says_so_and_takes_the_last_answers(redis: RedisServer, tmp_path: Path) -> None:
     node = Node(http_settings(redis, tmp_path))
     async with raw(await node.url()) as http, Relay(settings(redis)) as near, socketed(http) as worker:

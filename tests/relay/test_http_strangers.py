@@ -238,18 +238,47 @@ def masked(opcode: int, data: bytes, *, last: bool = True) -> bytes:
     )
 )
 def test_any_frames_of_a_worker_end_with_its_connection(fuzzed: Fuzzed, sent: list[bytes]) -> None:
-    upgrade = (
-        "GET /v1/socket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
-        "Sec-WebSocket-Version: 13\r\n"
-        f"Sec-WebSocket-Key: {'A' * 22}==\r\nAuthorization: Bearer {TOKENS['worker']}\r\n\r\n"
-    )
     with fuzzed.in_hand() as request, socket.create_connection(fuzzed.address) as one:
-        one.sendall(upgrade.encode())
+        one.sendall(UPGRADE)
         assert one.recv(4096).startswith(b"HTTP/1.1 101 ")
         with contextlib.suppress(OSError):
             for frame in sent:
                 one.sendall(frame.replace(REQUEST.encode(), request.encode()))
     fuzzed.works()
+
+
+UPGRADE = (
+    "GET /v1/socket HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
+    "Sec-WebSocket-Version: 13\r\n"
+    f"Sec-WebSocket-Key: {'A' * 22}==\r\nAuthorization: Bearer {TOKENS['worker']}\r\n\r\n"
+).encode()
+
+
+@pytest.mark.full
+def test_a_worker_that_sends_frames_and_reads_nothing_keeps_no_memory(redis: RedisServer, tmp_path: Path) -> None:
+    frames = [
+        masked(2, json.dumps({"type": "serve", "endpoints": endpoints, "at_once": 5}).encode() + b"\n")
+        for endpoints in (["e", "maps/a"], [])
+    ]
+    frames.append(masked(2, json.dumps({"type": "response", "id": REQUEST}).encode() + b"\n"))
+    with Fuzzed(http_settings(redis, tmp_path)) as fuzzed, socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(fuzzed.address)
+        one.sendall(UPGRADE)
+        assert one.recv(4096).startswith(b"HTTP/1.1 101 ")
+        one.settimeout(2.0)
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            with contextlib.suppress(TimeoutError):
+                for _ in range(2000):
+                    one.sendall(b"".join(frames) * 100)
+            grown, tasks = tracemalloc.get_traced_memory()[0] - before, fuzzed.tasks()
+        finally:
+            tracemalloc.stop()
+        # Of forty megabytes; and the slots of the last frames.
+        assert grown < 4_000_000
+        assert tasks < fuzzed.at_rest + 40
 
 
 @pytest.mark.full

@@ -54,8 +54,9 @@ async def test_a_worker_ends_its_poll_and_loses_no_request(redis: RedisServer, t
     async with noded(redis, tmp_path) as url, raw(url) as http:
         poll = asyncio.create_task(http.ask("worker", "POST", f"/v1/poll?endpoint=e&wait=60&poll={name}"))
         while not poll.done():
-            # It may not have begun yet.
-            await http.ask("worker", "DELETE", f"/v1/poll?poll={name}")
+            # It may not have begun yet; and two at once do what one does.
+            ends = [http.ask("worker", "DELETE", f"/v1/poll?poll={name}") for _ in range(2)]
+            assert [status for status, _, _ in await asyncio.gather(*ends)] == [204, 204]
         assert (await poll)[0] == 204
 
 
@@ -216,3 +217,28 @@ async def test_a_caller_whose_connection_ends_cancels_its_call(redis: RedisServe
         status, _, body = await http.ask("worker", "GET", f"/v1/requests/{request}/news")
 
     assert (status, code_of(body)) == (200, Cancelled.__name__)
+
+
+async def test_one_request_in_hand_has_a_bounded_number_of_connections(redis: RedisServer, tmp_path: Path) -> None:
+    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
+        call = near.start("e", b"x")
+        request, _ = await http.poll("worker", "e")
+        path = f"/v1/requests/{request}/news?wait=60"
+        asked = [asyncio.create_task(http.ask("worker", "GET", path)) for _ in range(5)]
+        (refused,), waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        status, _, body = refused.result()
+        assert (status, code_of(body)) == (429, "TooMany")
+        await call.cancel()
+        assert [(await one)[0] for one in waiting] == [200] * 4
+
+
+async def test_what_a_client_hears_of_an_outage_does_not_say_where_redis_is(
+    private_redis: RedisServer, tmp_path: Path
+) -> None:
+    brief = {"retry_for": 0.1}
+    async with noded(private_redis, tmp_path, timings=brief) as url, raw(url) as http:
+        private_redis.kill()
+        for who, path in (("caller", "/v1/call?endpoint=e"), ("worker", "/v1/poll?endpoint=e&wait=1")):
+            status, _, body = await http.ask(who, "POST", path)
+            assert (status, code_of(body)) == (503, "RedisAway")
+            assert str(private_redis.port).encode() not in body

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,14 +21,6 @@ from osrdyne_relay.settings import secret
 CONNECT = 10.0
 #: Seconds beyond a call's own timeout after which its node counts as lost: it may have to wait for Redis.
 BEYOND = 60.0
-#: Finds out that the other side has gone without a word: a firewall forgot the connection, for example.
-KEEPALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
-)
 
 
 class Nodes:

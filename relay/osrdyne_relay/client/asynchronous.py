@@ -6,16 +6,17 @@ import asyncio
 import io
 import socket
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 
+from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import wire
-from osrdyne_relay.client.addresses import BEYOND, CONNECT, KEEPALIVE, Nodes, call_of, none_reached, response_of
+from osrdyne_relay.client.addresses import BEYOND, CONNECT, Nodes, call_of, none_reached, response_of
 from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, NodeStopping, RelayError, TooMany
+from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.messages import Request, Response
 
 #: What a node says instead of an upgrade to a WebSocket, by its status; and what says that nothing was sent.
@@ -46,13 +47,14 @@ class Session:
         within: float | None = None,
     ) -> tuple[int, Any, bytes]:
         """Return status, headers and body of an answer. Raises NodesAway where nothing was sent, and NodeLost."""
+        shown = {**(headers or {}), **self._shown()}
         try:
             async with (
                 asyncio.timeout(within),
                 self._session.request(
                     method,
                     url,
-                    headers={**(headers or {}), **self.nodes.authorization()},
+                    headers=shown,
                     data=io.BytesIO(body) if body else None,
                     allow_redirects=False,
                 ) as answer,
@@ -65,14 +67,20 @@ class Session:
 
     async def socket(self, url: str, most: int) -> aiohttp.ClientWebSocketResponse:
         """Open a WebSocket with frames of `most` bytes. Raises NodesAway, and what the node answers instead."""
+        shown = self._shown()
         try:
-            return await self._session.ws_connect(
-                url, headers=self.nodes.authorization(), heartbeat=30.0, max_msg_size=most
-            )
+            return await self._session.ws_connect(url, headers=shown, heartbeat=30.0, max_msg_size=most)
         except aiohttp.WSServerHandshakeError as error:
             raise _NOT_UPGRADED.get(error.status, NodeFailed) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NodesAway(str(error) or "no connection in time") from error
+
+    def _shown(self) -> dict[str, str]:
+        try:
+            return self.nodes.authorization()
+        except SettingsError as error:
+            # The file with the token is away for now.
+            raise NodesAway(str(error)) from None
 
     async def close(self) -> None:
         """End all connections."""
@@ -84,9 +92,7 @@ def _socket(info: Any) -> socket.socket:
     made = socket.socket(family, kind, protocol)
     try:
         made.setblocking(False)
-        for level, option, value in KEEPALIVE:
-            with suppress(OSError):
-                made.setsockopt(level, option, value)
+        keep_alive(made)
     except BaseException:
         made.close()
         raise

@@ -11,8 +11,9 @@ from typing import Self
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 
-from osrdyne_relay.client.addresses import BEYOND, CONNECT, KEEPALIVE, Nodes, call_of, none_reached, response_of
+from osrdyne_relay.client.addresses import BEYOND, CONNECT, Nodes, call_of, none_reached, response_of
 from osrdyne_relay.errors import NodeLost, NodesAway, NodeStopping
+from osrdyne_relay.keepalive import OPTIONS
 from osrdyne_relay.messages import Request, Response
 
 #: Connections to a node that are kept for the next call. More are opened where more threads call.
@@ -42,7 +43,7 @@ class RelayClient:
             key_file=key_file,
         )
         self._pool = urllib3.PoolManager(
-            maxsize=_KEPT, retries=False, ssl_context=self._nodes.tls, socket_options=list(KEEPALIVE)
+            maxsize=_KEPT, retries=False, ssl_context=self._nodes.tls, socket_options=list(OPTIONS)
         )
 
     def __enter__(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from osrdyne_relay import wire
-from osrdyne_relay.errors import CallFailed, RelayError
+from osrdyne_relay.errors import CallFailed, NodeStopping, RelayError
 from osrdyne_relay.http.answering import CLIENT, DESK, body_of, endpoint_of, relay_headers_of, seconds_of
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.messages import Request, Response
@@ -19,6 +19,8 @@ async def call(request: web.Request) -> web.StreamResponse:
         timeout, pickup = seconds_of(request, "timeout", None), seconds_of(request, "pickup_timeout", None)
         headers = relay_headers_of(request)
         sent = Request(await body_of(request), headers)
+        if desk.stopping.is_set():
+            raise NodeStopping
         response = await _counted(desk, endpoint, sent, timeout, pickup)
         if response.streams:
             await response.close()

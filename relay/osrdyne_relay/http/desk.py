@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from osrdyne_relay import Relay
-from osrdyne_relay.errors import InvalidCall, NodeStopping, RedisAway, RelayError, TooLarge, UnknownRequest
+from osrdyne_relay.errors import InvalidCall, NodeStopping, RedisAway, RelayError, TooLarge, TooMany, UnknownRequest
 from osrdyne_relay.http.access import Access, Client
 from osrdyne_relay.http.ledger import InHand, Ledger
 from osrdyne_relay.http.metrics import Metrics
@@ -28,10 +28,12 @@ log = logging.getLogger(__name__)
 _GONE = "its worker fell silent, or its connection ended; the request may have run"
 #: Seconds between two questions to Redis whether it is there.
 _ASK_EVERY = 5.0
+#: Most connections at a time that are about one request in hand: each may bring a body.
+_MOST_CONNECTIONS = 4
 
 
 class Desk:
-    """One node. `run` notices what happens by itself; `stop` ends it in good order."""
+    """One node. Its `roots` notice what happens by itself; `stop` ends it in good order."""
 
     def __init__(self, relay: Relay, access: Access, settings: ServeSettings) -> None:
         self.relay = relay
@@ -47,7 +49,7 @@ class Desk:
         #: Calls under way, and WebSockets of workers.
         self.calls = self.sockets = 0
         #: Polls that wait, by client and the poll's name. One without a name has a name of ours.
-        self._polls: dict[tuple[str, str], asyncio.Timeout] = {}
+        self._polls: dict[tuple[str, str], tuple[asyncio.Timeout, Client]] = {}
         self._changed: set[asyncio.Event] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._clock = asyncio.get_running_loop().time
@@ -81,17 +83,19 @@ class Desk:
         held = None
         try:
             with self.ledger.polled(client.name, endpoint, self.most(client), self._clock):
-                held = await self._collect(client, endpoint, self._clock() + wait, (client.name, poll or new_id()))
+                held = await self._collect(client, endpoint, self._clock() + wait, poll or new_id())
         finally:
             if held is None:
                 self.ledger.close(client.name)
         return held
 
-    async def _collect(self, client: Client, endpoint: str, until: float, name: tuple[str, str]) -> InHand | None:
+    async def _collect(self, client: Client, endpoint: str, until: float, poll: str) -> InHand | None:
+        name = client.name, poll
+        if name in self._polls:
+            raise InvalidCall("a poll of this name waits already: give each poll its own name")
         try:
-            async with asyncio.timeout(None) as poll:
-                if self._polls.setdefault(name, poll) is not poll:
-                    raise InvalidCall("a poll of this name waits already: give each poll its own name")
+            async with asyncio.timeout(None) as waiting:
+                self._polls[name] = waiting, client
                 while True:
                     found = await self.relay.dequeue(endpoint, wait=max(0.0, until - self._clock()))
                     if found is None:
@@ -105,13 +109,16 @@ class Desk:
                 raise NodeStopping from None
             return None
         finally:
-            if self._polls.get(name) is poll:
-                del self._polls[name]
+            self._polls.pop(name, None)
 
     def end_poll(self, client: Client, poll: str) -> None:
         """Have a poll end now: with the request that it has got, or without one."""
         if found := self._polls.get((client.name, poll)):
-            found.reschedule(self._clock())
+            self._end_now(found[0])
+
+    def _end_now(self, poll: asyncio.Timeout) -> None:
+        if not poll.expired():
+            poll.reschedule(self._clock())
 
     def put_back(self, held: InHand) -> None:
         """Let the next worker have a request that was not sent to this one."""
@@ -120,7 +127,9 @@ class Desk:
 
     @contextmanager
     def heard(self, held: InHand) -> Iterator[None]:
-        """Hear of the worker of a request within the block."""
+        """Hear of the worker of a request within the block. Raises TooMany."""
+        if held.connections >= _MOST_CONNECTIONS:
+            raise TooMany(f"a request in hand has {_MOST_CONNECTIONS} connections at most: end some of them")
         held.connections += 1
         try:
             yield
@@ -163,7 +172,10 @@ class Desk:
         if not self.ledger.end(held, why):
             return False
         self.metrics.requests.labels(outcome).inc()
-        if held.settled is not None and outcome != "abandoned":
+        if outcome == "abandoned":
+            # A WebSocket keeps it until its worker has ended it, too.
+            held.collected.body = b""
+        elif held.settled is not None:
             held.settled()
         return True
 
@@ -240,8 +252,11 @@ class Desk:
         now.redis_up.set(bool(self.redis_answers) and not self.relay.redis_away)
 
     def use(self, access: Access) -> None:
-        """Take what a changed access file says."""
+        """Take what a changed access file says: it ends what a client may no longer do."""
         self.access = access
+        for poll, client in self._polls.values():
+            if not access.still_grants(client):
+                self._end_now(poll)
         for event in self._changed:
             event.set()
 
@@ -261,8 +276,8 @@ class Desk:
     async def stop(self) -> None:
         """Begin nothing more, and wait until what is under way has ended, for `grace` at most."""
         self.stopping.set()
-        for poll in self._polls.values():
-            poll.reschedule(self._clock())
+        for poll, _ in self._polls.values():
+            self._end_now(poll)
         with suppress(TimeoutError):
             async with asyncio.timeout(self.settings.grace):
                 while self.ledger.in_hand or self.calls:  # noqa: ASYNC110 - a look that costs nothing, once in a life

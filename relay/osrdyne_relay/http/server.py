@@ -20,6 +20,7 @@ from osrdyne_relay import Relay
 from osrdyne_relay.http.access import Access, Watched
 from osrdyne_relay.http.app import create_app
 from osrdyne_relay.http.desk import Desk
+from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.settings import RelaySettings, ServeSettings
 from osrdyne_relay.wire import MOST_HEADER
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 _BACKLOG = 1024
 #: Seconds for a TLS handshake, for the rest of a body that was refused, and for handlers at the end.
 _HANDSHAKE, _LINGER, _LAST = 10.0, 2.0, 5.0
+#: Bytes that are read ahead of a connection, twice as many at most.
+_READ = 65_536
 #: Files that a process has open beside its connections.
 _OTHER_FILES = 256
 
@@ -52,43 +55,52 @@ async def serve(
         access_log=None,
         keepalive_timeout=own.idle_timeout,
         max_field_size=MOST_HEADER + 256,
-        max_headers=64,
+        max_headers=40,
+        read_bufsize=_READ,
         lingering_time=_LINGER,
         auto_decompress=False,
         shutdown_timeout=_LAST,
     )
     await runner.setup()
-    async with relay:
-        server = await asyncio.get_running_loop().create_server(
-            _bounded(runner, desk, own.connections),
-            sock=listener,
-            ssl=tls,
-            ssl_handshake_timeout=_HANDSHAKE if tls else None,
-            backlog=_BACKLOG,
-        )
-        roots: list[asyncio.Task[Any]] = [
-            asyncio.create_task(one) for one in (*desk.roots(), *_watching(own, desk, tls))
-        ]
-        stopped = asyncio.create_task(stop.wait())
-        try:
-            address = _address(listener, tls is not None)
-            log.info("the node is served", extra={"address": address})
-            if listening is not None:
-                listening(address)
-            await asyncio.wait([stopped, *roots], return_when=asyncio.FIRST_COMPLETED)
-            log.info("the node stops", extra={"in_hand": len(desk.ledger.in_hand), "calls": desk.calls})
-            await desk.stop()
-            # What is left ends with errors, which handlers still send.
-            await relay.close()
-            for task in roots:
-                if task.done():
-                    task.result()  # a mistake of ours
-        finally:
-            desk.over.set()
-            for one in (stopped, *roots):
-                one.cancel()
-            server.close()
-            await runner.cleanup()
+    try:
+        async with relay:
+            server = await asyncio.get_running_loop().create_server(
+                _bounded(runner, desk, own.connections),
+                sock=listener,
+                ssl=tls,
+                ssl_handshake_timeout=_HANDSHAKE if tls else None,
+                backlog=_BACKLOG,
+            )
+            try:
+                address = _address(listener, tls is not None)
+                log.info("the node is served", extra={"address": address})
+                if listening is not None:
+                    listening(address)
+                await _until(stop, desk, relay, [*desk.roots(), *_watching(own, desk, tls)])
+            finally:
+                server.close()
+    finally:
+        listener.close()
+        await runner.cleanup()
+
+
+async def _until(stop: asyncio.Event, desk: Desk, relay: Relay, roots: list[Coroutine[Any, Any, None]]) -> None:
+    """Have the node work until it is stopped, and end it in good order. Raises what ends one of its roots."""
+    running: list[asyncio.Task[Any]] = [asyncio.create_task(one) for one in roots]
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait([stopped, *running], return_when=asyncio.FIRST_COMPLETED)
+        log.info("the node stops", extra={"in_hand": len(desk.ledger.in_hand), "calls": desk.calls})
+        await desk.stop()
+        # What is left ends with errors, which handlers still send.
+        await relay.close()
+        for task in done:
+            task.result()
+    finally:
+        desk.over.set()
+        for one in (stopped, *running):
+            one.cancel()
+        await asyncio.gather(stopped, *running, return_exceptions=True)
 
 
 def _bounded(runner: web.AppRunner, desk: Desk, most: int) -> Callable[[], asyncio.Protocol]:
@@ -124,6 +136,7 @@ def _listener(settings: ServeSettings) -> socket.socket:
         listener = socket.socket(family, kind)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keep_alive(listener)
             listener.bind(where)
         except BaseException:
             listener.close()

@@ -106,6 +106,7 @@ class _Connection:
                     raise InvalidCall("a frame is binary: a line of JSON, and then the body")
                 head, body = wire.unframe(message.data)
                 await self._take(_read_head(head), body)
+                await asyncio.sleep(0)  # others, too, where frames come without a pause
             except (InvalidCall, AccessDenied, TooMany) as error:
                 await self._send({"type": "error", **wire.problem(error)})
                 await self._own.close(code=WSCloseCode.POLICY_VIOLATION)
@@ -114,7 +115,8 @@ class _Connection:
     async def _take(self, head: _Head, body: bytes) -> None:
         match head.type:
             case "serve":
-                self._serve(head.endpoints, head.at_once)
+                # The next frame is read when this one was confirmed: so a flood of them waits for the network.
+                await self._serve(head.endpoints, head.at_once)
             case "response":
                 await self._end(head, lambda held: self._desk.answer(held, Answer(body, head.headers)))
             case "failure":
@@ -127,7 +129,7 @@ class _Connection:
 
     # --- slots ----------------------------------------------------------------------------------------------------
 
-    def _serve(self, endpoints: list[str], at_once: int) -> None:
+    async def _serve(self, endpoints: list[str], at_once: int) -> None:
         """Have so many slots for each of these endpoints, and none for others."""
         for endpoint in endpoints:
             self._client.may_serve(check_endpoint(endpoint))
@@ -147,13 +149,10 @@ class _Connection:
                 self._spawn(self._fill(slot))
             if not slots:
                 del self._slots[endpoint]
-        self._spawn(self._confirm(leaving, sum(wanted.values())))
-
-    async def _confirm(self, leaving: list[_Slot], number: int) -> None:
-        """Say that what the worker serves has changed: nothing comes any more for a slot that was left."""
+        # From its confirmation on, nothing comes any more for a slot that was left.
         for slot in leaving:
             await slot.quiet.wait()
-        await self._send({"type": "serving", "slots": number})
+        await self._send({"type": "serving", "slots": sum(wanted.values())})
 
     async def _fill(self, slot: _Slot) -> None:
         failures = 0
@@ -203,7 +202,9 @@ class _Connection:
             pass  # which the reader notices
         finally:
             unwanted.cancel()
-            del self._ends[collected.id]
+            # Another slot may have it again.
+            if self._ends.get(collected.id) is ended:
+                del self._ends[collected.id]
             if not sent:
                 self._desk.put_back(held)
 

@@ -38,6 +38,8 @@ class Line:
         self._unwanted: dict[str, asyncio.Future[RelayError]] = {}
         self._unconfirmed: dict[str, asyncio.Future[RelayError | None]] = {}
         self._ended = asyncio.Event()
+        #: Whether the node has confirmed it once.
+        self.served = False
         #: Set when the node has confirmed what this worker serves, and when the node stops.
         self.serving = asyncio.Event()
         self.stopping = asyncio.Event()
@@ -103,6 +105,7 @@ class Line:
             case "refused":
                 _set(self._unconfirmed.get(request), wire.error_in(head) or NodeFailed())
             case "serving":
+                self.served = True
                 self.serving.set()
             case "stopping":
                 self.stopping.set()
@@ -137,13 +140,14 @@ class Lines:
         try:
             while not stop.is_set():
                 url = nodes.order()[failures % len(nodes.urls)]
+                line = None
                 try:
                     line = Line(await self._session.socket(url + wire.SOCKET, _MOST))
-                    if failures:
-                        nodes.worked(url)
-                    failures = 0
                     await self._serve(url, line, stop)
                 except RelayError as error:
+                    if line is not None and line.served:
+                        nodes.worked(url)
+                        failures = 0
                     failures += 1
                     if failures == 1:
                         log.warning("no line to a node; it is tried again", extra={"node": url, "reason": str(error)})
