@@ -9,9 +9,9 @@
 
 `relay` is a node, over what `node` holds for its calls (`caller`) and requests (`serving`). `transactions` has every
 change of Redis, `names` its keys and `records` what is in them. `retrying` executes transactions, over the `port` that
-`redis_client` implements, and `pulses` receives. `messages` is what callers and workers exchange, `streams` what is too
-large for that. `time_rules` is pure, like `messages`, `names`, `records` and `transactions`. `settings` describe a
-node, and `errors` has what is raised. Docs: docs/relay.md.
+`redis_client` implements on connections of `redis_wire`, and `pulses` receives. `messages` is what callers and workers
+exchange, `streams` what is too large for that. `time_rules` is pure, like `messages`, `names`, `records` and
+`transactions`. `settings` describe a node, and `errors` has what is raised. Docs: docs/relay.md.
 """
 
 from osrdyne_relay.caller import Call, Cancellation
