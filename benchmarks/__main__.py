@@ -24,6 +24,8 @@ from benchmarks import (
     pipeline_source,
     pipeline_tables,
     recovery,
+    relay_calls,
+    relay_idle,
     report,
     stack_up,
     steady,
@@ -43,6 +45,8 @@ MEASUREMENTS: dict[str, Callable[[Rig], list[Row]]] = {
     "stack-up": stack_up.measure,
     "jobs-store": jobs_store.measure,
     "jobs-peers": jobs_peers.measure,
+    "relay-calls": relay_calls.measure,
+    "relay-idle": relay_idle.measure,
     "pipeline-source": pipeline_source.measure,
     "pipeline-tables": pipeline_tables.measure,
 }

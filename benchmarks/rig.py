@@ -24,7 +24,7 @@ from testbed.pool import DaemonProcess, Pool
 
 ROOT = Path(__file__).parents[1]
 #: Credential of a side, which travels in its environment only.
-URI_VARIABLE = "BENCHMARK_AMQP_URI"
+URI_VARIABLE = "BENCHMARK_URI"
 #: Calls under way at once, where nothing else is said.
 OUTSTANDING = 64
 

@@ -10,9 +10,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from osrdyne_relay import RelaySettings
+
 #: 100 bytes, echoed.
 BODY = bytes(range(100))
-URI_VARIABLE = "BENCHMARK_AMQP_URI"
+URI_VARIABLE = "BENCHMARK_URI"
 
 #: Makes calls for so many seconds, so many at once; returns how many were answered, and how they were, in seconds.
 Turn = Callable[[float, int], Awaitable[tuple[int, float]]]
@@ -27,6 +29,17 @@ def options() -> dict[str, Any]:
 def uri() -> str:
     """Return the broker's address for this side."""
     return os.environ[URI_VARIABLE]
+
+
+def relay_settings() -> RelaySettings:
+    """Return the settings of a node of the relay: the address, and defaults."""
+    return RelaySettings.from_mapping({"redis": {"url_file": options()["address_file"]}})
+
+
+def check(answer: object) -> None:
+    """Raise AssertionError for an answer that is not an echo."""
+    if answer != BODY:
+        raise AssertionError("an answer is not what was sent")
 
 
 async def serve(turn: Turn) -> None:
@@ -47,8 +60,7 @@ async def in_coroutines(call: Callable[[], Awaitable[bytes]], seconds: float, ou
     async def caller() -> int:
         calls = 0
         while loop.time() < until:
-            if await call() != BODY:
-                raise AssertionError("an answer is not what was sent")
+            check(await call())
             calls += 1
         return calls
 

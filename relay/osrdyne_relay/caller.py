@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
 
 from osrdyne_relay import names, records
@@ -25,7 +24,7 @@ from osrdyne_relay.errors import (
     UnreadableResponse,
 )
 from osrdyne_relay.messages import LOOK_PULSE, Request, Response, pulse
-from osrdyne_relay.node import Node
+from osrdyne_relay.node import News, Node
 from osrdyne_relay.records import RequestHeader, ResponseHeader
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.time_rules import Looks, PeerWatch
@@ -64,7 +63,7 @@ class Call:
         self._pickup_timeout = pickup_timeout
         self._timeout = timeout
         self._streams: list[str] = []
-        self._news = asyncio.Event()
+        self._news = News()
         #: Whether the request may be in Redis.
         self._sent = False
         #: A response that came by a pulse.
@@ -141,13 +140,12 @@ class Call:
             return self._result(ended.header, ended.body)
         finally:
             del node.calls[self.id]
-            node.later(self._leave(), f"end of call {self.id}")
+            if self._sent:
+                node.ended(self.endpoint, self.id)
+            if self._streams:
+                node.later(self._remove_streams(), f"streams of call {self.id}")
 
-    async def _leave(self) -> None:
-        """Empty the call's hash, and remove the streams of the request."""
-        if self._sent:
-            with suppress(RelayError):
-                await self._node.run(self._node.transactions.bury(self.endpoint, self.id))
+    async def _remove_streams(self) -> None:
         for stream in self._streams:
             await self._node.streams.remove(stream)
 
@@ -186,7 +184,7 @@ class Call:
             due.append(self._pickup_at)
         if self._timeout is not None and not self._timed_out:
             due.append(self._began + self._timeout)
-        await self._node.wait(self._news, min(due))
+        await self._news.wait(min(due))
 
     async def _step(self, now: float) -> None:
         """Do what is due. Raises _Ended or a RelayError when the call has ended."""

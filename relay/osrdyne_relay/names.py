@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote
 
 from osrdyne_relay.errors import InvalidCall
@@ -96,8 +97,13 @@ class Names:
         return f"{self.prefix}:node:{node}"
 
     def _of(self, endpoint: str, what: str) -> str:
-        # Quoted: a brace in the endpoint would end the hash tag.
-        return f"{self.prefix}:{{{quote(endpoint, safe='/:.~_-')}}}:{what}"
+        return f"{self.prefix}:{{{_quoted(endpoint)}}}:{what}"
+
+
+@lru_cache(maxsize=4096)
+def _quoted(endpoint: str) -> str:
+    # A brace in the endpoint would end the hash tag.
+    return quote(endpoint, safe="/:.~_-")
 
 
 def check_endpoint(endpoint: str) -> str:

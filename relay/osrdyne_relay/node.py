@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from osrdyne_relay import names
-from osrdyne_relay.errors import RedisRefused, RelayError, StreamLost
+from osrdyne_relay.errors import RedisAway, RedisRefused, RelayError, StreamLost
 from osrdyne_relay.port import Command, RedisPort
 from osrdyne_relay.records import StreamNote
 from osrdyne_relay.retrying import Done, Retrying
@@ -25,6 +24,8 @@ T = TypeVar("T")
 
 #: Seconds between two prolongations of the life of an endpoint that is called. It stays for a day.
 _PROLONG = 3600.0
+#: Seconds for which calls that have ended are gathered, and how many of them one transaction empties.
+_GATHERED, _AT_ONCE = 0.05, 32
 #: Endpoints whose life is remembered.
 _MOST_LIVES = 100_000
 
@@ -59,6 +60,8 @@ class Node:
         self.held: dict[str, Looking] = {}
         self.retrying = Retrying(redis, settings.timings.retry_for)
         self._lives: dict[str, tuple[str, float]] = {}
+        #: Calls that have ended and are to be emptied, by endpoint.
+        self._ended: dict[str, list[str]] = {}
         #: Tasks that run until something ends, and work that only tidies up.
         self.tasks: set[asyncio.Task[Any]] = set()
         self.chores: set[asyncio.Task[Any]] = set()
@@ -95,6 +98,24 @@ class Node:
         for one in concerned:
             one.look()
 
+    def ended(self, endpoint: str, call: str) -> None:
+        """Have the hash of a call emptied soon. It is done for several calls at once: no call waits for it."""
+        if not self._ended:
+            self.later(self._bury(), "end of calls")
+        self._ended.setdefault(endpoint, []).append(call)
+
+    async def _bury(self) -> None:
+        await asyncio.sleep(_GATHERED)
+        ended, self._ended = self._ended, {}
+        for endpoint, calls in ended.items():
+            for first in range(0, len(calls), _AT_ONCE):
+                try:
+                    await self.run(self.transactions.bury(endpoint, calls[first : first + _AT_ONCE]))
+                except RedisAway:
+                    return  # Redis forgets them in time
+                except RelayError:
+                    continue  # another program has written to one of them
+
     async def store_streams(self, sources: Mapping[str, Source], written: list[str]) -> dict[str, StreamNote]:
         """Store streams, and note their ids in `written` before that. Raises StreamLost, or what the store raises."""
         notes = {}
@@ -108,14 +129,6 @@ class Node:
             notes[name] = StreamNote(id=stream, size=size)
         return notes
 
-    @staticmethod
-    async def wait(news: asyncio.Event, until: float) -> None:
-        """Wait for news or a time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                await news.wait()
-        news.clear()
-
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run a task of this node."""
         return _kept(self.tasks, work, name)
@@ -123,6 +136,36 @@ class Node:
     def later(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run what only tidies up."""
         _kept(self.chores, work, name)
+
+
+class News:
+    """Lets one task wait until something happens or is due."""
+
+    def __init__(self) -> None:
+        self._happened = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        """Note that something happened."""
+        self._happened = True
+        self._wake()
+
+    async def wait(self, until: float) -> None:
+        """Wait for that since the last `wait`, or for a time."""
+        if not self._happened:
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.create_future()
+            timer = loop.call_at(until, self._wake)
+            try:
+                await self._waiting
+            finally:
+                timer.cancel()
+                self._waiting = None
+        self._happened = False
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
 
 def _kept(tasks: set[asyncio.Task[Any]], work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 #: A command and its arguments, as Redis documents it.
@@ -17,15 +18,20 @@ class Away(Exception):
         self.sent = sent
 
 
+#: Takes what came on a channel, and None when the subscription of the channel has begun. It returns at once and raises
+#: nothing.
+Hear = Callable[[str, bytes | None], None]
+
+
 class Subscriber(Protocol):
-    """A connection that receives pulses. Every method raises Away when it has ended."""
+    """A connection that receives pulses. Its methods raise Away when it has ended."""
 
     async def subscribe(self, *channels: str) -> None: ...
 
     async def unsubscribe(self, *channels: str) -> None: ...
 
-    async def next(self) -> tuple[str, bytes | None]:
-        """Wait for a pulse: its channel and content. Without content, the channel's subscription has begun."""
+    async def receive(self) -> None:
+        """Wait until the connection has ended, which is raised."""
 
     async def close(self) -> None:
         """End the connection. Raises nothing."""
@@ -41,8 +47,8 @@ class RedisPort(Protocol):
         vain.
         """
 
-    def subscriber(self) -> Subscriber:
-        """Return a connection for pulses, which opens at its first use."""
+    def subscriber(self, hear: Hear) -> Subscriber:
+        """Return a connection that passes pulses on to `hear`; it opens at its first use."""
 
     async def close(self) -> None:
         """End all connections."""

@@ -55,7 +55,7 @@ class Pulses:
     async def run(self) -> None:
         """Receive until cancelled."""
         while True:
-            subscriber = self._redis.subscriber()
+            subscriber = self._redis.subscriber(self._hear)
             try:
                 self._changed = dict.fromkeys(self._receivers)
                 await self._subscribe(subscriber)
@@ -70,7 +70,7 @@ class Pulses:
 
     async def _both(self, subscriber: Subscriber) -> None:
         """Receive and subscribe at the same time, until one of them fails."""
-        tasks = [asyncio.ensure_future(one) for one in (self._receive(subscriber), self._subscribe_always(subscriber))]
+        tasks = [asyncio.ensure_future(one) for one in (subscriber.receive(), self._subscribe_always(subscriber))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
@@ -80,12 +80,10 @@ class Pulses:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _receive(self, subscriber: Subscriber) -> None:
-        while True:
-            channel, content = await subscriber.next()
-            self._failures = 0
-            if receiver := self._receivers.get(channel):
-                receiver(content)
+    def _hear(self, channel: str, content: bytes | None) -> None:
+        self._failures = 0
+        if receiver := self._receivers.get(channel):
+            receiver(content)
 
     async def _subscribe_always(self, subscriber: Subscriber) -> None:
         while True:

@@ -1,18 +1,19 @@
 """The real Redis. The only module that imports redis: one server, a master that Sentinels name, or a Cluster.
 
-A transaction is one EVAL of a script that executes its commands: one answer to read, and the same on a Cluster. What is
-asked for at the same time goes out in one write, over a few connections that never wait for each other's answers. The
-library's own retries are off: `retrying` tries again.
+A transaction is a MULTI. What is asked for at the same time goes out in one write, over a few connections that never
+wait for each other's answers. On a Cluster a transaction is an EVAL of a script that executes its commands, because the
+library finds the server for one command only. Its own retries are off: `retrying` tries again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn, cast
+from dataclasses import dataclass
+from typing import Any, cast
 from urllib.parse import unquote
 
 from redis.asyncio import ConnectionPool, RedisCluster
@@ -30,7 +31,8 @@ from redis.exceptions import (
 )
 
 from osrdyne_relay.errors import RedisRefused
-from osrdyne_relay.port import Away, Command, RedisPort, Subscriber
+from osrdyne_relay.port import Away, Command, Hear, RedisPort, Subscriber
+from osrdyne_relay.redis_wire import ReplyError, Wire, packed
 from osrdyne_relay.settings import RedisSettings, secret
 
 #: Seconds without a pulse after which the connection is tried, and then for the answer.
@@ -51,7 +53,7 @@ _PASSING = (
 )
 #: Questions without an answer above which a further connection is opened.
 _BUSY = 8
-#: Executes its arguments as commands: the number of words of each, and the words.
+#: On a Cluster: executes its arguments as commands: the number of words of each, and the words.
 _SCRIPT = """
 local answers, at = {}, 1
 while at <= #ARGV do
@@ -75,39 +77,28 @@ class RedisClient(RedisPort):
         self._lines: list[_Line] = []
 
     async def run(self, *commands: Command) -> list[Any]:
+        if self._cluster is None:
+            return await self._line().ask(commands)
         one = commands[0] if len(commands) == 1 else _as_script(commands)
         try:
-            answer = await (self._cluster.execute_command(*one) if self._cluster else self._ask(one))
+            answer = await self._cluster.execute_command(*one)
         except (RedisError, RedisClusterException, OSError) as error:
-            _refused_or_away(error, sent=True)
+            raise _meaning(error, sent=True) from None
         return cast("list[Any]", answer) if len(commands) > 1 else [answer]
-
-    async def _ask(self, command: Command) -> Any:
-        line = self._line()
-        asked = line.ask(command)
-        quiet = 0
-        # Twice: where this process was too busy to read, the answer is read before the second time is over.
-        while quiet < 2:
-            heard = line.heard
-            await asyncio.wait([asked], timeout=self._settings.answer_timeout / 2)
-            if asked.done():
-                return asked.result()
-            quiet = quiet + 1 if line.heard == heard else 0
-        sent = line.has_sent(asked)
-        line.end(Away("no answer in time", sent=True))
-        raise Away("no answer in time", sent=sent)
 
     def _line(self) -> _Line:
         """Return the connection with the fewest questions, or a new one while there may be more."""
+        for line in self._lines:
+            if line.load <= _BUSY and not line.ended:
+                return line
         self._lines = [line for line in self._lines if not line.ended]
-        best = min(self._lines, key=lambda line: line.load, default=None)
-        if best is None or (best.load > _BUSY and len(self._lines) < self._settings.connections):
-            best = _Line(self._pool)
-            self._lines.append(best)
-        return best
+        if len(self._lines) >= self._settings.connections:
+            return min(self._lines, key=lambda line: line.load)
+        self._lines.append(_Line(self._pool, self._settings.answer_timeout))
+        return self._lines[-1]
 
-    def subscriber(self) -> Subscriber:
-        return _Subscriber(self._pool, self._settings.answer_timeout)
+    def subscriber(self, hear: Hear) -> Subscriber:
+        return _Subscriber(self._pool, self._settings.answer_timeout, hear)
 
     async def close(self) -> None:
         for line in self._lines:
@@ -115,50 +106,79 @@ class RedisClient(RedisPort):
         with suppress(RedisError, OSError):
             await asyncio.gather(*(line.closed() for line in self._lines))
             await self._pool.aclose()
+            if isinstance(self._pool, SentinelConnectionPool):
+                await self._pool.sentinel_manager.aclose()
             if self._cluster is not None:
                 await self._cluster.aclose()
+
+
+@dataclass(slots=True)
+class _Question:
+    """Commands that were asked for, and what becomes of them."""
+
+    answered: asyncio.Future[list[Any]]
+    #: Answers that are still to come. Of a transaction, the last has those of all its commands.
+    left: int
+    whole: bool
+    error: ReplyError | None = None
 
 
 class _Line:
     """A connection over which questions go out while others wait for their answers, which come in the same order."""
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionPool, answer_timeout: float) -> None:
         self._pool = pool
-        self._unsent: deque[tuple[Command, asyncio.Future[Any]]] = deque()
-        self._asked: deque[asyncio.Future[Any]] = deque()
-        self._news = asyncio.Event()
+        self._look_every = answer_timeout / 2
+        self._loop = asyncio.get_running_loop()
+        self._wire: Wire | None = None
+        self._unsent: list[tuple[bytes, _Question]] = []
+        self._asked: deque[_Question] = deque()
+        self._sends = False
         self.ended = False
-        #: How many answers came.
-        self.heard = 0
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="connection to Redis")
+        self._at_end = asyncio.Event()
+        #: How many answers came, before the last look and now; looks in a row without an answer.
+        self._heard_before = self._heard = self._quiet = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._task = self._loop.create_task(self._run(), name="connection to Redis")
 
     @property
     def load(self) -> int:
         """Questions without an answer."""
         return len(self._unsent) + len(self._asked)
 
-    def ask(self, command: Command) -> asyncio.Future[Any]:
-        """Return a future of the answer; it raises what Redis or the connection says, or Away."""
-        asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._unsent.append((command, asked))
-        self._news.set()
-        return asked
+    def ask(self, commands: tuple[Command, ...]) -> asyncio.Future[list[Any]]:
+        """Return a future of the answers. It raises RedisRefused or Away."""
+        number = len(commands)
+        question = _Question(self._loop.create_future(), 1 if number == 1 else number + 2, number > 1)
+        idle = not self.load
+        self._unsent.append((packed(commands), question))
+        if idle:
+            self._send()
+        elif not self._sends:
+            # On a busy connection, what is asked for until then goes out in the same write.
+            self._sends = True
+            self._loop.call_soon(self._send)
+        if self._timer is None:
+            self._heard_before, self._quiet = self._heard, 0
+            self._timer = self._loop.call_later(self._look_every, self._look)
+        return question.answered
 
-    def has_sent(self, asked: asyncio.Future[Any]) -> bool:
-        """Whether a question may have reached Redis."""
-        return all(one is not asked for _, one in self._unsent)
-
-    def end(self, why: Away) -> None:
+    def end(self, why: Away | RedisRefused) -> None:
         """Give all questions up, and close the connection."""
         if self.ended:
             return
         self.ended = True
-        self._task.cancel()
-        unsent = [asked for _, asked in self._unsent]
-        for asked, sent in (*((one, True) for one in self._asked), *((one, False) for one in unsent)):
-            if not asked.done():
-                asked.set_exception(Away(str(why), sent=sent and why.sent))
-                asked.exception()  # its caller may be gone
+        self._at_end.set()
+        if self._wire is None and self._task is not asyncio.current_task():
+            # It may take long to connect.
+            self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for question, sent in (*((one, True) for one in self._asked), *((one, False) for _, one in self._unsent)):
+            if not question.answered.done():
+                given = Away(str(why), sent=sent and why.sent) if isinstance(why, Away) else why
+                question.answered.set_exception(given)
+                question.answered.exception()  # its caller may be gone
 
     async def closed(self) -> None:
         """Wait until the connection is closed."""
@@ -168,59 +188,74 @@ class _Line:
         connection = None
         try:
             connection = await _connected(self._pool)
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._send(connection))
-                both.create_task(self._receive(connection))
-        except* (RedisError, RedisClusterException, OSError) as errors:
-            self._broke(errors.exceptions[0])
+            self._wire = _wire(connection, self._answer, lambda why: self.end(Away(why, sent=True)))
+            self._wire.at_room = self._send
+            self._send()
+            await self._at_end.wait()
+        except (RedisError, RedisClusterException, OSError) as error:
+            # A wrong password cannot be cured by another attempt.
+            self.end(_meaning(error, sent=True))
         finally:
             self.end(Away("the connection has ended", sent=True))
-            if connection is not None:
-                await connection.disconnect(nowait=True)
-                await self._pool.release(connection)
+            await _closed(self._pool, connection, self._wire)
 
-    def _broke(self, error: BaseException) -> None:
-        """Pass on what ended the connection: a wrong password cannot be cured by another attempt."""
-        try:
-            _refused_or_away(error, sent=True)
-        except RedisRefused as refused:
-            for _, asked in self._unsent:
-                if not asked.done():
-                    asked.set_exception(refused)
-        except Away as away:
-            self.end(away)
+    def _send(self) -> None:
+        self._sends = False
+        if self._wire is None or self._wire.full or self.ended or not self._unsent:
+            return
+        some, self._unsent = self._unsent, []
+        self._asked.extend(question for _, question in some)
+        self._wire.write(b"".join([data for data, _ in some]))
 
-    async def _send(self, connection: AbstractConnection) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            some = [self._unsent.popleft() for _ in range(len(self._unsent))]
-            self._asked.extend(asked for _, asked in some)
-            await connection.send_packed_command(connection.pack_commands([command for command, _ in some]))
+    def _answer(self, answer: Any) -> None:
+        self._heard += 1
+        question = self._asked[0]
+        question.left -= 1
+        if isinstance(answer, ReplyError) and question.error is None:
+            question.error = answer
+        if question.left:
+            return
+        self._asked.popleft()
+        if question.answered.done():
+            return
+        answers = answer if question.whole else [answer]
+        error = question.error or next((one for one in answers if isinstance(one, ReplyError)), None)
+        if error is None:
+            question.answered.set_result(answers)
+            return
+        question.answered.set_exception(_said_by_redis(str(error), sent=True))
+        if str(error).startswith("READONLY"):
+            # Another one is the master now: a new connection finds it.
+            self.end(Away(_begin(error), sent=True))
 
-    async def _receive(self, connection: AbstractConnection) -> None:
-        while True:
-            try:
-                answer, error = await connection.read_response(timeout=math.inf, disconnect_on_error=False), None
-            except ResponseError as refused:
-                answer, error = None, refused
-            self.heard += 1
-            asked = self._asked.popleft()
-            if asked.done():
-                continue
-            if error is None:
-                asked.set_result(answer)
-            else:
-                asked.set_exception(error)
+    def _look(self) -> None:
+        """End a connection that is dead: whose oldest question has waited for two looks, without any answer.
+
+        Where this process was too busy to read, it reads answers before the second look.
+        """
+        self._timer = None
+        if not self.load:
+            return
+        self._quiet = self._quiet + 1 if self._heard == self._heard_before else 0
+        self._heard_before = self._heard
+        if self._quiet == 2:
+            self.end(Away("no answer in time", sent=True))
+        else:
+            self._timer = self._loop.call_later(self._look_every, self._look)
 
 
 class _Subscriber(Subscriber):
     """A connection that only receives. On a Cluster every node passes on what is published on any."""
 
-    def __init__(self, pool: ConnectionPool, timeout: float) -> None:
+    def __init__(self, pool: ConnectionPool, timeout: float, hear: Hear) -> None:
         self._pool = pool
         self._timeout = timeout
+        self._hear = hear
         self._connection: AbstractConnection | None = None
+        self._wire: Wire | None = None
+        #: Has what ended the connection.
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._heard = 0
 
     async def subscribe(self, *channels: str) -> None:
         await self._send("SUBSCRIBE", *channels)
@@ -228,49 +263,67 @@ class _Subscriber(Subscriber):
     async def unsubscribe(self, *channels: str) -> None:
         await self._send("UNSUBSCRIBE", *channels)
 
-    async def next(self) -> tuple[str, bytes | None]:
+    async def receive(self) -> None:
         tried = False
-        while True:
-            raw = await self._read()
-            if raw is None and tried:
+        while not self._ended.done():
+            heard = self._heard
+            await asyncio.wait([self._ended], timeout=_QUIET)
+            if self._heard != heard:
+                tried = False
+            elif tried:
                 raise Away("the connection for pulses does not answer", sent=False)
-            if raw is None:
+            else:
+                tried = True
                 await self._send("PING")
-            tried = raw is None
-            kind = raw[0] if isinstance(raw, list) and len(raw) == 3 else None
-            if kind == b"message":
-                return raw[1].decode(errors="replace"), raw[2]
-            if kind == b"subscribe":
-                return raw[1].decode(errors="replace"), None
-
-    async def _read(self) -> Any:
-        """Return what came, or None after a while in which nothing came."""
-        if self._connection is None:
-            raise Away("the connection for pulses is not open", sent=False)
-        try:
-            return await self._connection.read_response(timeout=_QUIET, disconnect_on_error=False)
-        except (RedisError, OSError) as error:
-            _refused_or_away(error, sent=False)
+        self._ended.result()
 
     async def _send(self, *words: str) -> None:
         try:
             async with asyncio.timeout(self._timeout):
-                if self._connection is None:
+                if self._wire is None:
                     self._connection = await _connected(self._pool)
-                await self._connection.send_command(*words)
+                    self._wire = _wire(self._connection, self._said, lambda why: self._end(Away(why, sent=False)))
         except (RedisError, OSError, TimeoutError) as error:
-            _refused_or_away(error, sent=False)
+            raise _meaning(error, sent=False) from None
+        self._wire.write(packed((words,)))
+
+    def _said(self, said: Any) -> None:
+        self._heard += 1
+        if isinstance(said, ReplyError):
+            self._end(_said_by_redis(str(said), sent=False))
+        elif isinstance(said, list) and len(said) == 3 and said[0] in (b"message", b"subscribe"):
+            self._hear(said[1].decode(errors="replace"), said[2] if said[0] == b"message" else None)
+
+    def _end(self, why: Away | RedisRefused) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(why)
+            self._ended.exception()  # it may be that no task waits for it
 
     async def close(self) -> None:
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            with suppress(RedisError, OSError):
-                await connection.disconnect(nowait=True)
-                await self._pool.release(connection)
+        connection, self._connection = self._connection, None
+        await _closed(self._pool, connection, self._wire)
 
 
 async def _connected(pool: ConnectionPool) -> AbstractConnection:
     return cast(AbstractConnection, await pool.get_connection())  # type: ignore[no-untyped-call]
+
+
+def _wire(connection: AbstractConnection, said: Callable[[Any], None], ended: Callable[[str], None]) -> Wire:
+    """Take over a connection that has just been opened. redis-py shows its transport nowhere else."""
+    writer = connection._writer  # noqa: SLF001
+    if writer is None:
+        raise ConnectionError("the connection has ended")
+    return Wire(writer.transport, said, ended)
+
+
+async def _closed(pool: ConnectionPool, connection: AbstractConnection | None, wire: Wire | None) -> None:
+    """Close a connection, which `pool` then no longer counts. Raises nothing."""
+    if wire is not None:
+        wire.abort()
+    if connection is not None:
+        with suppress(RedisError, OSError):
+            await connection.disconnect(nowait=True)
+            await pool.release(connection)
 
 
 def _as_script(commands: tuple[Command, ...]) -> Command:
@@ -280,14 +333,29 @@ def _as_script(commands: tuple[Command, ...]) -> Command:
     return ("EVAL", _SCRIPT, 1, key, *words)
 
 
-def _refused_or_away(error: BaseException, *, sent: bool) -> NoReturn:
-    # Only the begin of its text: redis-py appends commands, which hold bodies, to some.
-    said = (str(error).splitlines() or [""])[0][:200]
-    reason = f"{type(error).__name__}: {said}" if said else f"{type(error).__name__}"
-    lasting = isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError))
-    if lasting or (isinstance(error, ResponseError) and not said.startswith(_PASSING) and type(error) is ResponseError):
-        raise RedisRefused(f"{RedisRefused.__doc__} It says: {reason}") from None
-    raise Away(reason, sent=sent) from None
+def _meaning(error: BaseException, *, sent: bool) -> Away | RedisRefused:
+    """Return what an error of redis-py means."""
+    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
+        return _refused(error)
+    if type(error) is ResponseError:
+        return _said_by_redis(str(error), sent=sent)
+    return Away(f"{type(error).__name__}: {_begin(error)}".removesuffix(": "), sent=sent)
+
+
+def _said_by_redis(text: str, *, sent: bool) -> Away | RedisRefused:
+    """Return what an error that Redis answered means."""
+    if text.removeprefix("ERR ").startswith(_PASSING):
+        return Away(_begin(text), sent=sent)
+    return _refused(text)
+
+
+def _refused(error: BaseException | str) -> RedisRefused:
+    return RedisRefused(f"{RedisRefused.__doc__} It says: {_begin(error)}")
+
+
+def _begin(error: BaseException | str) -> str:
+    # redis-py appends commands, which hold bodies, to some.
+    return (str(error).splitlines() or [""])[0][:200]
 
 
 def _options(settings: RedisSettings) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class Relay:
         while not self._closing:
             found = await inbox.next(deadline)
             if isinstance(found, str):
-                found = await self._protected(inbox, found)
+                found = await self._claim(inbox, found)
             if found is not None:
                 found.taken = True
                 return found
@@ -174,17 +174,21 @@ class Relay:
             self._pulses.listen(self._node.names.pulse(endpoint), inbox.pulsed)
         return inbox
 
-    async def _protected(self, inbox: Inbox, call: str) -> Collected | None:
-        """Claim; when the worker goes away meanwhile, keep the request for the next one."""
-        claiming = self._node.spawn(self._claim(inbox, call), f"claim of {call}")
+    async def _claim(self, inbox: Inbox, call: str) -> Collected | None:
+        """Collect a request, if no other node has. When the worker goes away meanwhile, the next one gets it."""
+        token = names.new_token(self._node.id)
         try:
-            return await asyncio.shield(claiming)
+            return await self._claim_by(token, inbox, call)
         except asyncio.CancelledError:
-            claiming.add_done_callback(lambda _: _hand_over(inbox, claiming))
+            # Redis may have executed it. To repeat it does no harm.
+            self._node.spawn(self._hand_over(token, inbox, call), f"claim of {call}")
             raise
 
-    async def _claim(self, inbox: Inbox, call: str) -> Collected | None:
-        token = names.new_token(self._node.id)
+    async def _hand_over(self, token: str, inbox: Inbox, call: str) -> None:
+        if (collected := await self._claim_by(token, inbox, call)) is not None:
+            inbox.hand_over(collected)
+
+    async def _claim_by(self, token: str, inbox: Inbox, call: str) -> Collected | None:
         done = await self._node.run(self._node.transactions.claim(inbox.endpoint, call, token))
         claimed = Claimed.of(done.answers)
         if claimed.token != token.encode() or claimed.request is None:
@@ -264,11 +268,6 @@ async def _stopped(collected: Collected) -> None:
             await collected.fail("the serving node stops; the request may have run")
         else:
             await collected.give_back()
-
-
-def _hand_over(inbox: Inbox, claiming: asyncio.Task[Collected | None]) -> None:
-    if not claiming.cancelled() and claiming.exception() is None and (collected := claiming.result()) is not None:
-        inbox.hand_over(collected)
 
 
 def _store(settings: RelaySettings) -> DataStreams:

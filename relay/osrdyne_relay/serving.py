@@ -21,7 +21,7 @@ from osrdyne_relay.errors import (
     TooLarge,
 )
 from osrdyne_relay.messages import RESPONSE_PULSE, Answer, pulse
-from osrdyne_relay.node import Node
+from osrdyne_relay.node import News, Node
 from osrdyne_relay.records import RequestHeader, ResponseHeader, Status
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.time_rules import Looks, PeerWatch, polled_for
@@ -52,13 +52,15 @@ class Collected:
         self._node = node
         self._token = token.encode()
         self._caller = header.node
-        self._news = asyncio.Event()
+        self._news = News()
         self._ended = asyncio.Event()
         self._looks = Looks(node.timings.look_first, node.timings.beat_every, node.now())
         self._collected_at = node.now()
         self._looks.looked(node.now())
         node.held[self.id] = self
-        self._task = node.spawn(self._run(), f"request {self.id}")
+        self._task: asyncio.Task[None] | None = None
+        #: Most requests are answered before the first look. So they need no task.
+        self._first_look = asyncio.get_running_loop().call_at(self._looks.due, self._begin)
 
     async def wait_abandoned(self) -> RelayError:
         """Wait until the work is no longer wanted; return why. Does not return after the request was answered."""
@@ -72,6 +74,12 @@ class Collected:
         """Look at Redis now: a pulse says so, or some may have been lost."""
         self._looks.at_once()
         self._news.set()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._first_look.cancel()
+        if self._task is None:
+            self._task = self._node.spawn(self._run(), f"request {self.id}")
 
     def untaken(self) -> None:
         """Note that no worker has it: it waits for one."""
@@ -133,7 +141,9 @@ class Collected:
     def _drop(self) -> None:
         """Have it in hand no longer."""
         self._node.held.pop(self.id, None)
-        self._task.cancel()
+        self._first_look.cancel()
+        if self._task is not None:
+            self._task.cancel()
         self._ended.set()
 
     # --- the task -------------------------------------------------------------------------------------------------
@@ -145,7 +155,7 @@ class Collected:
         beats = 0
         try:
             while True:
-                await node.wait(self._news, self._looks.due)
+                await self._news.wait(self._looks.due)
                 if not self.taken and node.now() > self._collected_at + node.timings.hold_for:
                     return await self._give_back_untaken()
                 beats += 1

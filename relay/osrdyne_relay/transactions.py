@@ -213,9 +213,12 @@ class Transactions:
             *self._caller_looks(key),
         ]
 
-    def bury(self, endpoint: str, call: str) -> list[Command]:
-        """Empty a call that has ended. Its claim stays, so that a late command cannot bring it back to life."""
-        key = self._names.call(endpoint, call)
+    def bury(self, endpoint: str, calls: Iterable[str]) -> list[Command]:
+        """Empty calls that have ended. Their claims stay, so that a late command cannot bring them back to life."""
+        keys = [self._names.call(endpoint, call) for call in calls]
+        return [command for key in keys for command in self._bury(key)]
+
+    def _bury(self, key: str) -> list[Command]:
         return [
             ("HSETNX", key, CLAIM, WITHDRAWN),
             ("HSET", key, OVER, 1),

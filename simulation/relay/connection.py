@@ -11,7 +11,7 @@ from osrdyne_relay import Relay
 from osrdyne_relay.errors import RelayError
 from osrdyne_relay.names import CLAIM
 from osrdyne_relay.port import Away as NoAnswer
-from osrdyne_relay.port import Command, RedisPort, Subscriber
+from osrdyne_relay.port import Command, Hear, RedisPort, Subscriber
 from simulation.relay.scenario import LOAD, Away
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class Connection(RedisPort):
             except RelayError as error:
                 self._world.note(f"late commands of {self._process.name}: {error}")
 
-    def subscriber(self) -> Subscriber:
-        return Ears(self._world, self._process)
+    def subscriber(self, hear: Hear) -> Subscriber:
+        return Ears(self._world, self._process, hear)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -134,9 +134,10 @@ class Connection(RedisPort):
 class Ears(Subscriber):
     """A connection for pulses."""
 
-    def __init__(self, world: World, process: Process) -> None:
+    def __init__(self, world: World, process: Process, hear: Hear) -> None:
         self._world = world
         self._process = process
+        self._hear = hear
         self._channels: set[str] = set()
         self._heard: deque[tuple[str, bytes | None]] = deque()
         self._news = asyncio.Event()
@@ -159,14 +160,17 @@ class Ears(Subscriber):
         if self._broken or self._world.scenario.away_at(self._world.now()) is not None:
             raise NoAnswer("the connection for pulses broke", sent=False)
 
-    async def next(self) -> tuple[str, bytes | None]:
-        while not self._heard:
-            if self._broken:
-                raise NoAnswer("the connection for pulses broke", sent=False)
-            self._news.clear()
-            await self._news.wait()
-        await self._process.runs()
-        return self._heard.popleft()
+    async def receive(self) -> None:
+        while True:
+            while not self._heard:
+                if self._broken:
+                    raise NoAnswer("the connection for pulses broke", sent=False)
+                self._news.clear()
+                await self._news.wait()
+            await self._process.runs()
+            # It may have been broken off meanwhile.
+            if self._heard:
+                self._hear(*self._heard.popleft())
 
     def hear(self, channel: str, content: bytes | None) -> bool:
         """Receive a pulse, where this is subscribed to its channel."""

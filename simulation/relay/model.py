@@ -44,12 +44,17 @@ class Model:
         self._now = 0.0
 
     def transaction(self, commands: tuple[Command, ...], now: float) -> list[Any]:
-        """Execute commands one after the other; an error ends them, as in a script. Raises RedisRefused."""
+        """Execute commands one after the other, also those after an error. Raises RedisRefused where there was one."""
         self._now = now
-        answers = []
+        answers, errors = [], []
         for name, *rest in commands:
             words = [_bytes(one) for one in rest]
-            answers.append(self._commands[str(name)](*words))
+            try:
+                answers.append(self._commands[str(name)](*words))
+            except RedisRefused as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
         return answers
 
     def flush(self) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from osrdyne_relay import names, relay, time_rules
+from osrdyne_relay import names, time_rules
 from osrdyne_relay.caller import Call
 from osrdyne_relay.errors import Cancelled, DataLost, NotCollected, Stage
 from osrdyne_relay.node import Node
@@ -60,7 +60,7 @@ def _any_life_counts() -> Patch:
 
 
 def _deleted_at_the_end() -> Patch:
-    return Transactions, "bury", lambda self, endpoint, call: [("DEL", self._names.call(endpoint, call))]
+    return Transactions, "_bury", lambda self, key: [("DEL", key)]
 
 
 def _withdrawn_unseen() -> Patch:
@@ -125,7 +125,7 @@ def _written_again_after_a_loss() -> Patch:
 
 
 def _taken_along() -> Patch:
-    return relay, "_hand_over", lambda inbox, claiming: None
+    return Inbox, "hand_over", lambda self, collected: None
 
 
 def _list_is_never_read() -> Patch:

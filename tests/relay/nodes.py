@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from osrdyne_relay import Collected, Relay, RelayError, RelaySettings
-from osrdyne_relay.port import RedisPort, Subscriber
+from osrdyne_relay.port import Hear, RedisPort, Subscriber
 from osrdyne_relay.redis_client import RedisClient
 from testbed.redis import RedisServer
 
@@ -76,7 +76,7 @@ class Deaf(RedisPort):
         self.commands += len(commands)
         return await self._redis.run(*commands)
 
-    def subscriber(self) -> Subscriber:
+    def subscriber(self, hear: Hear) -> Subscriber:
         return _DeafSubscriber()
 
     async def close(self) -> None:
@@ -90,9 +90,8 @@ class _DeafSubscriber(Subscriber):
     async def unsubscribe(self, *channels: str) -> None:
         """Nothing came."""
 
-    async def next(self) -> tuple[str, bytes | None]:
+    async def receive(self) -> None:
         await asyncio.Event().wait()
-        raise AssertionError
 
     async def close(self) -> None:
         """It is not open."""

@@ -78,7 +78,7 @@ async def test_a_user_with_the_rules_of_the_page_can_do_everything_and_nothing_e
 def test_the_rules_of_the_page_name_each_command_that_is_used() -> None:
     commands = {rule[1:] for rule in rules_of_the_page() if rule.startswith("+")}
 
-    assert commands == COMMANDS | {"eval", "subscribe", "unsubscribe", "ping"}
+    assert commands == COMMANDS | {"multi", "exec", "subscribe", "unsubscribe", "ping"}
 
 
 async def test_each_command_of_the_page_is_needed(redis: RedisServer, tmp_path: Path) -> None:

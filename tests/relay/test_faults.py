@@ -117,6 +117,28 @@ async def test_a_redis_that_was_killed_comes_back_empty_and_serves_new_calls(pri
         assert (await near.queue_and_wait("e", b"z")).body == b"Z"
 
 
+async def test_a_server_that_is_no_longer_the_master_is_left(private_redis: RedisServer) -> None:
+    def connections() -> set[bytes]:
+        """For commands, without the one that asks."""
+        found = private_redis.run("CLIENT", "LIST", "TYPE", "normal").splitlines()
+        return {line.split()[0] for line in found if b"cmd=client" not in line}
+
+    async with Relay(settings(private_redis)) as near:
+        await near.start("e", b"x").cancel()
+        before = connections()
+        assert before
+        private_redis.run("REPLICAOF", "127.0.0.1", 1)
+        call = near.start("e", b"y")
+        await until_async(lambda: near.redis_away)
+        private_redis.run("REPLICAOF", "NO", "ONE")
+
+        # The master that it had may have lost what was written since.
+        with suppress(DataLost):
+            await call.cancel()
+        await near.start("e", b"z").cancel()
+        assert not before & connections()
+
+
 @pytest.mark.parametrize("seconds", [4.0, pytest.param(20.0, marks=pytest.mark.full)])
 async def test_an_outage_in_the_middle_of_calls_is_survived_and_each_request_runs_once(
     seconds: float, private_redis: RedisServer, caplog: pytest.LogCaptureFixture
