@@ -6,7 +6,7 @@ SEEDS ?= 1000
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-jobs up down test test-fast test-all engines pipeline-demo picture check format lock simulate simulate-jobs \
+.PHONY: help setup demo demo-jobs demo-relay up down test test-fast test-all engines pipeline-demo picture check format lock simulate simulate-jobs \
 	simulate-relay bench faults faults-jobs clean
 
 help: ## Show this list
@@ -20,6 +20,9 @@ demo: up ## Set everything up and replay a day of flights through specialized wo
 
 demo-jobs: setup ## Do 2,914 jobs on SQLite while workers, broker and redo are killed, and account for all, in minutes
 	@PYTHONPATH=.:tools $(BIN)/python -m examples.airports.jobs_demo $(DEMO)
+
+demo-relay: setup ## Call workers that can only poll, while Redis stands still and a node is killed, in two minutes
+	@PYTHONPATH=.:tools $(BIN)/python -m examples.airports.relay_demo $(DEMO)
 
 up: setup ## Bring this machine to a running pool with Ansible (your own broker: see docs/install.md)
 	@$(BIN)/python tools/play.py dev $(PLAY)

@@ -96,6 +96,7 @@ def test_every_make_target_has_a_recipe_that_make_accepts() -> None:
         "setup",
         "demo",
         "demo-jobs",
+        "demo-relay",
         "up",
         "down",
         "test",
