@@ -1,4 +1,4 @@
-"""The client for asyncio, and the session that workers use, too. Beside the node, the only module that imports aiohttp."""
+"""The client for asyncio, and the session that workers use, too. Only this and the node import aiohttp."""
 
 from __future__ import annotations
 
