@@ -14,6 +14,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import CallFailed, CallTimedOut, InvalidCall, NotCollected, Relay, Request, Stage, TooLarge
 from osrdyne_relay.client import AsyncRelayClient, RelayClient
 from osrdyne_relay.errors import AccessDenied, CallRefused, NodeFailed, NodeLost, NodesAway
+from osrdyne_relay.worker import RelayWorker
 from osrdyne_worker import Reject, Requeue, WorkerError
 from osrdyne_worker import Request as Given
 from testbed.redis import RedisServer
@@ -362,6 +363,9 @@ def test_settings_of_a_client_that_cannot_work_are_refused(tmp_path: Path) -> No
     for urls in (none, "node:8044", "amqp://node", "https://user:password@node"):
         with pytest.raises(SettingsError):
             RelayClient(urls)
+    for endpoints, at_once in ((none, 1), (["e"], 0), ([""], 1)):
+        with pytest.raises(InvalidCall):
+            RelayWorker("https://node", endpoints, upper, at_once=at_once)
     with pytest.raises(SettingsError, match="blanks"):
         RelayClient("https://node", token="a b")
     with pytest.raises(SettingsError, match="twice"):

@@ -1,4 +1,4 @@
-"""The client for asyncio, and the session that workers use, too. One of three modules that import aiohttp."""
+"""The client for asyncio, and the session that workers use, too. Only this and the node import aiohttp."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, 
 from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.messages import Request, Response
 
+#: Seconds between two pings of a WebSocket.
+_PING = 30.0
 #: What a node says instead of an upgrade to a WebSocket, by its status; and what says that nothing was sent.
 _NOT_UPGRADED: dict[int, type[RelayError]] = {401: AccessDenied, 429: TooMany, 503: NodeStopping}
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -65,11 +67,11 @@ class Session:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NodeLost(f"{NodeLost.__doc__} ({type(error).__name__})") from error
 
-    async def socket(self, url: str, most: int) -> aiohttp.ClientWebSocketResponse:
+    async def socket(self, url: str, most: int) -> Socket:
         """Open a WebSocket with frames of `most` bytes. Raises NodesAway, and what the node answers instead."""
         shown = self._shown()
         try:
-            return await self._session.ws_connect(url, headers=shown, heartbeat=30.0, max_msg_size=most)
+            return Socket(await self._session.ws_connect(url, headers=shown, heartbeat=_PING, max_msg_size=most))
         except aiohttp.WSServerHandshakeError as error:
             raise _NOT_UPGRADED.get(error.status, NodeFailed) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -85,6 +87,33 @@ class Session:
     async def close(self) -> None:
         """End all connections."""
         await self._session.close()
+
+
+class Socket:
+    """A WebSocket to a node. A node that answers nothing more is found by pings."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._sending = asyncio.Lock()
+
+    async def send(self, frame: bytes) -> None:
+        """Send a binary frame. Raises NodeLost."""
+        try:
+            async with self._sending:
+                await self._socket.send_bytes(frame)
+        except (ConnectionError, aiohttp.ClientError) as error:
+            raise NodeLost from error
+
+    async def next(self) -> bytes:
+        """Wait for a binary frame. Raises NodeLost."""
+        message = await self._socket.receive()
+        if message.type is not aiohttp.WSMsgType.BINARY:
+            raise NodeLost
+        return bytes(message.data)
+
+    async def close(self) -> None:
+        """End the connection. Raises nothing."""
+        await self._socket.close()
 
 
 def _socket(info: Any) -> socket.socket:

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 ASK_AFTER, ASK_FOR = 1.0, 20.0
 #: Seconds for which an answer is tried again. A node gives a silent worker up after a minute.
 PATIENCE = 60.0
+#: Seconds after which the worker takes its next request although an answer is still tried: its node may be dead.
+_SOON = 2.0
 #: Seconds for an answer to arrive. The node may have to wait for Redis.
 _WITHIN = 60.0
 _MILLISECONDS = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -114,6 +116,8 @@ class Doing:
         self._runner = runner
         #: Set at the end of the worker's grace.
         self.over = asyncio.Event()
+        #: Answers that are on their way.
+        self._answers: set[asyncio.Task[None]] = set()
 
     async def do(self, given: Given) -> None:
         """Do one request, and answer it. Raises nothing but CancelledError."""
@@ -127,7 +131,7 @@ class Doing:
         try:
             await asyncio.wait([*ends, abandoned], return_when=asyncio.FIRST_COMPLETED)
             if outcome.done():
-                await self.answer(given, Answered.of(outcome.result()))
+                await self._answer_soon(given, Answered.of(outcome.result()))
             elif abandoned.done():
                 log.warning(
                     "a request is no longer wanted", extra={"endpoint": given.endpoint, "why": str(abandoned.result())}
@@ -143,7 +147,7 @@ class Doing:
             elif withdraw():
                 await self.give_back(given)
             else:
-                await self.answer(given, Answered(failure="the worker stopped before it was done; it has begun"))
+                await self._answer_soon(given, Answered(failure="the worker stopped before it was done; it has begun"))
         finally:
             abandoned.cancel()
             over.cancel()
@@ -171,6 +175,24 @@ class Doing:
                 return said
             failures += 1
             await asyncio.sleep(jittered(failures, first=0.2, limit=5.0))
+
+    async def _answer_soon(self, given: Given, answered: Answered) -> None:
+        task = asyncio.create_task(self.answer(given, answered), name=f"answer to {given.id}")
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+        await asyncio.wait([task], timeout=_SOON)
+
+    async def rest(self) -> None:
+        """Wait until no answer is on its way."""
+        while self._answers:
+            await asyncio.wait(self._answers)
+
+    async def close(self) -> None:
+        """Give up the answers that are on their way."""
+        answers = list(self._answers)
+        for task in answers:
+            task.cancel()
+        await asyncio.gather(*answers, return_exceptions=True)
 
     async def answer(self, given: Given, answered: Answered) -> None:
         """Have the node take an answer. Logs where it does not count."""

@@ -10,11 +10,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
-
 from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
-from osrdyne_relay.client.asynchronous import Session
+from osrdyne_relay.client.asynchronous import Session, Socket
 from osrdyne_relay.errors import NodeFailed, NodeLost, NodeStopping, RelayError
 from osrdyne_relay.names import is_id
 from osrdyne_relay.worker.doing import Doing, Given
@@ -29,11 +27,10 @@ _WITHIN = 60.0
 
 
 class Line:
-    """One connection. A node that answers nothing more is found by the library's pings."""
+    """One connection."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, socket: Socket) -> None:
         self._socket = socket
-        self._sending = asyncio.Lock()
         #: Requests that are no longer wanted, and answers that the node has not confirmed, by the request.
         self._unwanted: dict[str, asyncio.Future[RelayError]] = {}
         self._unconfirmed: dict[str, asyncio.Future[RelayError | None]] = {}
@@ -47,7 +44,7 @@ class Line:
     async def serve(self, endpoints: list[str], at_once: int) -> None:
         """Say what this worker serves."""
         self.serving.clear()
-        await self._send(wire.frame({"type": "serve", "endpoints": endpoints, "at_once": at_once}))
+        await self._socket.send(wire.frame({"type": "serve", "endpoints": endpoints, "at_once": at_once}))
 
     async def news(self, request: str) -> RelayError | None:
         """Wait until a request is no longer wanted; return why, or None when the line has ended."""
@@ -69,7 +66,7 @@ class Line:
             raise NodeLost
         confirmed = self._unconfirmed[request] = asyncio.get_running_loop().create_future()
         try:
-            await self._send(wire.frame({"type": what, "id": request, **more}, body))
+            await self._socket.send(wire.frame({"type": what, "id": request, **more}, body))
             async with asyncio.timeout(_WITHIN):
                 why = await confirmed
         except TimeoutError:
@@ -80,19 +77,9 @@ class Line:
         if why is not None:
             raise why
 
-    async def _send(self, data: bytes) -> None:
-        try:
-            async with self._sending:
-                await self._socket.send_bytes(data)
-        except (ConnectionError, aiohttp.ClientError) as error:
-            raise NodeLost from error
-
     async def next(self, url: str) -> Given | None:
         """Return the next request; None when something else happened. Raises NodeLost when the line has ended."""
-        message = await self._socket.receive()
-        if message.type is not aiohttp.WSMsgType.BINARY:
-            raise NodeLost
-        head, body = wire.unframe(message.data)
+        head, body = wire.unframe(await self._socket.next())
         request, endpoint = str(head.get("id", "")), str(head.get("endpoint", ""))
         match head.get("type"):
             case "request" if is_id(request):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from osrdyne_relay.client.addresses import Nodes
 from osrdyne_relay.client.asynchronous import Session
+from osrdyne_relay.errors import InvalidCall
 from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.worker.doing import Doing
 from osrdyne_relay.worker.line import Lines
@@ -59,6 +60,8 @@ class RelayWorker:
             key_file=key_file,
         )
         self._endpoints = [check_endpoint(one) for one in ([endpoints] if isinstance(endpoints, str) else endpoints)]
+        if not self._endpoints or (at_once is not None and at_once < 1):
+            raise InvalidCall("a worker serves one endpoint or more, and has one request or more at once")
         self._handler, self._threads, self._executor = handler, threads, executor
         self._at_once = max(1, threads) if at_once is None else at_once
         self._grace, self._websocket = grace, websocket
@@ -86,13 +89,18 @@ class RelayWorker:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._grace):
                     await asyncio.gather(*(asyncio.shield(one) for one in tasks))
+                    await doing.rest()
             doing.over.set()
-            await asyncio.wait(tasks, timeout=_LAST)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST):
+                    await asyncio.wait(tasks)
+                    await doing.rest()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             runner.close()
+            await doing.close()
             await session.close()
 
     async def _until_signal(self) -> None:
