@@ -14,7 +14,8 @@ large for that. `time_rules` is pure, like `messages`, `names`, `records` and `t
 node, and `errors` has what is raised.
 
 Over HTTPS: `http` is a node to which others connect, `worker` serves endpoints and `client` calls them there. `wire` is
-what goes between. `commands` are those of `osrdyne relay`. Each is an extra. Docs: docs/relay.md.
+what goes between, and `keepalive` finds out that the other side is gone. `commands` are those of `osrdyne relay`. Each
+is an extra. Docs: docs/relay.md.
 """
 
 from osrdyne_relay.caller import Call, Cancellation
