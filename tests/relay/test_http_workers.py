@@ -13,7 +13,7 @@ from osrdyne_relay import Answer, CallFailed, Cancelled, Collected, NotCollected
 from testbed.redis import RedisServer
 from testbed.waiting import until_async
 from tests.relay.http_nodes import Node, code_of, http_settings, noded, raw
-from tests.relay.nodes import serving, settings
+from tests.relay.nodes import SlowClaims, serving, settings
 
 
 async def test_a_worker_polls_and_answers_with_plain_http(redis: RedisServer, tmp_path: Path) -> None:
@@ -125,16 +125,26 @@ async def test_what_does_not_pass_over_http_ends_its_call_and_holds_up_no_other(
         await until_async(lambda: not [*(tmp_path / "streams").glob("??/*")])
 
 
-async def test_a_poll_whose_connection_ended_takes_no_request_along(redis: RedisServer, tmp_path: Path) -> None:
-    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
-        for _ in range(20):
+async def test_a_poll_whose_connection_ended_while_its_request_was_collected_leaves_it_to_the_next_one(
+    redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowClaims(settings(redis))
+    async with Relay(settings(redis)) as near:
+        monkeypatch.setattr("osrdyne_relay.redis_client.RedisClient", lambda _: slow)
+        async with noded(redis, tmp_path) as url, raw(url) as http:
+
+            async def polled() -> bool:
+                return b"osrdyne_relay_polls 0.0\n" not in (await http.ask("monitor", "GET", "/metrics"))[2]
+
             async with raw(url) as leaving:
                 poll = asyncio.create_task(leaving.poll("worker", "e"))
                 call = near.start("e", b"x")
-                await asyncio.sleep(0)
-                # Before the request was sent, or after: then this worker has it, and answers.
+                await slow.claimed.wait()
                 poll.cancel()
                 await asyncio.wait([poll])
+            while await polled():
+                pass
+            slow.may_go_on.set()
             request, _ = await http.poll("worker", "e")
             await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y")
             assert (await call.response()).body == b"y"
