@@ -14,8 +14,8 @@ exchange, `streams` what is too large for that. `time_rules` is pure, like `mess
 `transactions`. `settings` describe a node, and `errors` has what is raised.
 
 Over HTTPS: `http` is a node to which others connect, `worker` serves endpoints and `client` calls them there. `wire` is
-what goes between. `commands` are those of `osrdyne relay`. `driver` is one of the daemon. Each is an extra. Docs:
-docs/relay.md.
+what goes between, and `keepalive` finds out that the other side is gone. `commands` are those of `osrdyne relay`.
+`driver` is one of the daemon. Each is an extra. Docs: docs/relay.md.
 """
 
 from osrdyne_relay.caller import Call, Cancellation
