@@ -38,7 +38,7 @@ from osrdyne_relay.errors import (
 from osrdyne_relay.messages import Answer, Request, Response
 from osrdyne_relay.relay import Relay
 from osrdyne_relay.serving import Collected
-from osrdyne_relay.settings import RedisSettings, RelaySettings, StreamSettings, Timings
+from osrdyne_relay.settings import RedisSettings, RelaySettings, S3Settings, StreamSettings, Timings
 from osrdyne_relay.streams import DataStreams, SharedDirectory, StoredStream
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "RelaySettings",
     "Request",
     "Response",
+    "S3Settings",
     "SharedDirectory",
     "Stage",
     "StoredStream",
