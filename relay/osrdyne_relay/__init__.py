@@ -49,7 +49,7 @@ from osrdyne_relay.errors import (
 from osrdyne_relay.messages import Answer, Request, Response
 from osrdyne_relay.relay import Relay
 from osrdyne_relay.serving import Collected
-from osrdyne_relay.settings import RedisSettings, RelaySettings, ServeSettings, StreamSettings, Timings
+from osrdyne_relay.settings import RedisSettings, RelaySettings, S3Settings, ServeSettings, StreamSettings, Timings
 from osrdyne_relay.streams import DataStreams, SharedDirectory, StoredStream
 
 __all__ = [
@@ -81,6 +81,7 @@ __all__ = [
     "RelaySettings",
     "Request",
     "Response",
+    "S3Settings",
     "ServeSettings",
     "SharedDirectory",
     "Stage",

@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import names, records
 from osrdyne_relay.caller import Call
 from osrdyne_relay.errors import InvalidCall, RelayClosed, RelayError, UnknownRequest, UnreadableRecord
@@ -271,6 +272,14 @@ async def _stopped(collected: Collected) -> None:
 
 
 def _store(settings: RelaySettings) -> DataStreams:
-    if settings.streams.directory is None:
-        return NoStreams()
-    return SharedDirectory(settings.streams.directory, keep=settings.streams.keep)
+    streams = settings.streams
+    if streams.s3 is not None:
+        try:
+            # Only a node that has a bucket needs its library.
+            from osrdyne_relay.streams.s3 import S3Streams
+        except ModuleNotFoundError as error:
+            raise SettingsError("streams.s3", "needs the package obstore: install osrdyne-relay[s3]") from error
+        return S3Streams(streams.s3, keep=streams.keep)
+    if streams.directory is not None:
+        return SharedDirectory(streams.directory, keep=streams.keep)
+    return NoStreams()
