@@ -122,8 +122,12 @@ class Relay:
 
     # --- for workers ----------------------------------------------------------------------------------------------
 
-    async def dequeue(self, endpoint: str, *, wait: float = 30.0) -> Collected | None:
+    async def dequeue(
+        self, endpoint: str, *, wait: float = 30.0, ended: Callable[[], bool] = lambda: False
+    ) -> Collected | None:
         """Collect the next request of an endpoint; None when there was none for `wait` seconds.
+
+        `ended`: whether to wait no longer; call `wake` when that changes. A request that is just collected is returned.
 
         The node listens to the endpoint from the first call on, until `forget`. Raises RedisAway or RedisRefused; call
         again then. A worker that is gone meanwhile may be cancelled: what was collected for it goes to the next one.
@@ -131,6 +135,8 @@ class Relay:
         inbox = self._inbox(names.check_endpoint(endpoint))
         deadline = self._node.now() + wait
         while not self._closing:
+            if ended():
+                return None
             found = await inbox.next(deadline)
             if isinstance(found, str):
                 found = await self._claim(inbox, found)
@@ -140,6 +146,11 @@ class Relay:
             if self._node.now() >= deadline:
                 return None
         raise RelayClosed
+
+    def wake(self, endpoint: str) -> None:
+        """Have each `dequeue` of an endpoint that waits look whether its wait has ended."""
+        if inbox := self._inboxes.get(endpoint):
+            inbox.wake_all()
 
     async def apply_response(self, request: str, response: Answer | bytes) -> None:
         """Answer a request that this node has collected, by its id.

@@ -261,8 +261,7 @@ class Inbox:
         finally:
             self._looking = False
             self._looks.looked(self._node.now())
-            for _ in range(len(self._waiting)):
-                self._wake()
+            self.wake_all()
         waiting = found.answers[0]
         ids = {raw: names.id_from(raw) for raw in waiting}
         if strange := [raw for raw, one in ids.items() if one is None]:
@@ -283,6 +282,11 @@ class Inbox:
             self._hints[call] = None
         else:
             self._looks.at_once()
+
+    def wake_all(self) -> None:
+        """Wake all that wait, for nothing perhaps."""
+        for _ in range(len(self._waiting)):
+            self._wake()
 
     def _wake(self) -> None:
         while self._waiting:
