@@ -266,6 +266,9 @@ class Relay:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        for held in list(self._node.held.values()):
+            if isinstance(held, Collected):
+                held.drop()
         await self._redis.close()
 
 
