@@ -310,6 +310,8 @@ async def test_a_token_is_read_again_and_may_be_away_for_a_while(redis: RedisSer
         own.unlink()
         with pytest.raises(NodesAway, match=r"caller\.token"):
             await client.call("e", b"x")
+        with RelayClient(url, token_file=own) as threads, pytest.raises(NodesAway, match=r"caller\.token"):
+            threads.call("e", b"x")
 
 
 @pytest.mark.usefixtures("way")

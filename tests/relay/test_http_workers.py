@@ -101,8 +101,9 @@ async def test_what_does_not_pass_over_http_ends_its_call_and_holds_up_no_other(
     file = tmp_path / "map"
     file.write_bytes(b"map")
 
-    async def with_stream(request: Collected) -> None:
-        await core.apply_response(request.id, Answer(b"x", streams={"map": file}))
+    async def with_more(request: Collected) -> None:
+        streams, headers = ({"map": file}, {}) if request.body == b"stream" else ({}, {"x": "ä" * 5000})
+        await core.apply_response(request.id, Answer(b"x", headers, streams))
 
     async with (
         noded(redis, tmp_path, streams=store) as url,
@@ -119,9 +120,10 @@ async def test_what_does_not_pass_over_http_ends_its_call_and_holds_up_no_other(
         assert body == b"y"
         await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"z")
         assert (await call.response()).body == b"z"
-        async with serving(core, "maps/LAX", with_stream):
-            status, _, said = await http.ask("caller", "POST", "/v1/call?endpoint=maps%2FLAX", b"x")
-        assert (status, code_of(said)) == (502, "CallFailed")
+        async with serving(core, "maps/LAX", with_more):
+            for asked in (b"stream", b"headers"):
+                status, _, said = await http.ask("caller", "POST", "/v1/call?endpoint=maps%2FLAX", asked)
+                assert (status, code_of(said)) == (502, "CallFailed")
         await until_async(lambda: not [*(tmp_path / "streams").glob("??/*")])
 
 

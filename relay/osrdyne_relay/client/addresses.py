@@ -12,7 +12,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.statuses import OK
 from osrdyne_relay import wire
-from osrdyne_relay.errors import CallRefused, InvalidCall, NodesAway, RelayError
+from osrdyne_relay.errors import CallRefused, InvalidCall, NodeFailed, NodesAway, RelayError
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.settings import secret
@@ -64,8 +64,11 @@ class Nodes:
         self._first = self.urls.index(url)
 
     def authorization(self) -> dict[str, str]:
-        """Return the header that shows the token, where there is one. Raises SettingsError."""
-        token = secret(self._token_file, "token_file") if self._token_file is not None else self._token
+        """Return the header that shows the token, where there is one. Raises NodesAway: its file may be away."""
+        try:
+            token = secret(self._token_file, "token_file") if self._token_file is not None else self._token
+        except SettingsError as error:
+            raise NodesAway(str(error)) from None
         return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
@@ -94,7 +97,10 @@ def response_of(status: int, headers: Mapping[str, str], body: bytes) -> Respons
     """Return what a node answered to a call. Raises the error that it is."""
     if status != 200:
         raise wire.error_of(status, body)
-    response = Response(body, wire.load_headers(headers.get(wire.HEADERS_HEADER)))
+    try:
+        response = Response(body, wire.load_headers(headers.get(wire.HEADERS_HEADER)))
+    except InvalidCall as error:
+        raise NodeFailed(f"the answer of the node cannot be read: {error}") from None
     said = response.headers.get(X_STATUS, OK)
     if said != OK:
         raise CallRefused(said, response.headers.get(X_REASON, ""), body)

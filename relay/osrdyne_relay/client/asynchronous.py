@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import aiohttp
 
-from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import BEYOND, CONNECT, Nodes, call_of, none_reached, response_of
 from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, NodeStopping, RelayError, TooMany
@@ -49,7 +48,7 @@ class Session:
         within: float | None = None,
     ) -> tuple[int, Any, bytes]:
         """Return status, headers and body of an answer. Raises NodesAway where nothing was sent, and NodeLost."""
-        shown = {**(headers or {}), **self._shown()}
+        shown = {**(headers or {}), **self.nodes.authorization()}
         try:
             async with (
                 asyncio.timeout(within),
@@ -69,7 +68,7 @@ class Session:
 
     async def socket(self, url: str, most: int) -> Socket:
         """Open a WebSocket with frames of `most` bytes. Raises NodesAway, and what the node answers instead."""
-        shown = self._shown()
+        shown = self.nodes.authorization()
         try:
             async with asyncio.timeout(2 * CONNECT):
                 return Socket(await self._session.ws_connect(url, headers=shown, heartbeat=_PING, max_msg_size=most))
@@ -77,13 +76,6 @@ class Session:
             raise _NOT_UPGRADED.get(error.status, NodeFailed) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NodesAway(str(error) or "no connection in time") from error
-
-    def _shown(self) -> dict[str, str]:
-        try:
-            return self.nodes.authorization()
-        except SettingsError as error:
-            # The file with the token is away for now.
-            raise NodesAway(str(error)) from None
 
     async def close(self) -> None:
         """End all connections."""

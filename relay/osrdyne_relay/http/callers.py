@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from osrdyne_relay import wire
-from osrdyne_relay.errors import CallFailed, NodeStopping, RelayError
+from osrdyne_relay.errors import CallFailed, NodeStopping, RelayError, TooLarge
 from osrdyne_relay.http.answering import CLIENT, DESK, body_of, endpoint_of, relay_headers_of, seconds_of
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.messages import Request, Response
@@ -25,10 +25,11 @@ async def call(request: web.Request) -> web.StreamResponse:
         if response.streams:
             await response.close()
             raise CallFailed("the response has data streams, which this version does not pass over HTTP; it has run")
-        answered = {
-            wire.HEADERS_HEADER: wire.dump_headers(response.headers),
-            "Content-Type": "application/octet-stream",
-        }
+        try:
+            shown = wire.dump_headers(response.headers)
+        except TooLarge as error:
+            raise CallFailed(f"the request has run, and its response does not pass over HTTP: {error}") from None
+        answered = {wire.HEADERS_HEADER: shown, "Content-Type": "application/octet-stream"}
         return web.Response(body=response.body, headers=answered)
 
 
