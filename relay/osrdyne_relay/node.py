@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from osrdyne_relay import names
 from osrdyne_relay.errors import RedisAway, RedisRefused, RelayError, StreamLost
-from osrdyne_relay.port import Command, RedisPort
+from osrdyne_relay.port import RedisPort
 from osrdyne_relay.records import StreamNote
-from osrdyne_relay.retrying import Done, Retrying
+from osrdyne_relay.retrying import Commands, Done, Retrying
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, Source, chunks_of
 from osrdyne_relay.transactions import Lifetimes, Transactions
@@ -70,7 +70,7 @@ class Node:
         """Return this process's monotonic clock."""
         return asyncio.get_running_loop().time()
 
-    async def run(self, commands: Sequence[Command]) -> Done:
+    async def run(self, commands: Commands) -> Done:
         """Execute a transaction. Raises RedisAway or RedisRefused."""
         return await self.retrying.run(commands)
 
@@ -81,7 +81,9 @@ class Node:
             return life
         if len(self._lives) >= _MOST_LIVES:
             self._lives.clear()
-        raw = (await self.run(self.transactions.begin_life(endpoint, names.new_id()))).answers[-1]
+        # Each attempt has a value of its own: one that arrives late, after a loss, must not bring an old life back.
+        begun = await self.run(lambda: self.transactions.begin_life(endpoint, names.new_id()))
+        raw = begun.answers[-1]
         if raw is None or (found := names.id_from(raw)) is None:
             raise RedisRefused(f"{self.names.life(endpoint)} is not ours: another program writes it; delete this key")
         if life and found != life:

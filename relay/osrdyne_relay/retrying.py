@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,9 @@ from osrdyne_relay.port import Away, Command, RedisPort
 from osrdyne_relay.time_rules import retry_pause
 
 log = logging.getLogger(__name__)
+
+#: A transaction, or what makes it for each attempt.
+Commands = Sequence[Command] | Callable[[], Sequence[Command]]
 
 
 class Outage:
@@ -56,14 +59,17 @@ class Retrying:
         self._retry_for = retry_for
         self.outage = Outage()
 
-    async def run(self, commands: Sequence[Command], *, retry_for: float | None = None) -> Done:
-        """Execute a transaction. Raises RedisAway after `retry_for` seconds of attempts, and RedisRefused at once."""
+    async def run(self, commands: Commands, *, retry_for: float | None = None) -> Done:
+        """Execute a transaction. Raises RedisAway after `retry_for` seconds of attempts, and RedisRefused at once.
+
+        `commands`: also a function that makes them for each attempt, where no two attempts may be the same.
+        """
         clock = asyncio.get_running_loop().time
         deadline = clock() + (self._retry_for if retry_for is None else retry_for)
         failures, maybe_before = 0, False
         while True:
             try:
-                answers = await self._redis.run(*commands)
+                answers = await self._redis.run(*(commands() if callable(commands) else commands))
             except Away as error:
                 failures += 1
                 maybe_before |= error.sent

@@ -187,7 +187,10 @@ class Collected:
     async def _abandon(self, why: RelayError) -> None:
         """Note it for the worker, and write it for a caller that may still listen."""
         self._abandoned(why)
-        status: Status = "cancelled" if isinstance(why, Cancelled) else "abandoned"
+        status: Status = "abandoned"
+        if isinstance(why, Cancelled):
+            # Where its worker went away before it had it, it did not run.
+            status = "cancelled" if self.taken else "returned"
         record = records.encode(ResponseHeader(status=status, reason=str(why)), b"", self._node.most_bytes)
         if not isinstance(why, DataLost):
             with suppress(RelayError):

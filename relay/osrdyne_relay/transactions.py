@@ -114,7 +114,10 @@ class Transactions:
         self._lifetimes = lifetimes
 
     def begin_life(self, endpoint: str, fresh: str) -> list[Command]:
-        """Make the endpoint's life if it has none. The last answer is its life."""
+        """Make the endpoint's life if it has none. The last answer is its life.
+
+        `fresh` is of one attempt only: executed again after a loss, it would bring back the life of before.
+        """
         life, stays = self._names.life(endpoint), _ms(self._lifetimes.endpoint)
         return [("SET", life, fresh, "NX", "PX", stays), ("PEXPIRE", life, stays), ("GET", life)]
 

@@ -91,8 +91,8 @@ def _wrong(world: World, plan: CallPlan, ended: Ended, times: int) -> list[str]:
         found.append("was cancelled while running, and never ran")
     if ended.what == "CallFailed" and not plan.fails and kind is not Kind.CRASHES and kind is not Kind.ALL:
         found.append("failed, and its worker did not")
-    if ended.what == "NotCollected" and kind is Kind.DEAF and plan.pickup_timeout < _TIMES.look_every + 5:
-        return found  # a lost pulse costs as long
+    if ended.what == "NotCollected" and _may_be_uncollected(world, plan, ended):
+        return found
     if ended.what not in _AS_PLANNED and kind not in _CAUSES.get(ended.what, set()):
         found.append(f"ended with {ended.what}, and there was no cause: {kind.value}")
     if ended.what == "RedisAway" and kind is Kind.OUTAGE and world.scenario.outage < _TIMES.retry_for - 6:
@@ -102,6 +102,16 @@ def _wrong(world: World, plan: CallPlan, ended: Ended, times: int) -> list[str]:
         if late > (1.0 if kind is Kind.QUIET else 4 * _TIMES.look_every) and _at_rest(world, plan):
             found.append(f"has its response {late:.1f} s late")
     return found
+
+
+def _may_be_uncollected(world: World, plan: CallPlan, ended: Ended) -> bool:
+    """Whether no worker may have got the call although nothing went wrong."""
+    if world.scenario.kind is Kind.DEAF and plan.pickup_timeout < _TIMES.look_every + 5:
+        return True  # a lost pulse costs as long
+    # A node held it for a worker that went away, and gave it back because the others were busy.
+    others = {one.number for one in world.scenario.calls if one.endpoint == plan.endpoint}
+    busy = [run for run in world.runs if run.number in others and run.began <= ended.at]
+    return ended.at < plan.at + plan.pickup_timeout and any(run.ended is None or run.ended >= plan.at for run in busy)
 
 
 def _at_rest(world: World, plan: CallPlan) -> bool:

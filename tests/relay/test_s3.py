@@ -100,6 +100,22 @@ async def test_variables_of_the_environment_change_nothing(s3: S3Server, monkeyp
     assert await store(s3).store(new_id(), pieces(b"abc")) == 3
 
 
+@pytest.mark.parametrize("text", ["no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_authorities_that_are_none_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "ca").write_text(text)
+    (tmp_path / "key").write_text("key")
+    values = {
+        "endpoint": "https://s3.example.org",
+        "bucket": "streams",
+        "access_key_file": str(tmp_path / "key"),
+        "secret_key_file": str(tmp_path / "key"),
+        "ca_file": str(tmp_path / "ca"),
+    }
+
+    with pytest.raises(SettingsError, match=r"streams\.s3"):
+        S3Streams(S3Settings.model_validate(values))
+
+
 def test_keys_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     values = {
         "endpoint": "https://s3.example.org",

@@ -17,6 +17,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
+from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import StreamLost
 from osrdyne_relay.names import new_id
 from osrdyne_relay.settings import S3Settings, secret, text_of
@@ -62,18 +63,21 @@ class S3Streams:
             "secret_access_key": secret(settings.secret_key_file, "streams.s3.secret_key_file"),
             "expires_at": None,
         }
-        self._bucket = S3Store(
-            settings.bucket,
-            prefix=settings.prefix,
-            # The service's own address comes before `endpoint`, also where a variable of the environment has it.
-            aws_endpoint_url_s3=settings.endpoint,
-            region=settings.region,
-            # So that no variable of the environment adds to them.
-            credential_provider=lambda: keys,
-            virtual_hosted_style_request=False,
-            client_options=options,
-            retry_config={"retry_timeout": _TRIED},
-        )
+        try:
+            self._bucket = S3Store(
+                settings.bucket,
+                prefix=settings.prefix,
+                # The service's own address comes before `endpoint`, also where a variable of the environment has it.
+                aws_endpoint_url_s3=settings.endpoint,
+                region=settings.region,
+                # So that no variable of the environment adds to them.
+                credential_provider=lambda: keys,
+                virtual_hosted_style_request=False,
+                client_options=options,
+                retry_config={"retry_timeout": _TRIED},
+            )
+        except (BaseError, ValueError) as error:
+            raise SettingsError("streams.s3", f"cannot be used: {_reason(error)}") from None
 
     async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
         checked(stream)
