@@ -25,6 +25,7 @@ from testbed.go_builds import BuildFailed
 from testbed.kubernetes import building, images
 from testbed.kubernetes.golang import NoGo
 from testbed.pulumi import building as pulumi
+from testbed.s3 import server as s3
 from testbed.systemd import MORE
 
 
@@ -70,6 +71,7 @@ def parts() -> list[Part]:
     go = [
         *(Part(f"Kubernetes: {name}", partial(building.binaries, name), clusters) for name in building.RECIPES),
         Part("Pulumi", pulumi.programs, frozenset({"infra"})),
+        Part("S3 server", s3.program, frozenset({"relay"})),
     ]
     return [
         *brokers,

@@ -31,6 +31,7 @@ SLOW_ENGINES = {
     "private_broker",
     *("dockerd", "units", "kube"),  # of the drivers
     *("postgres", "private_postgres"),  # of the jobs
+    "s3",  # of the relay
     *("make_stack", "stack", "newest", "cluster"),  # of the Pulumi program
 }
 

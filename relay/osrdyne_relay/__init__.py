@@ -14,8 +14,8 @@ exchange, `streams` what is too large for that. `time_rules` is pure, like `mess
 `transactions`. `settings` describe a node, `redis_server` a Redis for nodes, and `errors` has what is raised.
 
 Over HTTPS: `http` is a node to which others connect, `worker` serves endpoints and `client` calls them there. `wire` is
-what goes between. `commands` are those of `osrdyne relay`. `driver` is one of the daemon. Each is an extra. Docs:
-docs/relay.md.
+what goes between, and `keepalive` finds out that the other side is gone. `commands` are those of `osrdyne relay`.
+`driver` is one of the daemon. Each is an extra. Docs: docs/relay.md.
 """
 
 from osrdyne_relay.caller import Call, Cancellation
@@ -49,7 +49,7 @@ from osrdyne_relay.errors import (
 from osrdyne_relay.messages import Answer, Request, Response
 from osrdyne_relay.relay import Relay
 from osrdyne_relay.serving import Collected
-from osrdyne_relay.settings import RedisSettings, RelaySettings, ServeSettings, StreamSettings, Timings
+from osrdyne_relay.settings import RedisSettings, RelaySettings, S3Settings, ServeSettings, StreamSettings, Timings
 from osrdyne_relay.streams import DataStreams, SharedDirectory, StoredStream
 
 __all__ = [
@@ -81,6 +81,7 @@ __all__ = [
     "RelaySettings",
     "Request",
     "Response",
+    "S3Settings",
     "ServeSettings",
     "SharedDirectory",
     "Stage",

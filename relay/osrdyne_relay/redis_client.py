@@ -179,6 +179,8 @@ class _Line:
                 given = Away(str(why), sent=sent and why.sent) if isinstance(why, Away) else why
                 question.answered.set_exception(given)
                 question.answered.exception()  # its caller may be gone
+        self._asked.clear()
+        self._unsent.clear()
 
     async def closed(self) -> None:
         """Wait until the connection is closed."""
@@ -208,6 +210,8 @@ class _Line:
         self._wire.write(b"".join([data for data, _ in some]))
 
     def _answer(self, answer: Any) -> None:
+        if self.ended:
+            return
         self._heard += 1
         question = self._asked[0]
         question.left -= 1

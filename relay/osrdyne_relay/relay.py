@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import names, records
 from osrdyne_relay.caller import Call
 from osrdyne_relay.errors import InvalidCall, RelayClosed, RelayError, UnknownRequest, UnreadableRecord
@@ -121,8 +122,12 @@ class Relay:
 
     # --- for workers ----------------------------------------------------------------------------------------------
 
-    async def dequeue(self, endpoint: str, *, wait: float = 30.0) -> Collected | None:
+    async def dequeue(
+        self, endpoint: str, *, wait: float = 30.0, ended: Callable[[], bool] = lambda: False
+    ) -> Collected | None:
         """Collect the next request of an endpoint; None when there was none for `wait` seconds.
+
+        `ended`: whether to wait no longer; call `wake` when that changes. A request that is just collected is returned.
 
         The node listens to the endpoint from the first call on, until `forget`. Raises RedisAway or RedisRefused; call
         again then. A worker that is gone meanwhile may be cancelled: what was collected for it goes to the next one.
@@ -130,6 +135,8 @@ class Relay:
         inbox = self._inbox(names.check_endpoint(endpoint))
         deadline = self._node.now() + wait
         while not self._closing:
+            if ended():
+                return None
             found = await inbox.next(deadline)
             if isinstance(found, str):
                 found = await self._claim(inbox, found)
@@ -139,6 +146,11 @@ class Relay:
             if self._node.now() >= deadline:
                 return None
         raise RelayClosed
+
+    def wake(self, endpoint: str) -> None:
+        """Have each `dequeue` of an endpoint that waits look whether its wait has ended."""
+        if inbox := self._inboxes.get(endpoint):
+            inbox.wake_all()
 
     async def apply_response(self, request: str, response: Answer | bytes) -> None:
         """Answer a request that this node has collected, by its id.
@@ -254,6 +266,9 @@ class Relay:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        for held in list(self._node.held.values()):
+            if isinstance(held, Collected):
+                held.drop()
         await self._redis.close()
 
 
@@ -271,6 +286,14 @@ async def _stopped(collected: Collected) -> None:
 
 
 def _store(settings: RelaySettings) -> DataStreams:
-    if settings.streams.directory is None:
-        return NoStreams()
-    return SharedDirectory(settings.streams.directory, keep=settings.streams.keep)
+    streams = settings.streams
+    if streams.s3 is not None:
+        try:
+            # Only a node that has a bucket needs its library.
+            from osrdyne_relay.streams.s3 import S3Streams
+        except ModuleNotFoundError as error:
+            raise SettingsError("streams.s3", "needs the package obstore: install osrdyne-relay[s3]") from error
+        return S3Streams(streams.s3, keep=streams.keep)
+    if streams.directory is not None:
+        return SharedDirectory(streams.directory, keep=streams.keep)
+    return NoStreams()

@@ -129,7 +129,7 @@ class Collected:
         small = len(record) <= self._node.pulse_bytes
         content = pulse(RESPONSE_PULSE, self.id, record if small else b"")
         view = ServerView.of((await self._node.run(self._answer(record, content))).answers)
-        self._drop()
+        self.drop()
         if view.claim != self._token:
             raise DataLost
         if view.over:
@@ -138,8 +138,8 @@ class Collected:
     def _answer(self, record: bytes, content: bytes) -> list[tuple[str | bytes | int, ...]]:
         return self._node.transactions.answer(self.endpoint, self.id, record, (self._caller, content))
 
-    def _drop(self) -> None:
-        """Have it in hand no longer."""
+    def drop(self) -> None:
+        """Have it in hand no longer: nothing of it goes on."""
         self._node.held.pop(self.id, None)
         self._first_look.cancel()
         if self._task is not None:
@@ -261,8 +261,7 @@ class Inbox:
         finally:
             self._looking = False
             self._looks.looked(self._node.now())
-            for _ in range(len(self._waiting)):
-                self._wake()
+            self.wake_all()
         waiting = found.answers[0]
         ids = {raw: names.id_from(raw) for raw in waiting}
         if strange := [raw for raw, one in ids.items() if one is None]:
@@ -283,6 +282,11 @@ class Inbox:
             self._hints[call] = None
         else:
             self._looks.at_once()
+
+    def wake_all(self) -> None:
+        """Wake all that wait, for nothing perhaps."""
+        for _ in range(len(self._waiting)):
+            self._wake()
 
     def _wake(self) -> None:
         while self._waiting:

@@ -119,13 +119,36 @@ class Timings(_Settings):
         return self
 
 
-class StreamSettings(_Settings):
-    """Where data streams are."""
+class S3Settings(_Settings):
+    """A bucket of S3, or of a server that speaks its protocol."""
 
-    #: A directory that all nodes share. Without it, bodies alone can be sent.
+    #: Address of the server, without the bucket: `https://s3.eu-west-1.amazonaws.com` for example.
+    endpoint: str = Field(pattern=r"^https?://[^/\s@]+/?$")
+    bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
+    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,63}$")
+    #: Before the names of all objects. What is below it belongs to the relay: old objects are removed.
+    prefix: str = Field(default="osrdyne-relay", pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,7}$")
+    #: Files that hold the id of the access key, and the secret key.
+    access_key_file: Path
+    secret_key_file: Path
+    #: The authorities that are believed beside those of the system.
+    ca_file: Path | None = None
+
+
+class StreamSettings(_Settings):
+    """Where data streams are. Without a place, bodies alone can be sent."""
+
+    #: A directory that all nodes share.
     directory: Path | None = None
+    s3: S3Settings | None = None
     #: For which a stream stays that nothing removed.
     keep: Seconds = 86_400.0
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.directory is not None and self.s3 is not None:
+            raise ValueError("give `directory` or `s3`, not both")
+        return self
 
 
 class ServeSettings(_Settings):
@@ -197,12 +220,17 @@ class RelaySettings(_Settings):
 
 def secret(file: Path, setting: str) -> str:
     """Return the first line of a file. Raises SettingsError, which names the setting."""
+    lines = text_of(file, setting).splitlines()
+    if not lines or not lines[0].strip():
+        raise SettingsError(setting, f"is empty: {file}")
+    return lines[0].strip()
+
+
+def text_of(file: Path, setting: str) -> str:
+    """Return what a file holds. Raises SettingsError, which names the setting."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        return file.read_text(encoding="utf-8")
     except OSError as error:
         raise SettingsError(setting, f"cannot be read: {error.strerror}: {file}") from None
     except ValueError:
         raise SettingsError(setting, f"is not a file of UTF-8 text: {file}") from None
-    if not lines or not lines[0].strip():
-        raise SettingsError(setting, f"is empty: {file}")
-    return lines[0].strip()

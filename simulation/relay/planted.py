@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from osrdyne_relay import names, time_rules
+from osrdyne_relay import Relay, names, time_rules
 from osrdyne_relay.caller import Call
 from osrdyne_relay.errors import Cancelled, DataLost, NotCollected, Stage
 from osrdyne_relay.node import Node
@@ -128,6 +128,15 @@ def _taken_along() -> Patch:
     return Inbox, "hand_over", lambda self, collected: None
 
 
+def _claimed_again_by_another_token() -> Patch:
+    hand_over = Relay._hand_over
+
+    async def other(self: Relay, token: str, inbox: Inbox, call: str) -> None:
+        await hand_over(self, names.new_token(self._node.id), inbox, call)
+
+    return Relay, "_hand_over", other
+
+
 def _list_is_never_read() -> Patch:
     async def look(self: Inbox) -> None:
         self._looks.looked(self._node.now())
@@ -167,6 +176,7 @@ MISTAKES: dict[str, Callable[[], Patch]] = {
     "a worker does not hear that its request is lost": _loss_of_claim_unseen,
     "a request that may have run is written again after a loss": _written_again_after_a_loss,
     "a worker that goes away takes a request along": _taken_along,
+    "a claim is repeated by another token": _claimed_again_by_another_token,
 }
 
 

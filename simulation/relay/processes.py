@@ -89,6 +89,8 @@ async def _dequeue(world: World, process: Process, endpoint: str) -> Collected |
             until = world.chance.choice((None, world.chance.uniform(0, 20)))
             await asyncio.wait([polling, claims], timeout=until, return_when=asyncio.FIRST_COMPLETED)
             claims.cancel()
+            # Before Redis executes the claim, or before its answer is here.
+            await asyncio.wait([polling], timeout=world.chance.uniform(0, 0.01))
             if not polling.done():
                 polling.cancel()
                 await asyncio.wait([polling])

@@ -33,7 +33,7 @@ GRANTS: Mapping[str, Mapping[str, Any]] = {
 }
 #: Whether workers get requests over WebSockets, unless a test says otherwise.
 WEBSOCKET = True
-QUICK_SERVE = {"port": 0, "worker_gone_after": 3.0, "forget_after": 2.0, "grace": 20.0}
+QUICK_SERVE = {"port": 0, "worker_gone_after": 120.0, "forget_after": 2.0, "grace": 60.0}
 
 
 def write_access(file: Path, clients: Mapping[str, Mapping[str, Any]]) -> Path:

@@ -28,6 +28,13 @@ def rules_of_the_page() -> list[str]:
     return found[1].replace(">PASSWORD", ">word").replace("osrdyne-relay:", "test:").split()
 
 
+def more_rules_for_a_cluster() -> list[str]:
+    """The ACL rules of docs/relay.md that only a Cluster needs."""
+    found = re.search(r"^On a Cluster it also needs `([^`]+)`", DOCS.read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1].split()
+
+
 async def main_paths(redis: RedisServer, node: RelaySettings) -> None:
     """Call, cancel, time out, lose data, serve again."""
     held: list[Collected] = []
@@ -162,7 +169,7 @@ def is_whole(server: RedisServer) -> bool:
 
 
 @pytest.mark.full
-async def test_the_nodes_of_a_cluster_serve_their_endpoints(tmp_path: Path) -> None:
+async def test_a_user_with_the_rules_of_the_page_reaches_all_endpoints_of_a_cluster(tmp_path: Path) -> None:
     with ExitStack() as stack:
         servers = [
             stack.enter_context(RedisServer("cluster-enabled yes", "cluster-announce-ip 127.0.0.1")) for _ in range(3)
@@ -176,7 +183,12 @@ async def test_the_nodes_of_a_cluster_serve_their_endpoints(tmp_path: Path) -> N
             server.run("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
         for server in servers:
             until(partial(is_whole, server), what="a whole cluster")
-        node = settings(servers[0], redis={"cluster": True})
+        for server in servers:
+            server.run("ACL", "SETUSER", "limited", "reset", *rules_of_the_page(), *more_rules_for_a_cluster())
+        (tmp_path / "password").write_text("word")
+        access = {"url_file": None, "url": f"redis://127.0.0.1:{servers[0].port}"}
+        access |= {"user": "limited", "password_file": str(tmp_path / "password")}
+        node = settings(servers[0], redis={**access, "cluster": True})
         endpoints = [f"e{number}" for number in range(12)]
         async with Relay(node) as near, Relay(node) as far:
             for endpoint in endpoints:
@@ -184,3 +196,4 @@ async def test_the_nodes_of_a_cluster_serve_their_endpoints(tmp_path: Path) -> N
                     assert (await near.queue_and_wait(endpoint, b"x")).body == b"X"
 
         assert all(server.run("DBSIZE") > 0 for server in servers)
+        assert [server.run("ACL", "LOG") for server in servers] == [[], [], []]

@@ -264,7 +264,7 @@ async def test_every_key_has_a_time_to_live_at_every_moment(redis: RedisServer) 
         assert 215_000 < redis.run("PTTL", f"test:{{h}}:call:{waits.id}") <= 220_000
         assert 86_000_000 < redis.run("PTTL", "test:{h}:waiting") <= 86_400_000
     look()
-    assert seen == {"waiting", "life", "call"}
+    assert seen == {"waiting", "life", "call", "polled"}
 
 
 async def test_a_call_that_has_ended_leaves_neither_request_nor_response_in_redis(redis: RedisServer) -> None:

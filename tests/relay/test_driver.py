@@ -26,6 +26,8 @@ from tests.relay.nodes import QUICK
 
 __all__ = ["make_daemon", "make_pool"]
 
+pytestmark = pytest.mark.xdist_group("driver")
+
 #: Serves all keys of the pool.
 GRANTS = {"worker": {"serve": ["core/*"]}}
 
@@ -185,6 +187,7 @@ async def _worked(url: str, handler: Any) -> None:
         await asyncio.Event().wait()
 
 
+@pytest.mark.full
 async def test_a_request_outlives_the_daemon_that_forwarded_it(
     node: str, make_pool: Callable[..., Pool], daemon_of: Callable[[Pool], DaemonProcess]
 ) -> None:
@@ -209,6 +212,7 @@ async def test_a_request_outlives_the_daemon_that_forwarded_it(
         assert (await waiting).body == b"redelivered"
 
 
+@pytest.mark.full
 async def test_an_idle_key_leaves_and_comes_back(
     node: str, make_pool: Callable[..., Pool], daemon_of: Callable[[Pool], DaemonProcess]
 ) -> None:

@@ -22,13 +22,15 @@ async def test_two_thousand_workers_poll_at_one_node(redis: RedisServer, tmp_pat
         "worker": {"serve": ["key-*"], "most": WORKERS + 10},
         "caller": {"call": ["key-*"], "most": WORKERS + 10},
     }
-    node = http_settings(redis, tmp_path, grants=grants)
+    # This process needs longer than the short times of other tests for an answer to each.
+    times = {"beat_every": 15.0, "server_gone_after": 60.0, "caller_gone_after": 90.0, "pickup_timeout": 120.0}
+    node = http_settings(redis, tmp_path, grants=grants, timings=times, serve={"longest_poll": 300.0})
     with NodeProcess(node, tmp_path) as process:
         async with raw(await process.url()) as http:
             before = process.memory()
 
             async def work(number: int) -> None:
-                request, body = await http.poll("worker", f"key-{number}", wait=60)
+                request, body = await http.poll("worker", f"key-{number}", wait=300)
                 status, _, _ = await http.ask("worker", "POST", f"/v1/requests/{request}/response", body.upper())
                 assert status == 204
 

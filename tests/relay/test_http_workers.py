@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from osrdyne_relay import CallFailed, Cancelled, NotCollected, Relay, Request, Stage
+from osrdyne_relay import Answer, CallFailed, Cancelled, Collected, NotCollected, Relay, Request, Stage
 from testbed.redis import RedisServer
 from testbed.waiting import until_async
 from tests.relay.http_nodes import Node, code_of, http_settings, noded, raw
-from tests.relay.nodes import settings
+from tests.relay.nodes import SlowClaims, serving, settings
 
 
 async def test_a_worker_polls_and_answers_with_plain_http(redis: RedisServer, tmp_path: Path) -> None:
@@ -94,16 +94,57 @@ async def test_a_request_that_was_given_back_and_finds_no_worker_did_not_run(
             await call.response()
 
 
-async def test_a_poll_whose_connection_ended_takes_no_request_along(redis: RedisServer, tmp_path: Path) -> None:
-    async with noded(redis, tmp_path) as url, raw(url) as http, Relay(settings(redis)) as near:
-        for _ in range(20):
+async def test_what_does_not_pass_over_http_ends_its_call_and_holds_up_no_other(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    store = {"directory": str(tmp_path / "streams")}
+    file = tmp_path / "map"
+    file.write_bytes(b"map")
+
+    async def with_stream(request: Collected) -> None:
+        await core.apply_response(request.id, Answer(b"x", streams={"map": file}))
+
+    async with (
+        noded(redis, tmp_path, streams=store) as url,
+        raw(url) as http,
+        Relay(settings(redis, streams=store)) as core,
+    ):
+        poll = asyncio.create_task(http.poll("worker", "e", wait=60))
+        with pytest.raises(CallFailed, match="data streams"):
+            await core.queue_and_wait("e", Request(b"x", streams={"map": file}))
+        with pytest.raises(CallFailed, match="headers"):
+            await core.queue_and_wait("e", Request(b"x", headers={"x": "ä" * 5000}))
+        call = core.start("e", b"y")
+        request, body = await poll
+        assert body == b"y"
+        await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"z")
+        assert (await call.response()).body == b"z"
+        async with serving(core, "maps/LAX", with_stream):
+            status, _, said = await http.ask("caller", "POST", "/v1/call?endpoint=maps%2FLAX", b"x")
+        assert (status, code_of(said)) == (502, "CallFailed")
+        await until_async(lambda: not [*(tmp_path / "streams").glob("??/*")])
+
+
+async def test_a_poll_whose_connection_ended_while_its_request_was_collected_leaves_it_to_the_next_one(
+    redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowClaims(settings(redis))
+    async with Relay(settings(redis)) as near:
+        monkeypatch.setattr("osrdyne_relay.redis_client.RedisClient", lambda _: slow)
+        async with noded(redis, tmp_path) as url, raw(url) as http:
+
+            async def polled() -> bool:
+                return b"osrdyne_relay_polls 0.0\n" not in (await http.ask("monitor", "GET", "/metrics"))[2]
+
             async with raw(url) as leaving:
                 poll = asyncio.create_task(leaving.poll("worker", "e"))
                 call = near.start("e", b"x")
-                await asyncio.sleep(0)
-                # Before the request was sent, or after: then this worker has it, and answers.
+                await slow.claimed.wait()
                 poll.cancel()
                 await asyncio.wait([poll])
+            while await polled():
+                pass
+            slow.may_go_on.set()
             request, _ = await http.poll("worker", "e")
             await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y")
             assert (await call.response()).body == b"y"
@@ -124,13 +165,14 @@ async def test_a_worker_that_dies_in_the_middle_ends_the_call_and_no_other_worke
         assert (status, code_of(body)) == (404, "UnknownRequest")
 
 
+@pytest.mark.full
 async def test_a_worker_that_asks_whether_it_shall_go_on_may_take_long(redis: RedisServer, tmp_path: Path) -> None:
-    brief = {"worker_gone_after": 0.4}
+    brief = {"worker_gone_after": 3.0}
     async with noded(redis, tmp_path, serve=brief) as url, raw(url) as http, Relay(settings(redis)) as near:
         call = near.start("e", b"x")
         request, _ = await http.poll("worker", "e")
-        for _ in range(3):
-            assert (await http.ask("worker", "GET", f"/v1/requests/{request}/news?wait=0.3"))[0] == 204
+        for _ in range(2):
+            assert (await http.ask("worker", "GET", f"/v1/requests/{request}/news?wait=2"))[0] == 204
         await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y")
 
         assert (await call.response()).body == b"y"

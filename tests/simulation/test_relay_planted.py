@@ -14,9 +14,9 @@ _SEEDS = 140
 #: What a finding says, and the first seed that sees it: it is tried first, and only saves time.
 _SEEN = {
     "two nodes get one request": ("^twice", 1),
-    "two workers of one node get one request": ("^twice", 9),
+    "two workers of one node get one request": ("^twice", 10),
     "a request of before a loss is run after it": ("^twice", 3),
-    "a call that has ended leaves no trace": ("^twice", 9),
+    "a call that has ended leaves no trace": ("^twice", 37),
     "a request is given up without looking whether it was collected": ("NotCollected .*, and ran", 1),
     "the serving node does not beat": ("PeerGone, and there was no cause", 1),
     "the caller does not beat": ("PeerGone, and there was no cause", 1),
@@ -28,8 +28,9 @@ _SEEN = {
     "the list of an endpoint is not read": ("^lost", 1),
     "a caller does not see that its request is lost": ("after the loss at", 4),
     "a worker does not hear that its request is lost": ("was not told of the loss", 4),
-    "a request that may have run is written again after a loss": ("^twice", 160),
-    "a worker that goes away takes a request along": ("NotCollected, and there was no cause", 1),
+    "a request that may have run is written again after a loss": ("^twice", 27),
+    "a worker that goes away takes a request along": ("NotCollected, and there was no cause", 8),
+    "a claim is repeated by another token": ("PeerGone, and there was no cause", 8),
 }
 
 

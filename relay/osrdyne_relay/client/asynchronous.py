@@ -71,7 +71,8 @@ class Session:
         """Open a WebSocket with frames of `most` bytes. Raises NodesAway, and what the node answers instead."""
         shown = self._shown()
         try:
-            return Socket(await self._session.ws_connect(url, headers=shown, heartbeat=_PING, max_msg_size=most))
+            async with asyncio.timeout(2 * CONNECT):
+                return Socket(await self._session.ws_connect(url, headers=shown, heartbeat=_PING, max_msg_size=most))
         except aiohttp.WSServerHandshakeError as error:
             raise _NOT_UPGRADED.get(error.status, NodeFailed) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

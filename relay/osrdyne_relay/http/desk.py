@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from osrdyne_relay import Relay
@@ -32,6 +33,13 @@ _ASK_EVERY = 5.0
 _MOST_CONNECTIONS = 4
 
 
+@dataclass(slots=True)
+class _Poll:
+    client: Client
+    endpoint: str
+    ended: bool = False
+
+
 class Desk:
     """One node. Its `roots` notice what happens by itself; `stop` ends it in good order."""
 
@@ -49,7 +57,7 @@ class Desk:
         #: Calls under way, and WebSockets of workers.
         self.calls = self.sockets = 0
         #: Polls that wait, by client and the poll's name. One without a name has a name of ours.
-        self._polls: dict[tuple[str, str], tuple[asyncio.Timeout, Client]] = {}
+        self._polls: dict[tuple[str, str], _Poll] = {}
         self._changed: set[asyncio.Event] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._clock = asyncio.get_running_loop().time
@@ -93,32 +101,34 @@ class Desk:
         name = client.name, poll
         if name in self._polls:
             raise InvalidCall("a poll of this name waits already: give each poll its own name")
+        own = self._polls[name] = _Poll(client, endpoint)
         try:
-            async with asyncio.timeout(None) as waiting:
-                self._polls[name] = waiting, client
-                while True:
-                    found = await self.relay.dequeue(endpoint, wait=max(0.0, until - self._clock()))
-                    if found is None:
-                        return None
-                    if (why := _unfit(found)) is None:
-                        return self.ledger.take(found, client.name, self._clock())
-                    self.metrics.requests.labels("unfit").inc()
-                    self.later(_quietly(found.fail(why)), f"end of {found.id}")
-        except TimeoutError:
-            if self.stopping.is_set():
-                raise NodeStopping from None
-            return None
+            while True:
+                left = max(0.0, until - self._clock())
+                found = await self.relay.dequeue(endpoint, wait=left, ended=lambda: own.ended)
+                if found is None:
+                    break
+                if not self.access.still_grants(client):
+                    self.relay.put_back(found)
+                    break
+                if (why := _unfit(found)) is None:
+                    return self.ledger.take(found, client.name, self._clock())
+                self.metrics.requests.labels("unfit").inc()
+                self.later(_quietly(found.fail(why)), f"end of {found.id}")
         finally:
-            self._polls.pop(name, None)
+            del self._polls[name]
+        if self.stopping.is_set():
+            raise NodeStopping
+        return None
 
     def end_poll(self, client: Client, poll: str) -> None:
-        """Have a poll end now: with the request that it has got, or without one."""
+        """Have a poll end now: with the request that it is just getting, or without one."""
         if found := self._polls.get((client.name, poll)):
-            self._end_now(found[0])
+            self._end_now(found)
 
-    def _end_now(self, poll: asyncio.Timeout) -> None:
-        if not poll.expired():
-            poll.reschedule(self._clock())
+    def _end_now(self, poll: _Poll) -> None:
+        poll.ended = True
+        self.relay.wake(poll.endpoint)
 
     def put_back(self, held: InHand) -> None:
         """Let the next worker have a request that was not sent to this one."""
@@ -254,8 +264,8 @@ class Desk:
     def use(self, access: Access) -> None:
         """Take what a changed access file says: it ends what a client may no longer do."""
         self.access = access
-        for poll, client in self._polls.values():
-            if not access.still_grants(client):
+        for poll in self._polls.values():
+            if not access.still_grants(poll.client):
                 self._end_now(poll)
         for event in self._changed:
             event.set()
@@ -276,7 +286,7 @@ class Desk:
     async def stop(self) -> None:
         """Begin nothing more, and wait until what is under way has ended, for `grace` at most."""
         self.stopping.set()
-        for poll, _ in self._polls.values():
+        for poll in self._polls.values():
             self._end_now(poll)
         with suppress(TimeoutError):
             async with asyncio.timeout(self.settings.grace):

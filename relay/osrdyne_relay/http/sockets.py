@@ -191,7 +191,7 @@ class _Connection:
         try:
             with self._desk.heard(held):
                 async with self._sending:
-                    if self._own.closed or not slot.wanted:
+                    if self._own.closed:
                         return
                     # From here on the worker may have it.
                     sent = True

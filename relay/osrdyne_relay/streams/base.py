@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from osrdyne_relay.errors import InvalidCall, StreamLost
+from osrdyne_relay.names import is_id
 
 #: Bytes that are in memory at a time for each stream that is written or read.
 CHUNK = 262_144
@@ -70,6 +71,13 @@ class StoredStream:
     async def remove(self) -> None:
         """Remove it from the store."""
         await self._store.remove(self.id)
+
+
+def checked(stream: str) -> str:
+    """Return an id that can name a file or an object. Raises InvalidCall."""
+    if not is_id(stream):
+        raise InvalidCall("a data stream has no id of ours: streams are named by this library")
+    return stream
 
 
 async def chunks_of(source: Source) -> AsyncIterator[bytes]:

@@ -13,9 +13,9 @@ from contextlib import suppress
 from io import BufferedWriter
 from pathlib import Path
 
-from osrdyne_relay.errors import InvalidCall, StreamLost
-from osrdyne_relay.names import is_id, new_id
-from osrdyne_relay.streams.base import CHUNK
+from osrdyne_relay.errors import StreamLost
+from osrdyne_relay.names import new_id
+from osrdyne_relay.streams.base import CHUNK, checked
 
 #: Ending of the name of what is being written.
 _PART = ".part"
@@ -83,9 +83,7 @@ class SharedDirectory:
         return removed
 
     def _path(self, stream: str) -> Path:
-        if not is_id(stream):
-            raise InvalidCall("a data stream has no id of ours: streams are named by this library")
-        return self._directory / stream[:2] / stream
+        return self._directory / checked(stream)[:2] / stream
 
 
 def _opened(path: Path) -> BufferedWriter:

@@ -35,15 +35,14 @@ class Line:
         self._unwanted: dict[str, asyncio.Future[RelayError]] = {}
         self._unconfirmed: dict[str, asyncio.Future[RelayError | None]] = {}
         self._ended = asyncio.Event()
-        #: Whether the node has confirmed it once.
+        #: Whether the node has confirmed what this worker serves.
         self.served = False
-        #: Set when the node has confirmed what this worker serves, and when the node stops.
-        self.serving = asyncio.Event()
+        #: Set when the node has confirmed that it serves nothing more, and when the node stops.
+        self.left = asyncio.Event()
         self.stopping = asyncio.Event()
 
     async def serve(self, endpoints: list[str], at_once: int) -> None:
         """Say what this worker serves."""
-        self.serving.clear()
         await self._socket.send(wire.frame({"type": "serve", "endpoints": endpoints, "at_once": at_once}))
 
     async def news(self, request: str) -> RelayError | None:
@@ -93,7 +92,8 @@ class Line:
                 _set(self._unconfirmed.get(request), wire.error_in(head) or NodeFailed())
             case "serving":
                 self.served = True
-                self.serving.set()
+                if head.get("slots") == 0:
+                    self.left.set()
             case "stopping":
                 self.stopping.set()
             case "error":
@@ -156,7 +156,7 @@ class Lines:
             if not reading.done():
                 # From its confirmation on, no request is on its way.
                 await line.serve([], 0)
-                stops.append(asyncio.create_task(line.serving.wait()))
+                stops.append(asyncio.create_task(line.left.wait()))
                 await asyncio.wait([reading, stops[-1]], return_when=asyncio.FIRST_COMPLETED, timeout=_WITHIN)
         finally:
             for task in (reading, *stops):

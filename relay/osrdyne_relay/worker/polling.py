@@ -46,13 +46,11 @@ class Polling:
             if failures:
                 nodes.worked(url)
             failures = 0
-            if given is not None and stop.is_set():
-                await self._doing.give_back(given)
-            elif given is not None:
+            if given is not None:
                 await self._doing.do(given)
 
     async def _poll(self, url: str, stop: asyncio.Event) -> Given | None:
-        """Return a request, or None. A stop lets the node end the poll: then no request is on its way."""
+        """Return a request, or None. At a stop the node ends the poll, so that no request is lost on its way."""
         poll = new_id()
         path = f"{wire.path(wire.POLL, self._endpoint, wait=_WAIT)}&poll={poll}"
         asked = asyncio.create_task(self._session.ask("POST", url + path, within=_WAIT + _WITHIN))

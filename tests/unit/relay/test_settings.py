@@ -12,6 +12,7 @@ from osrdyne_relay.redis_client import RedisClient
 from osrdyne_relay.settings import RelaySettings
 
 URL = {"url": "redis://localhost:6379/0"}
+S3 = {"endpoint": "https://s3.example.org", "bucket": "streams", "access_key_file": "id", "secret_key_file": "key"}
 
 
 def test_durations_are_seconds_or_iso_8601() -> None:
@@ -38,6 +39,15 @@ def test_durations_are_seconds_or_iso_8601() -> None:
         ({"redis": URL, "timings": {"beat_every": 40}}, "server_gone_after"),
         ({"redis": URL, "timings": {"response_stays": 100}}, "response_stays"),
         ({"redis": URL, "timings": {"retry_for": "soon"}}, "relay.timings.retry_for"),
+        ({"redis": URL, "streams": {"s3": S3, "directory": "d"}}, "not both"),
+        (
+            {"redis": URL, "streams": {"s3": {**S3, "endpoint": "https://id:hidden@s3"}}},
+            "streams.s3.endpoint",
+        ),
+        ({"redis": URL, "streams": {"s3": {**S3, "endpoint": "s3.example.org"}}}, "streams.s3.endpoint"),
+        ({"redis": URL, "streams": {"s3": {**S3, "bucket": "a/b"}}}, "streams.s3.bucket"),
+        ({"redis": URL, "streams": {"s3": {**S3, "prefix": "../other"}}}, "streams.s3.prefix"),
+        ({"redis": URL, "streams": {"s3": {"bucket": "streams"}}}, "streams.s3.endpoint"),
     ],
 )
 def test_a_wrong_setting_is_named(values: dict[str, Any], named: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from osrdyne_relay import (
@@ -23,13 +25,15 @@ from osrdyne_relay.worker.doing import Given
 from osrdyne_worker import Reject, Request, Requeue, WorkerError
 
 
-def made(*, deadline: float | None = None, redelivered: bool = False, **headers: object) -> Request:
-    return Request("a/key", b"body", headers, "call-1", redelivered, deadline)
+def made(
+    headers: Mapping[str, object] | None = None, *, deadline: float | None = None, redelivered: bool = False
+) -> Request:
+    return Request("a/key", b"body", headers or {}, "call-1", redelivered, deadline)
 
 
 @pytest.mark.parametrize(("deadline", "redelivered"), [(None, False), (1_800_000_000.5, True)])
 def test_a_handler_behind_the_relay_gets_what_one_over_amqp_gets(deadline: float | None, redelivered: bool) -> None:
-    request = made(deadline=deadline, redelivered=redelivered, who="me")
+    request = made({"who": "me"}, deadline=deadline, redelivered=redelivered)
 
     sent = request_of(request)
     given = Given("http://node", "an id", "core/a/key", sent.headers, sent.body).for_handler()
@@ -40,7 +44,7 @@ def test_a_handler_behind_the_relay_gets_what_one_over_amqp_gets(deadline: float
 
 def test_headers_that_are_no_text_and_those_that_the_relay_sets_do_not_travel() -> None:
     sent = request_of(
-        made(**{"count": 3, "x-redelivered": "true", "x-correlation-id": "a stranger's", "x-deadline": "1"})
+        made({"count": 3, "x-redelivered": "true", "x-correlation-id": "a stranger's", "x-deadline": "1"})
     )
 
     assert sent.headers == {"x-correlation-id": "call-1"}

@@ -1,0 +1,176 @@
+"""Data streams as objects of a bucket, on S3 or a server that speaks its protocol. Only this module imports obstore.
+
+An object appears when it is whole. Its age is by the clock of the server. A touch is a small object beside it, because
+S3 changes the time of an object only when it is written again.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from osrdyne_relay.errors import StreamLost
+from osrdyne_relay.names import new_id
+from osrdyne_relay.settings import S3Settings, secret, text_of
+from osrdyne_relay.streams.base import CHUNK, checked
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Credential
+
+log = logging.getLogger(__name__)
+
+#: Bytes of a part, and parts that are sent at the same time. A stream has 10,000 parts at most.
+PART, AT_ONCE = 8_388_608, 3
+#: For a connection to open, and without a byte of an answer.
+_CONNECT, _QUIET = timedelta(seconds=5), timedelta(seconds=60)
+#: For an answer to be read to its end: a reader may take its time.
+_READ = timedelta(days=30)
+#: For which a request is tried.
+_TRIED = timedelta(seconds=30)
+#: Ending of the name of a touch.
+_TOUCHED = ".touched"
+
+
+class S3Streams:
+    """A store in one bucket."""
+
+    def __init__(self, settings: S3Settings, *, keep: float = 86_400.0) -> None:
+        """`keep`: seconds after the last touch for which a stream stays where nothing removed it.
+
+        Reads the files that the settings name. Raises SettingsError.
+        """
+        self._where = f"bucket {settings.bucket!r} at {settings.endpoint}"
+        self._keep = timedelta(seconds=keep)
+        options: ClientConfig = {
+            "allow_http": settings.endpoint.startswith("http:"),
+            "connect_timeout": _CONNECT,
+            "read_timeout": _QUIET,
+            "timeout": _READ,
+        }
+        if settings.ca_file is not None:
+            options["root_certificate"] = text_of(settings.ca_file, "streams.s3.ca_file")
+        keys: S3Credential = {
+            "access_key_id": secret(settings.access_key_file, "streams.s3.access_key_file"),
+            "secret_access_key": secret(settings.secret_key_file, "streams.s3.secret_key_file"),
+            "expires_at": None,
+        }
+        self._bucket = S3Store(
+            settings.bucket,
+            prefix=settings.prefix,
+            # The service's own address comes before `endpoint`, also where a variable of the environment has it.
+            aws_endpoint_url_s3=settings.endpoint,
+            region=settings.region,
+            # So that no variable of the environment adds to them.
+            credential_provider=lambda: keys,
+            virtual_hosted_style_request=False,
+            client_options=options,
+            retry_config={"retry_timeout": _TRIED},
+        )
+
+    async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
+        checked(stream)
+        size, failure = 0, None
+
+        async def counted() -> AsyncIterator[bytes]:
+            nonlocal size, failure
+            try:
+                async for chunk in chunks:
+                    size += len(chunk)
+                    yield chunk
+            except Exception as error:
+                failure = error
+                raise
+
+        with self._errors(f"data stream {stream} cannot be stored"):
+            try:
+                # Where the source fails, the parts that were sent are removed.
+                await obstore.put_async(self._bucket, stream, counted(), chunk_size=PART, max_concurrency=AT_ONCE)
+            except (BaseError, OSError):
+                if failure is None:
+                    raise
+        if failure is not None:
+            raise failure
+        return size
+
+    async def read(self, stream: str) -> AsyncIterator[bytes]:
+        checked(stream)
+        with self._errors(f"data stream {stream} cannot be read"):
+            found = await obstore.get_async(self._bucket, stream)
+            parts = found.stream(min_chunk_size=CHUNK)
+        while True:
+            with self._errors(f"data stream {stream} cannot be read"):
+                try:
+                    part = await anext(parts)
+                except StopAsyncIteration:
+                    return
+            # Most are of the least size, but a part may have come whole.
+            for first in range(0, len(part), CHUNK):
+                yield bytes(part[first : first + CHUNK])
+
+    async def touch(self, stream: str) -> None:
+        checked(stream)
+        with self._tidying("a data stream cannot be touched"):
+            await obstore.head_async(self._bucket, stream)
+            await obstore.put_async(self._bucket, stream + _TOUCHED, b"", use_multipart=False)
+
+    async def remove(self, stream: str) -> None:
+        checked(stream)
+        with self._tidying("a data stream cannot be removed; it expires"):
+            await obstore.delete_async(self._bucket, [stream, stream + _TOUCHED])
+
+    async def sweep(self) -> int:
+        with self._errors("expired data streams cannot be removed"):
+            oldest = await self._now() - self._keep
+            newest: dict[str, datetime] = {}
+            names: dict[str, list[str]] = {}
+            async for some in obstore.list(self._bucket):
+                for one in some:
+                    stream = one["path"].removesuffix(_TOUCHED)
+                    newest[stream] = max(one["last_modified"], newest.get(stream, one["last_modified"]))
+                    names.setdefault(stream, []).append(one["path"])
+            expired = [stream for stream, at in newest.items() if at < oldest]
+            for stream in expired:
+                await obstore.delete_async(self._bucket, names[stream])
+        return len(expired)
+
+    async def _now(self) -> datetime:
+        """Return the time of the server, by whose clock objects have their ages."""
+        probe = new_id()
+        await obstore.put_async(self._bucket, probe, b"", use_multipart=False)
+        found = await obstore.head_async(self._bucket, probe)
+        await obstore.delete_async(self._bucket, probe)
+        return found["last_modified"]
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Raise StreamLost with what the server says."""
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            raise StreamLost(f"{what} in {self._where}: {_reason(error)}") from error
+
+    @contextmanager
+    def _tidying(self, what: str) -> Iterator[None]:
+        """Log what the server says. What is not there needs nothing."""
+        try:
+            yield
+        except FileNotFoundError:
+            return
+        except (BaseError, OSError) as error:
+            log.warning(what, extra={"store": self._where, "reason": _reason(error)})
+
+
+def _reason(error: Exception) -> str:
+    """Return the words of the server where it answered, and else those of the library without its own details."""
+    text = str(error).partition("Debug source:")[0]
+    if found := re.search(r"<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?", text, re.DOTALL):
+        text = ": ".join(filter(None, found.groups()))
+    return " ".join(text.split())[:300]
