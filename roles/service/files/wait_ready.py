@@ -162,7 +162,7 @@ def answer(given: argparse.Namespace) -> str:
     """What the process says in place of being ready, "" where it is."""
     if given.scheme == "tcp":
         return ""
-    # Who answers is known by its process; whom its certificate names does not matter here.
+    # Who answers is known by its process; the names in its certificate do not matter here.
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting))
