@@ -1,4 +1,4 @@
-# The daemon and the `osrdyne` command with that of jobs: docker build --tag osrdyne:0.1.0 .
+# The daemon and the `osrdyne` command with those of jobs and relay: docker build --tag osrdyne:0.1.0 .
 # BASE is any image with Python 3.11 to 3.13 and its module venv; docs/images.md says more.
 ARG BASE=python:3.12-slim
 
@@ -13,8 +13,9 @@ RUN sed -n '/^uv==/,/^    # via/p' requirements.lock > uv.txt \
 COPY libs libs
 COPY daemon daemon
 COPY jobs jobs
+COPY relay relay
 RUN uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python /opt/osrdyne/bin/python \
-    --constraint requirements.lock --build-constraint requirements.lock ./libs/protocol ./libs/amqp ./libs/client ./libs/worker ./daemon './jobs[http,postgresql]' \
+    --constraint requirements.lock --build-constraint requirements.lock ./libs/protocol ./libs/amqp ./libs/client ./libs/worker ./daemon './jobs[http,postgresql]' './relay[driver,node]' \
     && rm -f /opt/osrdyne/.lock
 
 FROM ${BASE}

@@ -91,10 +91,15 @@ def on_cluster(
     from osrdyne_infra.pool_on_cluster import PoolOnCluster
 
     place = cluster.provider(settings.cluster)
+    relay = None
+    if settings.relay is not None:
+        from osrdyne_infra.relay_on_cluster import RelayOnCluster
+
+        relay = RelayOnCluster(settings, place)
     pulumi.export("namespaces", {pool: settings.cluster.pool_namespace(pool) for pool in objects})
     return {
         pool.name: PoolOnCluster(
-            settings, pool, users[pool.name], objects[pool.name], databases.get(pool.name), place
+            settings, pool, users[pool.name], objects[pool.name], databases.get(pool.name), relay, place
         ).parts
         for pool in settings.pools
     }

@@ -3,7 +3,8 @@
 Here belong: the stack's configuration, one component per file, and what a component must ask the broker first. Not
 here: names, arguments and policies (the topology model has them), and anything that the daemon makes while it runs.
 
-- Configuration: `configuration`, `cluster_settings`, `broker_settings`, `jobs_settings`, and the `checks` of values.
+- Configuration: `configuration`, `cluster_settings`, `broker_settings`, `jobs_settings`, `relay_settings`, and the
+  `checks` of values.
 - Before a change: `preflight` judges what is declared and what is `live`, and `lost_queues` finds lost queues.
   `management` speaks with the broker, and `guard` and `mend` ask it while Pulumi works. `errors` has every refusal.
 - On the broker: `vhost`, `pool_objects` and `pool_users`, with `password` for their passwords and `ordering`.
@@ -11,6 +12,7 @@ here: names, arguments and policies (the topology model has them), and anything 
 - On Kubernetes: `cluster`, `namespace`, and for each pool `pool_on_cluster`: `pool_config`, `worker_templates`,
   `daemon_deployment`, `redo_deployment` (`replicated` has what both are), `driver_access`, `keda_access`,
   `network_policies`.
+- The relay there: `relay_on_cluster`: `relay_redis` and `relay_nodes`.
 - A broker there: `broker_operator` or `broker_statefulset`, with `broker_credentials`.
 - Operations: `monitoring`, `alerts`, `dashboard`.
 - Programs of their own: `adopt` takes objects into a stack, and `hand_over` writes its outputs into files.

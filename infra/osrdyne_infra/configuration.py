@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator
 
@@ -27,9 +27,12 @@ from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
 
+if TYPE_CHECKING:
+    from osrdyne_infra.relay_settings import RelayPlace
+
 NAMESPACE = "osrdyne"
 #: The settings that are secrets, and have to be.
-HIDDEN = ("admin_password", "jobs_admin_password", "kubeconfig")
+HIDDEN = ("admin_password", "jobs_admin_password", "kubeconfig", "relay_key")
 ROLES = (*(one.name for one in fields(Users)), *jobs_settings.ROLES)
 
 #: Every setting, with what a person could write for it.
@@ -47,6 +50,8 @@ EXAMPLES: Mapping[str, str] = {
     "workers": "osrdyne:workers: {core: {image: 'registry.example/core-worker:1.4', env: {MODEL: /srv/model}}}",
     "jobs": "osrdyne:jobs: {database: 'postgresql://db.example:5432', admin: postgres}",
     "jobs_admin_password": "pulumi config set --secret jobs_admin_password",
+    "relay": "osrdyne:relay: {redis: {image: 'redis:7.4'}, settings: {serve: {plain_http: true}}, pools: [core]}",
+    "relay_key": "pulumi config set --secret relay_key < FILE",
     "kubeconfig": "pulumi config set --secret kubeconfig < FILE",
     "broker_deployment": "osrdyne:broker_deployment: "
     "{kind: statefulset, admin: osrdyne-admin, image: 'rabbitmq:4.3-management', storage: 10Gi}",
@@ -98,6 +103,12 @@ class StackSettings:
     #: Where the jobs are kept of pools that have some, and the administrator's password there.
     jobs: JobsPlace | None = None
     jobs_admin_password: str = field(default="", repr=False)
+    #: The relay's Redis and nodes; None where the stack has none.
+    relay: RelayPlace | None = None
+
+    def polls(self, pool: str) -> bool:
+        """Return whether the workers of a pool poll at the relay."""
+        return self.relay is not None and pool in self.relay.pools
 
 
 @dataclass(frozen=True)
@@ -122,6 +133,7 @@ def _pool_stack(values: Mapping[str, str]) -> StackSettings:
     pools = _pools(_structure(values, "pools"), instance)
     names = tuple(one.name for one in pools)
     cluster = _cluster(values, names)
+    relay = _relay(values, names)
     return StackSettings(
         broker=broker,
         admin_password=_text(values, "admin_password"),
@@ -133,9 +145,10 @@ def _pool_stack(values: Mapping[str, str]) -> StackSettings:
         rotate=_rotations(_structure(values, "rotate", default={}), names),
         adopt=_checked(values, "adopt", checks.flag, default=False),
         cluster=cluster,
-        workers=_workers(values, names, cluster),
+        workers=_workers(values, names, cluster, relay.pools if relay else ()),
         jobs=_jobs(values, pools, cluster),
         jobs_admin_password=_text(values, "jobs_admin_password") if "jobs" in values else "",
+        relay=relay,
     )
 
 
@@ -159,7 +172,7 @@ def _broker_stack(values: Mapping[str, str]) -> BrokerStack:
 
 def _cluster(values: Mapping[str, str], pools: tuple[str, ...]) -> PoolCluster | None:
     if "kubernetes" not in values:
-        for name in ("workers", "kubeconfig"):
+        for name in ("workers", "kubeconfig", "relay"):
             if name in values:
                 problem = f"is for a stack with {NAMESPACE}:kubernetes, which is missing"
                 raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES["kubernetes"])
@@ -174,20 +187,49 @@ def _cluster(values: Mapping[str, str], pools: tuple[str, ...]) -> PoolCluster |
 
 
 def _workers(
-    values: Mapping[str, str], pools: tuple[str, ...], cluster: PoolCluster | None
+    values: Mapping[str, str], pools: tuple[str, ...], cluster: PoolCluster | None, polling: tuple[str, ...]
 ) -> dict[str, WorkerSettings]:
     if cluster is None:
         return {}
+    started = [pool for pool in pools if pool not in polling]
 
     def check(value: object) -> dict[str, WorkerSettings]:
         given = checks.table(value, pools)
         for pool in pools:
-            if pool not in given:
-                raise Wrong("is missing; each pool needs its workers", f".{pool}")
-        return {pool: checks.at(f".{pool}", partial(checks.read, WorkerSettings), given[pool]) for pool in pools}
+            if (pool in given) != (pool in started):
+                wrong = (
+                    "is missing; each pool needs its workers" if pool in started else "polls at the relay; leave it out"
+                )
+                raise Wrong(wrong, f".{pool}")
+        return {pool: checks.at(f".{pool}", partial(checks.read, WorkerSettings), given[pool]) for pool in started}
 
-    found: dict[str, WorkerSettings] = _checked(values, "workers", check)
+    found: dict[str, WorkerSettings] = _checked(values, "workers", check, default=None if started else {})
     return found
+
+
+def _relay(values: Mapping[str, str], pools: tuple[str, ...]) -> RelayPlace | None:
+    if "relay" not in values:
+        if "relay_key" in values:
+            problem = f"is for a stack with {NAMESPACE}:relay, which is missing"
+            raise ConfigurationError(f"{NAMESPACE}:relay_key", problem, EXAMPLES["relay"])
+        return None
+    # The models of its nodes are for stacks that have some.
+    from osrdyne_infra import relay_settings
+
+    found: relay_settings.RelayPlace = _checked(values, "relay", partial(checks.read, relay_settings.RelayPlace))
+    if relay_settings.NAMESPACE in pools:
+        problem = (
+            f"{relay_settings.NAMESPACE!r} is a pool, whose namespace the relay would have; name the pool otherwise"
+        )
+        raise ConfigurationError(f"{NAMESPACE}:pools", problem, EXAMPLES["pools"])
+    for number, pool in enumerate(found.pools):
+        if pool not in pools:
+            problem = f"{pool!r} is no pool of this stack; its pools are {', '.join(pools)}"
+            raise ConfigurationError(f"{NAMESPACE}:relay.pools[{number}]", problem, EXAMPLES["relay"])
+    if bool(found.certificate) != ("relay_key" in values):
+        problem = "and osrdyne:relay_key, which is a secret, go together: give both or none"
+        raise ConfigurationError(f"{NAMESPACE}:relay.certificate", problem, EXAMPLES["relay_key"])
+    return found.model_copy(update={"key": values.get("relay_key", "")})
 
 
 def _jobs(values: Mapping[str, str], pools: tuple[PoolSettings, ...], cluster: PoolCluster | None) -> JobsPlace | None:

@@ -35,7 +35,7 @@ class DaemonDeployment(pulumi.ComponentResource):
         pool: str,
         pods: DaemonPods,
         config: PoolConfig,
-        account: str,
+        account: str | None,
         place: Place,
         after: Sequence[pulumi.Resource],
         provider: kubernetes.Provider,
@@ -44,7 +44,7 @@ class DaemonDeployment(pulumi.ComponentResource):
         names = {path: path.strip("/").rpartition("/")[2] for path in (*config.maps, CREDENTIALS)}
         volumes = [replicated.config_map(names[path], name) for path, name in config.maps.items()]
         volumes.append(replicated.secret(names[CREDENTIALS], config.secret))
-        # The driver speaks with the API server.
+        # A driver that starts workers speaks with the API server.
         pod = replicated.pod(labels(pool), [_container(pods, names)], volumes, account=account)
         self.made = replicated.deployment(
             self, f"{pool}-daemon", labels(pool), pods.replicas, config.digest, pod, place, [*config.made, *after]

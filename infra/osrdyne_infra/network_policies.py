@@ -1,12 +1,16 @@
-"""What the pods of a pool may connect to: the broker, names, the API server for daemons, and what is configured.
+"""What pods may connect to.
 
-Everything that is neither a daemon nor redo counts as a worker. No connection to a worker is allowed, and to
-a daemon only those that read its metrics. Clusters let through what a node itself asks (probes) in any case.
+Those of a pool: the broker, names, the API server for daemons, and what is configured. Those of the relay: the nodes
+its Redis, which only they and the daemons of its pools reach.
+
+Everything in a pool's namespace that is neither a daemon nor redo counts as a worker. No connection to a worker is
+allowed, and to a daemon only those that read its metrics. Clusters let through what a node itself asks (probes) in any
+case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 import pulumi
@@ -26,6 +30,7 @@ from osrdyne_infra.cluster import Place, part
 from osrdyne_infra.cluster_settings import NetworkAccess
 from osrdyne_infra.configuration import BrokerAddress
 from osrdyne_infra.pool_config import STATUS_PORT
+from osrdyne_infra.relay_settings import NODES, PORT, REDIS, REDIS_PORT
 
 #: Ports of addresses that name none.
 PORTS = {"amqp": 5672, "amqps": 5671, "http": 80, "https": 443}
@@ -36,7 +41,8 @@ API_SERVER_PORTS = (443, 6443)
 class NetworkPolicies(pulumi.ComponentResource):
     """The policies of one pool, for its daemons, for redo, and for all other pods of its namespace.
 
-    `database_port` is that of the server that holds the pool's jobs, None for a pool without jobs.
+    `database_port` is that of the server that holds the pool's jobs, None for a pool without jobs. `relay` is the
+    namespace of the relay, where the pool's workers poll there.
     """
 
     def __init__(
@@ -45,6 +51,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         access: NetworkAccess,
         broker: BrokerAddress,
         database_port: int | None,
+        relay: str | None,
         place: Place,
         provider: kubernetes.Provider,
     ) -> None:
@@ -62,6 +69,7 @@ class NetworkPolicies(pulumi.ComponentResource):
                     names,
                     NetworkPolicyEgressRuleArgs(to=_peers(access.broker), ports=_ports(amqp, management)),
                     NetworkPolicyEgressRuleArgs(to=_peers(access.api_server), ports=_ports(*API_SERVER_PORTS)),
+                    *([NetworkPolicyEgressRuleArgs(to=_peers(relay), ports=_ports(REDIS_PORT))] if relay else []),
                 ],
             ),
             opts=part(self),
@@ -91,6 +99,46 @@ class NetworkPolicies(pulumi.ComponentResource):
                 egress=[
                     *needed,
                     *([NetworkPolicyEgressRuleArgs(to=_peers(access.workers))] if access.workers else []),
+                ],
+            ),
+            opts=part(self),
+        )
+        self.register_outputs({})
+
+
+class RelayPolicies(pulumi.ComponentResource):
+    """The policies of the relay. `daemons` has the namespace of each pool whose workers poll there."""
+
+    def __init__(self, daemons: Mapping[str, str], place: Place, provider: kubernetes.Provider) -> None:
+        super().__init__("osrdyne:kubernetes:RelayPolicies", "relay", None, pulumi.ResourceOptions(provider=provider))
+        nodes, redis = LabelSelectorArgs(match_labels=NODES), LabelSelectorArgs(match_labels=REDIS)
+        inside = [NetworkPolicyPeerArgs(pod_selector=nodes)]
+        for pool, namespace in daemons.items():
+            [peer] = _peers(namespace)
+            peer.pod_selector = LabelSelectorArgs(match_labels=daemon_deployment.labels(pool))
+            inside.append(peer)
+        kubernetes.networking.v1.NetworkPolicy(
+            "relay-redis",
+            metadata=place.metadata("relay-redis"),
+            spec=NetworkPolicySpecArgs(
+                pod_selector=redis,
+                policy_types=["Ingress", "Egress"],
+                ingress=[NetworkPolicyIngressRuleArgs(from_=inside, ports=_ports(REDIS_PORT))],
+            ),
+            opts=part(self),
+        )
+        kubernetes.networking.v1.NetworkPolicy(
+            "relay",
+            metadata=place.metadata("relay"),
+            spec=NetworkPolicySpecArgs(
+                pod_selector=nodes,
+                policy_types=["Ingress", "Egress"],
+                ingress=[NetworkPolicyIngressRuleArgs(ports=_ports(PORT))],
+                egress=[
+                    NetworkPolicyEgressRuleArgs(ports=_ports(53, protocols=("UDP", "TCP"))),
+                    NetworkPolicyEgressRuleArgs(
+                        to=[NetworkPolicyPeerArgs(pod_selector=redis)], ports=_ports(REDIS_PORT)
+                    ),
                 ],
             ),
             opts=part(self),

@@ -31,27 +31,34 @@ WORKERS = "/etc/osrdyne/workers"
 CREDENTIALS = "/etc/osrdyne/credentials"
 #: Port of the daemon's status endpoints.
 STATUS_PORT = 8042
+#: Among the daemon's credentials, the address of the relay's Redis.
+RELAY_FILE = "relay.address"
 
 
 class PoolConfig(pulumi.ComponentResource):
-    """ConfigMaps and Secrets of one pool. `addresses` are those of `PoolUsers`."""
+    """ConfigMaps and Secrets of one pool. `addresses` are those of `PoolUsers`.
+
+    `redis` is the address of the relay's Redis, where the pool's workers poll there.
+    """
 
     def __init__(
         self,
         settings: StackSettings,
         pool: PoolSettings,
         addresses: Mapping[str, pulumi.Output[str]],
+        redis: pulumi.Output[str] | None,
         place: Place,
         provider: kubernetes.Provider,
     ) -> None:
         super().__init__("osrdyne:kubernetes:PoolConfig", pool.name, None, pulumi.ResourceOptions(provider=provider))
         self._place = place
-        maps = {
-            f"{pool.name}-settings": {"settings.toml": daemon_settings(settings, pool)},
-            f"{pool.name}-workers": templates(pool.name, settings.workers[pool.name], jobs=pool.jobs is not None),
-        }
+        maps = {f"{pool.name}-settings": {"settings.toml": daemon_settings(settings, pool)}}
         #: What is mounted, by the path where it is: names of ConfigMaps.
-        self.maps = dict(zip((SETTINGS, WORKERS), maps, strict=True))
+        self.maps = {SETTINGS: f"{pool.name}-settings"}
+        if not settings.polls(pool.name):
+            worker = settings.workers[pool.name]
+            maps[f"{pool.name}-workers"] = templates(pool.name, worker, jobs=pool.jobs is not None)
+            self.maps[WORKERS] = f"{pool.name}-workers"
         #: Folder of the broker's CA, where it has its own, and the ConfigMap.
         self.authority: dict[str, str] = {}
         if settings.broker.cacertfile:
@@ -60,10 +67,14 @@ class PoolConfig(pulumi.ComponentResource):
             self.authority = {folder: f"{pool.name}-broker-ca"}
             self.maps |= self.authority
         #: Changes with what a daemon reads at its start only.
-        self.digest = hashlib.sha256(json.dumps(maps, sort_keys=True).encode()).hexdigest()[:32]
+        read = [maps, settings.relay.rotate] if settings.relay and redis is not None else maps
+        self.digest = hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()[:32]
         #: Name of the Secret with the daemon's addresses.
         self.secret = f"{pool.name}-daemon"
         daemon = {f"{name}.uri": addresses[name] for name in ("daemon", "daemon-management")}
+        if redis is not None:
+            # The daemon itself takes requests, as a worker.
+            daemon |= {"worker.uri": addresses["worker"], RELAY_FILE: redis}
         self.made: list[pulumi.Resource] = [
             *(self._map(name, data) for name, data in maps.items()),
             self._secret(self.secret, daemon),
@@ -98,13 +109,7 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
             "management_uri_file": f"{CREDENTIALS}/daemon-management.uri",
             "statistics_interval": settings.broker.statistics_interval,
         },
-        "driver": {
-            "kind": "kubernetes",
-            "template_directory": WORKERS,
-            "autoscaling": settings.workers[pool.name].autoscaling,
-            "worker_secret": worker_secret(pool.name),
-            "worker_secret_key": SECRET_KEY,
-        },
+        "driver": _driver(settings, pool),
         "limits": dict(daemon.limits),
         "intervals": dict(daemon.intervals),
         # The kubelet asks for it at the pod's address.
@@ -113,18 +118,31 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
     return to_toml(tables)
 
 
+def _driver(settings: StackSettings, pool: PoolSettings) -> dict[str, Any]:
+    if settings.relay is not None and settings.polls(pool.name):
+        relay = settings.relay.daemon_settings(f"{CREDENTIALS}/{RELAY_FILE}")
+        return {"kind": "relay", "worker_amqp_uri_file": f"{CREDENTIALS}/worker.uri", "relay": relay}
+    return {
+        "kind": "kubernetes",
+        "template_directory": WORKERS,
+        "autoscaling": settings.workers[pool.name].autoscaling,
+        "worker_secret": worker_secret(pool.name),
+        "worker_secret_key": SECRET_KEY,
+    }
+
+
 def authority(settings: StackSettings) -> str:
     """Return the certificate of the CA that vouches for the broker. Raises ConfigurationError."""
     return certificate(settings.broker.cacertfile, "broker")
 
 
-def certificate(file: str, setting: str) -> str:
-    """Return what the PEM file holds that a setting names in `cacertfile`. Raises ConfigurationError."""
+def certificate(file: str, setting: str, name: str = "cacertfile") -> str:
+    """Return what the PEM file holds that a setting names. Raises ConfigurationError."""
     try:
         return Path(file).read_text()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no text"
         problem = f"{file} cannot be read ({reason}); give the path of a PEM file"
         raise ConfigurationError(
-            f"osrdyne:{setting}.cacertfile", problem, f"osrdyne:{setting}: {{..., cacertfile: /etc/ca.pem}}"
+            f"osrdyne:{setting}.{name}", problem, f"osrdyne:{setting}: {{..., {name}: /etc/{name}.pem}}"
         ) from None

@@ -17,6 +17,8 @@ from osrdyne_infra.pool_config import PoolConfig, authority
 from osrdyne_infra.pool_objects import PoolObjects
 from osrdyne_infra.pool_users import PoolUsers
 from osrdyne_infra.redo_deployment import RedoDeployment
+from osrdyne_infra.relay_on_cluster import RelayOnCluster
+from osrdyne_infra.relay_settings import NAMESPACE
 from osrdyne_protocol.settings import PoolSettings
 
 #: A worker that was asked to stop may take this long beyond the pool's consumer timeout, in seconds.
@@ -26,7 +28,8 @@ MARGIN = 60.0
 class PoolOnCluster:
     """One pool in a namespace of its own, so that no daemon can start a pod with another pool's Secrets.
 
-    `parts` are its components, made after what the pool has on the broker.
+    `parts` are its components, made after what the pool has on the broker, and after the relay's Redis where its
+    workers poll there: then it has none here.
     """
 
     def __init__(
@@ -36,28 +39,38 @@ class PoolOnCluster:
         users: PoolUsers,
         objects: PoolObjects,
         jobs: JobsDatabase | None,
+        relay: RelayOnCluster | None,
         provider: kubernetes.Provider,
     ) -> None:
-        cluster, worker = settings.cluster, settings.workers[pool.name]
+        cluster, worker = settings.cluster, settings.workers.get(pool.name)
         assert cluster is not None
+        used = relay if settings.polls(pool.name) else None
         namespace = Namespace(
             cluster.pool_namespace(pool.name), cluster.pod_security, pool.consumer_timeout + MARGIN, provider
         )
         place = namespace.place
-        access = DriverAccess(pool.name, worker.autoscaling, place, provider)
-        config = PoolConfig(settings, pool, users.addresses, place, provider)
-        needed: list[pulumi.Resource] = [objects, users, access.granted]
-        self.parts: list[pulumi.Resource] = [namespace, access, config]
+        config = PoolConfig(settings, pool, users.addresses, used.address if used else None, place, provider)
+        needed: list[pulumi.Resource] = [objects, users]
+        self.parts: list[pulumi.Resource] = [namespace, config]
+        account = None
+        if worker is not None:
+            access = DriverAccess(pool.name, worker.autoscaling, place, provider)
+            account = access.account
+            self.parts.append(access)
+            needed.append(access.granted)
+        if used is not None:
+            needed.append(used.ready)
         if cluster.network_policy is not None:
             port = settings.jobs.inside_port if settings.jobs and jobs else None
-            policies = NetworkPolicies(pool.name, cluster.network_policy, settings.broker, port, place, provider)
+            where = cluster.pool_namespace(NAMESPACE) if used else None
+            policies = NetworkPolicies(pool.name, cluster.network_policy, settings.broker, port, where, place, provider)
             self.parts.append(policies)
             needed.append(policies)
-        if worker.autoscaling == "keda":
+        if worker is not None and worker.autoscaling == "keda":
             known = authority(settings) if settings.broker.cacertfile else ""
             self.parts.append(KedaAccess(pool.name, users.figures, known, place, provider))
         self.parts += [
-            DaemonDeployment(pool.name, cluster.daemon, config, access.account, place, needed, provider),
+            DaemonDeployment(pool.name, cluster.daemon, config, account, place, needed, provider),
             Monitoring(pool.name, cluster, place, provider),
         ]
         if settings.jobs and jobs:

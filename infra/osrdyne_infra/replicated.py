@@ -1,4 +1,4 @@
-"""Pods of which one leads and others stand by: how those of daemon and redo run, and what they may do.
+"""Pods that stand in for each other: how those of daemon, redo and relay run, and what they may do.
 
 They are replaced one after the other without a gap, and a drained node takes one of them at most.
 """
@@ -64,7 +64,7 @@ def deployment(
             spec=PodDisruptionBudgetSpecArgs(
                 min_available=1,
                 selector=selector,
-                # While the broker is away no process is ready; a node may be drained all the same.
+                # While the broker, or Redis, is away no process is ready; a node may be drained all the same.
                 unhealthy_pod_eviction_policy="AlwaysAllow",
             ),
             opts=part(parent),
@@ -96,13 +96,17 @@ def pod(
     *,
     first: list[ContainerArgs] | None = None,
     account: str | None = None,
+    grace: int = GRACE,
 ) -> PodSpecArgs:
-    """Return a pod without privileges. `first` run to their end before the others; `account` may use the API server."""
+    """Return a pod without privileges. `first` run to their end before the others; `account` may use the API server.
+
+    `grace` is how many seconds it may take to end.
+    """
     return PodSpecArgs(
         service_account_name=account,
         automount_service_account_token=account is not None,
         enable_service_links=False,
-        termination_grace_period_seconds=GRACE,
+        termination_grace_period_seconds=grace,
         security_context=PodSecurityContextArgs(
             run_as_non_root=True,
             run_as_user=NOBODY,

@@ -11,7 +11,7 @@
 change of Redis, `names` its keys and `records` what is in them. `retrying` executes transactions, over the `port` that
 `redis_client` implements on connections of `redis_wire`, and `pulses` receives. `messages` is what callers and workers
 exchange, `streams` what is too large for that. `time_rules` is pure, like `messages`, `names`, `records` and
-`transactions`. `settings` describe a node, and `errors` has what is raised.
+`transactions`. `settings` describe a node, `redis_server` a Redis for nodes, and `errors` has what is raised.
 
 Over HTTPS: `http` is a node to which others connect, `worker` serves endpoints and `client` calls them there. `wire` is
 what goes between, and `keepalive` finds out that the other side is gone. `commands` are those of `osrdyne relay`.

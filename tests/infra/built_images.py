@@ -26,7 +26,7 @@ class Recipe:
     parts: tuple[str, ...]
 
 
-DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("libs", "daemon", "jobs"))
+DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("libs", "daemon", "jobs", "relay"))
 AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("libs", "examples"))
 #: Archives of one image that are kept, for other checkouts on this machine.
 KEPT = 3

@@ -19,7 +19,9 @@ from osrdyne_infra.jobs_database import JobsDatabase
 from osrdyne_infra.pool_objects import PoolObjects
 from osrdyne_infra.pool_on_cluster import PoolOnCluster
 from osrdyne_infra.pool_users import PoolUsers
+from osrdyne_infra.relay_on_cluster import RelayOnCluster
 from osrdyne_infra.vhost import Vhost
+from osrdyne_relay.http.access import sha256_of
 
 Inputs = dict[str, Any]
 
@@ -31,12 +33,25 @@ WHOLE: Mapping[str, Any] = {
     "kubernetes": {"namespace": "rail", "daemon": {"image": "osrdyne.invalid/daemon:test"}},
     "workers": {"core": {"image": "osrdyne.invalid/core:1"}, "other": {"image": "osrdyne.invalid/other:1"}},
 }
-SECRETS = frozenset({"osrdyne:admin_password", "osrdyne:jobs_admin_password", "osrdyne:kubeconfig"})
+SECRETS = frozenset(
+    {"osrdyne:admin_password", "osrdyne:jobs_admin_password", "osrdyne:kubeconfig", "osrdyne:relay_key"}
+)
 #: The first of two pools has jobs.
 JOBS: Mapping[str, Any] = {
     "pools": [{"name": "core", "jobs": {"redo": {"interval": 45, "lease": 100}}}, {"name": "other"}],
     "jobs": {"database": "postgresql://127.0.0.1:1", "inside_database": "postgresql://db:5433", "admin": "postgres"},
     "jobs_admin_password": "hidden-admin",
+}
+TOKEN = "a-token-of-a-worker"
+#: A relay, at which the workers of the first of two pools poll.
+RELAY: Mapping[str, Any] = {
+    "relay": {
+        "redis": {"image": "redis.invalid/redis:7.4"},
+        "clients": {"lax": {"token_sha256": sha256_of(TOKEN), "serve": ["core/LAX"]}},
+        "settings": {"timings": {"retry_for": 20}, "serve": {"plain_http": True, "grace": 40}},
+        "pools": ["core"],
+    },
+    "workers": {"other": WHOLE["workers"]["other"]},
 }
 
 
@@ -131,10 +146,11 @@ def pools(given: StackSettings) -> Declared:
         vhost = Vhost(given, [], broker)
         assert given.cluster is not None
         place = cluster.provider(given.cluster)
+        relay = RelayOnCluster(given, place) if given.relay else None
         for pool, topology in zip(given.pools, topologies, strict=True):
             users, objects = PoolUsers(given, topology, vhost, broker), PoolObjects(topology, vhost, set(), broker)
             database = JobsDatabase(given, pool) if pool.jobs is not None else None
-            PoolOnCluster(given, pool, users, objects, database, place)
+            PoolOnCluster(given, pool, users, objects, database, relay, place)
 
     return declared(declare)
 

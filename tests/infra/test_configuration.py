@@ -358,7 +358,68 @@ def test_every_example_is_one_that_is_accepted(name: str) -> None:
         of_broker(**{path: value})
     elif name == "jobs":
         read(**{**WITH_JOBS, path: value})
+    elif name == "relay":
+        read(**{"pools": [{"name": "core"}], "kubernetes": CLUSTER, path: value})
     elif name in OF_BROKER or name == "workers":
         on_cluster(**{"pools": [{"name": "core"}], "workers": {"core": WORKERS["core"]}, path: value})
     else:
         read(**{path: value})
+
+
+RELAY: dict[str, Any] = {
+    "redis": {"image": "redis:7.4"},
+    "pools": ["core"],
+    "clients": {"lax": {"certificates": ["lax"], "serve": ["core/LAX"]}},
+    "settings": {"serve": {"plain_http": True}},
+}
+
+
+def with_relay(**changes: Any) -> StackSettings:
+    """With a relay, at which the workers of one pool poll, and changes there."""
+    given = {name: value for name, value in {**RELAY, **changes}.items() if value is not None}
+    return read(kubernetes=CLUSTER, workers={"other": WORKERS["other"]}, relay=given)
+
+
+def test_a_pool_whose_workers_poll_needs_no_workers_on_the_cluster() -> None:
+    found = with_relay()
+
+    assert [found.polls(pool) for pool in ("core", "other")] == [True, False]
+    assert found.workers.keys() == {"other"}
+    assert found.relay is not None
+    assert (found.relay.nodes.replicas, found.relay.prefix) == (2, "osrdyne-relay")
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "said"),
+    [
+        ({"pools": ["cor"]}, "relay.pools[0]", "'cor' is no pool of this stack; its pools are core, other"),
+        ({"settings": {"timing": {}, "serve": {"plain_http": True}}}, "relay.settings.timing", "Extra inputs"),
+        ({"settings": {"serve": {"plain_http": True, "most": 0}}}, "relay.settings.serve.most", "greater than"),
+        ({"settings": {"serve": {"port": 1}}}, "relay.settings.serve.port", "is made from other settings"),
+        ({"settings": {"redis": {"url": "redis://a"}}}, "relay.settings.redis.url", "is made from other settings"),
+        ({"settings": {}}, "relay.certificate", "is missing; give it, or set settings.serve.plain_http"),
+        ({"clients": {"lax": {"call": ["*b"]}}}, "relay.clients", "only be the last character"),
+        ({"clients": {one: {"certificates": ["x"]} for one in "ab"}}, "relay.clients", "of another client"),
+        ({"clients_cacertfile": "/a"}, "relay.clients_cacertfile", "needs `certificate`"),
+        ({"certificate": "/a"}, "relay.certificate", "osrdyne:relay_key"),
+        ({"redis": {}}, "relay.redis.image", "is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_relay_is_named(changes: dict[str, Any], where: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        with_relay(**changes)
+
+    assert f"osrdyne:{where}: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_relay_fits_its_stack() -> None:
+    with pytest.raises(ConfigurationError, match="osrdyne:relay: is for a stack with osrdyne:kubernetes"):
+        read(relay=RELAY)
+    with pytest.raises(ConfigurationError, match="osrdyne:relay_key: is for a stack with osrdyne:relay"):
+        read(relay_key="hidden-word")
+    with pytest.raises(ConfigurationError, match=r"osrdyne:workers.core: polls at the relay; leave it out"):
+        on_cluster(relay=RELAY)
+    pools = [{"name": "relay"}]
+    with pytest.raises(ConfigurationError, match="osrdyne:pools: 'relay' is a pool, whose namespace"):
+        read(pools=pools, kubernetes=CLUSTER, relay={**RELAY, "pools": ["relay"]})

@@ -67,6 +67,17 @@ def test_the_daemon_has_the_commands_of_jobs_on_postgresql(docker: Docker) -> No
     docker("run", *HARDENED, "--entrypoint", "python3", DAEMON.name, "-c", "import osrdyne_jobs.http.server")
 
 
+def test_the_daemon_has_the_commands_of_the_relay_and_its_driver(docker: Docker, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "access.toml").write_text('[clients.lax]\ncertificates = ["lax"]\nserve = ["core/LAX"]\n')
+    mounted = ("--volume", f"{tmp_path}:/relay:ro")
+    assert "right" in docker(
+        "run", *HARDENED, *mounted, DAEMON.name, "relay", "check", "--access-file", "/relay/access.toml"
+    )
+    code = "import osrdyne_relay.http, osrdyne_relay.driver.driver"
+    docker("run", *HARDENED, "--entrypoint", "python3", DAEMON.name, "-c", code)
+
+
 @pytest.mark.parametrize("recipe", [DAEMON, AIRPORTS], ids=["daemon", "airports"])
 def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe) -> None:
     configured = json.loads(docker("image", "inspect", recipe.name))[0]["Config"]
@@ -88,7 +99,13 @@ def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe
 @pytest.mark.parametrize(
     ("recipe", "ours"),
     [
-        (DAEMON, {"osrdyne", "osrdyne-jobs", "osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol"}),
+        (
+            DAEMON,
+            {
+                *("osrdyne", "osrdyne-jobs", "osrdyne-relay"),
+                *("osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol"),
+            },
+        ),
         (AIRPORTS, {"osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol"}),
     ],
     ids=["daemon", "airports"],

@@ -64,6 +64,7 @@ class LocalSetup:
             "rabbitmq_ports": {name: port for name, port in self.ports.items() if name != "status"},
             "rabbitmq_systemd": without_systemd,
             "daemon_systemd": without_systemd,
+            "service_systemd": without_systemd,
             # sudo drops what says where Docker listens.
             "ansible_become_flags": "-H -S -n -E",
             **self.variables,

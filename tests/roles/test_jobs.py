@@ -42,7 +42,6 @@ def make(brokers: Callable[[str], Broker], tmp_path: Path) -> Iterator[Callable[
             "osrdyne_worker_command": [sys.executable, "-m", "testbed.job_worker"],
             "osrdyne_worker_directory": str(PROJECT),
             "osrdyne_worker_environment": {"JOBS_RUNS": str(tmp_path / "runs")},
-            "jobs_systemd": {"stat": {"exists": False}},
             **variables,
         }
         address = f"amqp://{broker.admin}:{broker.admin_password}@127.0.0.1:{broker.amqp_port}/{vhost}"

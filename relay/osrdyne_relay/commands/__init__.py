@@ -1,7 +1,6 @@
-"""`osrdyne relay`: run a node, and make a token for one of its clients.
+"""`osrdyne relay`: run a node, and make what it and its Redis need.
 
-An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. `serve` and `token` have a module
-each.
+An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. Each command has a module.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Any
 
 import typer
 
-from osrdyne_relay.commands import serve, token
+from osrdyne_relay.commands import check, redis, serve, token
 
 _PLAIN: Any = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 
@@ -24,6 +23,8 @@ Exit status: 0 done; 2 the command could not do its work.""",
 )
 app.command("serve")(serve.command)
 app.command("token")(token.command)
+app.command("check")(check.command)
+app.command("redis")(redis.command)
 
 
 @app.callback()

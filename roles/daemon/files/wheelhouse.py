@@ -1,6 +1,6 @@
 """Makes, where the playbook runs, a folder of wheels from which a machine installs the daemon without any index.
 
-In it: the project's own packages with the jobs, and what they need of others, of the versions and hashes that
+In it: the project's own packages with jobs and relay, and what they need of others, of the versions and hashes that
 requirements.lock pins, for the Python of that machine. The folder is cached under a digest of all it is made from;
 prints {"archive": ..., "digest": ...}; one file reaches a machine faster than twenty. Run it with the Python of the
 project's virtual environment.
@@ -25,10 +25,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).resolve().parents[3]
-#: The project's packages that daemon and jobs are made of.
-OURS = ("libs/protocol", "libs/amqp", "libs/client", "libs/worker", "daemon", "jobs")
+#: The project's packages that daemon, jobs and relay are made of.
+OURS = ("libs/protocol", "libs/amqp", "libs/client", "libs/worker", "daemon", "jobs", "relay")
 #: What a machine installs; in brackets, the extra that it needs.
-INSTALLED = ("osrdyne", "osrdyne-jobs[postgresql]")
+INSTALLED = ("osrdyne", "osrdyne-jobs[postgresql]", "osrdyne-relay[driver,node]")
 ARCHIVE = "wheels.tar"
 
 

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import steps
+from testbed.tls import Authority
 
-SCRIPT = Path(steps.ROOT, "roles/daemon/files/wait_ready.py")
+SCRIPT = Path(steps.ROOT, "roles/service/files/wait_ready.py")
 #: Answers everything with a status, at a port of the system's choice.
 SERVER = """
-import http.server, sys
+import http.server, ssl, sys
 class Answering(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(int(sys.argv[1]))
@@ -24,26 +25,31 @@ class Answering(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 server = http.server.HTTPServer(("127.0.0.1", 0), Answering)
+if sys.argv[2:]:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*sys.argv[2:])
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
 print(server.server_port, flush=True)
 server.serve_forever()
 """
 
 
 @contextmanager
-def server(status: int) -> Iterator[tuple[int, int]]:
-    """Process and port of a server."""
-    with subprocess.Popen([sys.executable, "-c", SERVER, str(status)], stdout=subprocess.PIPE, text=True) as process:
+def server(status: int, *certificate: str) -> Iterator[tuple[int, int]]:
+    """Process and port of a server, by TLS where a certificate and its key are given."""
+    words = [sys.executable, "-c", SERVER, str(status), *certificate]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.pid, int(process.stdout.readline())
         process.kill()
 
 
-def wait(directory: Path, port: int, process: int, patience: float = 60.0) -> str:
+def wait(directory: Path, port: int, process: int, patience: float = 60.0, *more: str) -> str:
     """What the script says of a process; "" where that is ready."""
     file = directory / "daemon.pid"
     file.write_text(f"{process}\n")
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(port), "--pid-file", str(file), "--patience", str(patience)],
+        [sys.executable, str(SCRIPT), str(port), "--pid-file", str(file), "--patience", str(patience), *more],
         check=False,
         capture_output=True,
         text=True,
@@ -90,3 +96,16 @@ def test_a_daemon_that_ended_is_not_waited_for(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
 
         assert wait(tmp_path, port, ended()) == f"The daemon has ended. Nothing listens at port {port}"
+
+
+def test_where_to_listen_is_enough_nothing_is_asked(tmp_path: Path) -> None:
+    with server(503) as (process, port):
+        assert wait(tmp_path, port, process, 0.0, "--scheme", "tcp") == ""
+
+
+def test_a_process_over_tls_is_asked_by_tls_and_called_by_its_name(tmp_path: Path) -> None:
+    certificate = Authority(tmp_path / "ca").issue("server", address="127.0.0.1")
+    files = str(certificate.certfile), str(certificate.keyfile)
+    for status, expected in ((200, ""), (503, "The node runs and is not ready: waiting: the broker is away")):
+        with server(status, *files) as (process, port):
+            assert wait(tmp_path, port, process, 0.0, "--scheme", "https", "--name", "node") == expected

@@ -1,14 +1,15 @@
-"""Waits until the daemon that was started is ready, and ends with an error that says what to do where it is not.
+"""Waits until a process that was started is ready, and ends with an error that says what to do where it is not.
 
-The answer at the port counts only where the daemon's own process listens there: another program, or another daemon,
-may have the port. Asks for the process at each look, because systemd starts one that ended again. Standard library
-only: it runs on the managed machine.
+The answer at the port counts only where that very process listens there: another program may have the port. Asks for
+the process at each look, because systemd starts one that ended again. Standard library only: it runs on the managed
+machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from pathlib import Path
 PAUSE = 0.5
 #: Seconds for one answer.
 TIMEOUT = 10.0
-#: Seconds before a daemon counts as ended: its number may not be in the file yet.
+#: Seconds before a process counts as ended: its number may not be in the file yet.
 START = 3.0
 #: State of a socket that listens, as /proc/net/tcp has it.
 LISTENS = "0A"
@@ -29,14 +30,17 @@ LISTENS = "0A"
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("port", type=int)
+    parser.add_argument("--name", default="daemon", help="of the process, in messages")
+    parser.add_argument("--host", default="127.0.0.1", help="where it is asked")
+    parser.add_argument("--scheme", choices=("http", "https", "tcp"), default="http", help="tcp: to listen is enough")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--pid-file", type=Path, help="of a process in the background; one that ended stays so")
-    which.add_argument("--unit", help="of systemd, which starts a daemon that ended again")
+    which.add_argument("--unit", help="of systemd, which starts a process that ended again")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds")
     given = parser.parse_args()
     started = time.monotonic()
     while True:
-        problem, final = look(given.port, process_of(given.pid_file, given.unit), given.unit)
+        problem, final = look(given, process_of(given.pid_file, given.unit))
         waited = time.monotonic() - started
         if not problem:
             return
@@ -45,26 +49,27 @@ def main() -> None:
         time.sleep(PAUSE)
 
 
-def look(port: int, process: int, unit: str | None) -> tuple[str, bool]:
-    """What keeps the daemon from being ready, "" for nothing, and whether it is no use to wait longer."""
+def look(given: argparse.Namespace, process: int) -> tuple[str, bool]:
+    """What keeps the process from being ready, "" for nothing, and whether it is no use to wait longer."""
+    port, name = given.port, given.name
     alive, listening = is_alive(process), listeners(port)
     others = {other for other in listening if other != process}
     if alive and process in listening:
-        return answer(port), False
+        return answer(given), False
     if others:
         names = " and ".join(
             f"process {other} ({command(other)})" if other else "a process" for other in sorted(others)
         )
-        problem = f"Port {port} belongs to {names}, and not to the daemon. Stop that process, or choose another port"
-        # The daemon ends by itself, and its last words say why.
+        problem = f"Port {port} belongs to {names}, and not to the {name}. Stop that process, or choose another port"
+        # It ends by itself, and its last words say why.
         return problem, not alive
     if not alive:
-        return f"The daemon has ended. Nothing listens at port {port}", unit is None
-    return f"Nothing listens at port {port}. The daemon runs as process {process} ({command(process)})", False
+        return f"The {name} has ended. Nothing listens at port {port}", given.unit is None
+    return f"Nothing listens at port {port}. The {name} runs as process {process} ({command(process)})", False
 
 
 def process_of(pid_file: Path | None, unit: str | None) -> int:
-    """Number of the daemon's process, 0 for none."""
+    """Number of the process, 0 for none."""
     try:
         if pid_file is not None:
             return int(pid_file.read_text())
@@ -153,17 +158,23 @@ def command(process: int) -> str:
         return "gone"
 
 
-def answer(port: int) -> str:
-    """What the daemon says in place of being ready, "" where it is."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+def answer(given: argparse.Namespace) -> str:
+    """What the process says in place of being ready, "" where it is."""
+    if given.scheme == "tcp":
+        return ""
+    # Who answers is known by its process; the names in its certificate do not matter here.
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting))
+    host = f"[{given.host}]" if ":" in given.host else given.host
     try:
-        with opener.open(f"http://127.0.0.1:{port}/readyz", timeout=TIMEOUT):
+        with opener.open(f"{given.scheme}://{host}:{given.port}/readyz", timeout=TIMEOUT):
             return ""
     except urllib.error.HTTPError as error:
         with error:
-            return f"The daemon runs and is not ready: {error.read(500).decode(errors='replace').strip()}"
+            return f"The {given.name} runs and is not ready: {error.read(500).decode(errors='replace').strip()}"
     except OSError as error:
-        return f"The daemon listens at port {port} and does not answer: {error}"
+        return f"The {given.name} listens at port {given.port} and does not answer: {error}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+"""`osrdyne relay redis`: what a Redis needs that a relay has for itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osrdyne_protocol.console.output import CANNOT, failing_clearly, print_json
+from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_relay import redis_server
+from osrdyne_relay.settings import RelaySettings, secret
+
+
+@failing_clearly({OsrdyneError: CANNOT})
+def command(
+    *,
+    password_file: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="File with the password of the nodes' user; /dev/stdin for standard input."),
+    ],
+    prefix: Annotated[
+        str, typer.Option(help="The setting `prefix` of the relay, which is also the user's name.")
+    ] = RelaySettings.model_fields["prefix"].default,
+    cluster: Annotated[bool, typer.Option("--cluster", help="For a Redis Cluster.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document: `settings` and `acl`.")] = False,
+) -> None:
+    """Print lines for redis.conf, and the ACL file that lets in the nodes' user and no other.
+
+    The ACL file has the SHA-256 of the password, and not the password.
+    """
+    RelaySettings.from_mapping({"redis": {"url": "redis://localhost"}, "prefix": prefix})
+    settings = redis_server.settings()
+    acl = redis_server.acl(prefix, secret(password_file, "--password-file"), cluster=cluster)
+    if json:
+        print_json({"settings": settings, "acl": acl})
+    else:
+        typer.echo(f"# redis.conf\n{settings}\n# the file that the setting `aclfile` names\n{acl}", nl=False)

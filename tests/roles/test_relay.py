@@ -1,0 +1,272 @@
+"""The role `relay` on this machine: a node and its Redis, without systemd, in a directory of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import getpass
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import redis
+
+from osrdyne_protocol.broker.topology import Users
+from osrdyne_relay import redis_server
+from osrdyne_relay.client import RelayClient
+from osrdyne_relay.http.access import sha256_of
+from osrdyne_relay.worker import RelayWorker
+from testbed.ports import PortBlock
+from testbed.redis import RedisServer
+from testbed.tls import Authority
+from tests.conftest import Vhost
+from tests.roles import local_setup
+from tests.roles.local_setup import LocalSetup, changed
+
+WORKER, CALLER = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+CLIENTS = {
+    "lax": {"token_sha256": sha256_of(WORKER), "serve": ["maps/LAX"]},
+    "web": {"token_sha256": sha256_of(CALLER), "call": ["maps/*"]},
+}
+#: Each has a meaning in addresses, shells, templates or YAML.
+AWKWARD = "a:b/c@d%e+f?g#h&i=j'l\"m{p}"
+
+
+class Relay:
+    """A play with the role."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self._block = directory, PortBlock()
+        self.redis_port, self.port = self._block.first, self._block.first + 1
+        self.variables: dict[str, Any] = {
+            "relay_clients": CLIENTS,
+            "relay_settings": {"serve": {"port": self.port}},
+            "relay_redis_port": self.redis_port,
+            "relay_python": sys.executable,
+            "relay_user": getpass.getuser(),
+            "relay_configuration_directory": str(directory / "configuration"),
+            "relay_state_directory": str(directory / "state"),
+            "service_systemd": {"stat": {"exists": False}},
+        }
+
+    def attempt(self, *arguments: str, tasks_from: str = "main") -> tuple[int, str]:
+        """Exit status and output of a play."""
+        tasks = [{"ansible.builtin.import_role": {"name": "relay", "tasks_from": tasks_from}}]
+        play = [{"hosts": "localhost", "gather_subset": ["!all"], "become": True, "tasks": tasks}]
+        (self.directory / "play.json").write_text(json.dumps(play))
+        (self.directory / "variables.json").write_text(json.dumps(self.variables))
+        command = [f"{Path(sys.executable).parent}/ansible-playbook", str(self.directory / "play.json")]
+        command += ["-e", f"@{self.directory / 'variables.json'}", *arguments]
+        done = local_setup.run(command, env={**os.environ, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}, timeout=240)
+        return done.returncode, done.stdout
+
+    def play(self, *arguments: str, tasks_from: str = "main") -> str:
+        """Output of a play that succeeds."""
+        code, said = self.attempt(*arguments, tasks_from=tasks_from)
+        assert code == 0, said[-6000:]
+        return said
+
+    def process(self, name: str) -> int:
+        """Number of a process, 0 for one that has ended."""
+        file = self.directory / f"state/{name}.pid"
+        number = int(file.read_text()) if file.exists() else 0
+        return number if number and Path(f"/proc/{number}").exists() else 0
+
+    def close(self) -> None:
+        self.attempt(tasks_from="stop")
+        self._block.release()
+
+
+@pytest.fixture
+def relay(tmp_path: Path) -> Iterator[Relay]:
+    made = Relay(tmp_path)
+    yield made
+    made.close()
+
+
+@contextmanager
+def worker(relay: Relay, *, ca_file: Path | None = None) -> Iterator[None]:
+    """A worker that polls for LAX at the node."""
+    scheme = "https" if ca_file else "http"
+    service = RelayWorker(
+        f"{scheme}://127.0.0.1:{relay.port}",
+        "maps/LAX",
+        lambda request: b"answer to " + request.body,
+        token=WORKER,
+        ca_file=ca_file,
+    )
+    stop = threading.Event()
+
+    async def serve() -> None:
+        ended = asyncio.Event()
+        task = asyncio.create_task(service.serve(ended))
+        await asyncio.to_thread(stop.wait)
+        ended.set()
+        await task
+
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(asyncio.run, serve())
+        try:
+            yield
+        finally:
+            stop.set()
+            serving.result()
+
+
+def call(relay: Relay, *, ca_file: Path | None = None) -> bytes:
+    """The answer of LAX."""
+    scheme = "https" if ca_file else "http"
+    with RelayClient(f"{scheme}://127.0.0.1:{relay.port}", token=CALLER, ca_file=ca_file) as client:
+        return client.call("maps/LAX", b"hello", timeout=60).body
+
+
+def test_worker_and_caller_meet_at_the_node_and_a_second_run_changes_nothing(relay: Relay) -> None:
+    relay.play()
+
+    with worker(relay):
+        assert call(relay) == b"answer to hello"
+    assert changed(relay.play()) == 0
+    # And Redis lets in who has the password that was made, and keeps it to itself
+    word = (relay.directory / "configuration/passwords/osrdyne-relay.password").read_text()
+    with pytest.raises(redis.AuthenticationError), redis.Redis(port=relay.redis_port, protocol=2) as stranger:
+        stranger.ping()
+    for name in ("redis.acl", "redis.conf", "relay.toml", "access.toml"):
+        file = relay.directory / "configuration" / name
+        assert word not in file.read_text()
+        assert file.stat().st_mode & 0o777 == 0o600
+    shown = [Path(f"/proc/{relay.process(name)}/cmdline").read_bytes() for name in ("node", "redis")]
+    assert not any(word.encode() in one for one in shown)
+    # And it keeps nothing on disk
+    relay.play(tasks_from="stop")
+    assert (relay.process("node"), relay.process("redis")) == (0, 0)
+    assert {path.name for path in (relay.directory / "state").iterdir()} == {"node.log", "redis.log"}
+
+
+@pytest.mark.full
+def test_a_rehearsal_says_what_would_change_and_changes_nothing(relay: Relay) -> None:
+    assert changed(relay.play("--check")) > 5
+    assert not (relay.directory / "configuration").exists()
+    assert not (relay.directory / "state").exists()
+
+    relay.play()
+    processes = relay.process("node"), relay.process("redis")
+    assert changed(relay.play("--check")) == 0
+    relay.variables["relay_settings"]["most_bytes"] = 2048
+    assert changed(relay.play("--check", "--diff")) == 1
+    assert processes == (relay.process("node"), relay.process("redis"))
+    assert "2048" not in (relay.directory / "configuration/relay.toml").read_text()
+
+
+@pytest.mark.full
+def test_what_changes_restarts_what_reads_it_and_a_mistake_never_lands(relay: Relay) -> None:
+    relay.play()
+    node, server = relay.process("node"), relay.process("redis")
+
+    # The node reads its access file again by itself
+    relay.variables["relay_clients"] = {"web": CLIENTS["web"]}
+    relay.play()
+    assert (relay.process("node"), relay.process("redis")) == (node, server)
+    # What else is its own restarts the node, and what is of Redis restarts Redis
+    relay.variables["relay_settings"]["timings"] = {"retry_for": 10}
+    relay.play()
+    assert relay.process("node") not in (0, node)
+    assert relay.process("redis") == server
+    relay.variables["relay_redis_settings"] = {"maxclients": 500}
+    relay.play()
+    assert relay.process("redis") not in (0, server)
+    # A mistake is named, and what was there stays
+    access, settings = (relay.directory / f"configuration/{name}.toml" for name in ("access", "relay"))
+    for variable, wrong, named, file in (
+        ("relay_clients", {"web": {"cal": ["maps/*"]}}, "clients.web.cal", access),
+        ("relay_settings", {"most_byte": 1}, "relay.most_byte", settings),
+    ):
+        before, right = file.read_text(), relay.variables[variable]
+        relay.variables[variable] = wrong
+        code, said = relay.attempt()
+        assert code
+        assert named in said, said[-3000:]
+        assert file.read_text() == before
+        relay.variables[variable] = right
+
+
+@pytest.mark.full
+def test_a_node_with_tls_uses_a_redis_that_is_elsewhere(relay: Relay, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    own = authority.issue("server", address="127.0.0.1")
+    with RedisServer() as elsewhere:
+        rules = redis_server.rules("trains").split()
+        elsewhere.run("ACL", "SETUSER", "trains", "on", f">{AWKWARD}", *rules)
+        tls = {"certificate_file": str(own.certfile), "key_file": str(own.keyfile)}
+        address = f"redis://trains:{quote(AWKWARD, safe='')}@127.0.0.1:{elsewhere.port}/0"
+        relay.variables |= {
+            "relay_redis": address,
+            "relay_settings": {"prefix": "trains", "serve": {"port": relay.port, **tls}},
+        }
+        said = relay.play("-vvv")
+
+        with worker(relay, ca_file=authority.cacertfile):
+            assert call(relay, ca_file=authority.cacertfile) == b"answer to hello"
+        assert changed(relay.play()) == 0
+        assert relay.process("redis") == 0
+        assert quote(AWKWARD, safe="") not in said
+        assert AWKWARD not in said
+        relay.play(tasks_from="stop")
+
+
+@pytest.mark.full
+def test_a_node_that_cannot_have_its_port_says_who_has_it(relay: Relay) -> None:
+    with socket.create_server(("127.0.0.1", relay.port)):
+        code, said = relay.attempt()
+
+    assert code
+    said = " ".join(said.split())
+    assert f"process {os.getpid()} " in said, said[-3000:]
+    assert "and not to the node" in said
+    assert f"cannot listen on 127.0.0.1, port {relay.port}" in said
+
+
+@pytest.mark.full
+@pytest.mark.xdist_group("named")
+def test_the_keys_of_a_pool_are_served_by_workers_that_poll(one_vhost: Vhost, tmp_path: Path) -> None:
+    broker, instance, block = one_vhost.broker, secrets.token_hex(4), PortBlock()
+    clients = {"lax": {"token_sha256": sha256_of(WORKER), "serve": ["airports/LAX"]}}
+    variables = {
+        "osrdyne_broker_management": broker.management_url,
+        "osrdyne_instance": instance,
+        "osrdyne_relay_clients": clients,
+        "osrdyne_relay_settings": {"serve": {"port": block.first}},
+        "osrdyne_relay_configuration_directory": str(tmp_path / "relay"),
+        "osrdyne_relay_state_directory": str(tmp_path / "relay-state"),
+        "osrdyne_workers_poll": True,
+        "relay_redis_port": block.first + 1,
+    }
+    setup = LocalSetup(tmp_path / "pool", os.environ, broker=one_vhost.amqp_uri(), variables=variables)
+    script = f"""
+from osrdyne_relay.worker import RelayWorker
+node = "http://127.0.0.1:{block.first}"
+RelayWorker(node, "airports/LAX", lambda request: request.body.upper(), token="{WORKER}").run()
+"""
+    try:
+        setup.play("dev")
+        with subprocess.Popen([sys.executable, "-c", script]) as polling:
+            assert setup.call("LAX", b"hello").body == b"HELLO"
+            polling.terminate()
+        assert changed(setup.play("dev")) == 0
+        setup.play("down")
+        assert not (tmp_path / "relay-state/node.pid").exists()
+    finally:
+        setup.close()
+        block.release()
+        for name in dataclasses.astuple(Users.of("airports", instance)):
+            broker.management.delete("users", name)
