@@ -75,14 +75,16 @@ class RedisServer(Started):
     """One Redis. `with RedisServer() as server:` starts it and leaves nothing behind."""
 
     def __init__(self, *settings: str, sentinel: bool = False) -> None:
-        """`settings`: further lines of its configuration, in which TLS_PORT stands for `tls_port`. `sentinel`: it
-        watches others, and holds no data.
+        """`settings`: further lines of its configuration, in which TLS_PORT and BUS_PORT stand for those ports.
+        `sentinel`: it watches others, and holds no data.
         """
         self._ports = PortBlock()
         self.directory = Path(tempfile.mkdtemp(prefix="osrdyne-redis-"))
         self.port = self._ports.first
         #: For TLS, where the settings have it.
         self.tls_port = self._ports.first + 1
+        #: Of the bus of a Cluster. Its default, 10,000 above, may be that of an outgoing connection.
+        self.bus_port = self._ports.first + 2
         #: Of the user `default`, who may do everything.
         self.password = secrets.token_hex(16)
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -92,7 +94,9 @@ class RedisServer(Started):
             text = "\n".join(line for line in text.splitlines() if line.split(" ")[0] not in _OF_DATA) + "\n"
             (self.directory / "sentinel").touch()
         (self.directory / "redis.conf").write_text(
-            text + "\n".join(settings).replace("TLS_PORT", str(self.tls_port)) + "\n"
+            text
+            + "\n".join(settings).replace("TLS_PORT", str(self.tls_port)).replace("BUS_PORT", str(self.bus_port))
+            + "\n"
         )
         (self.directory / "address").write_text(f"redis://:{self.password}@127.0.0.1:{self.port}/0\n")
 

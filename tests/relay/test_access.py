@@ -172,7 +172,10 @@ def is_whole(server: RedisServer) -> bool:
 async def test_a_user_with_the_rules_of_the_page_reaches_all_endpoints_of_a_cluster(tmp_path: Path) -> None:
     with ExitStack() as stack:
         servers = [
-            stack.enter_context(RedisServer("cluster-enabled yes", "cluster-announce-ip 127.0.0.1")) for _ in range(3)
+            stack.enter_context(
+                RedisServer("cluster-enabled yes", "cluster-announce-ip 127.0.0.1", "cluster-port BUS_PORT")
+            )
+            for _ in range(3)
         ]
         for number, server in enumerate(servers):
             server.run("CONFIG", "SET", "requirepass", servers[0].password)
@@ -180,7 +183,7 @@ async def test_a_user_with_the_rules_of_the_page_reaches_all_endpoints_of_a_clus
             server.run("CLUSTER", "ADDSLOTSRANGE", 5462 * number, min(16383, 5462 * number + 5461))
             server.run("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for server in servers[1:]:
-            server.run("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
+            server.run("CLUSTER", "MEET", "127.0.0.1", servers[0].port, servers[0].bus_port)
         for server in servers:
             until(partial(is_whole, server), what="a whole cluster")
         for server in servers:
