@@ -131,6 +131,7 @@ def call(relay: Relay, *, ca_file: Path | None = None) -> bytes:
         return client.call("maps/LAX", b"hello", timeout=60).body
 
 
+@pytest.mark.full
 def test_worker_and_caller_meet_at_the_node_and_a_second_run_changes_nothing(relay: Relay) -> None:
     relay.play()
 

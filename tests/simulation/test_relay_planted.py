@@ -16,7 +16,7 @@ _SEEN = {
     "two nodes get one request": ("^twice", 1),
     "two workers of one node get one request": ("^twice", 10),
     "a request of before a loss is run after it": ("^twice", 3),
-    "a call that has ended leaves no trace": ("^twice", 37),
+    "a call that has ended leaves no trace": ("^twice", 251),
     "a request is given up without looking whether it was collected": ("NotCollected .*, and ran", 1),
     "the serving node does not beat": ("PeerGone, and there was no cause", 1),
     "the caller does not beat": ("PeerGone, and there was no cause", 1),

@@ -29,7 +29,16 @@ def test_a_command_does_not_wait_for_what_only_others_need() -> None:
 def test_the_help_lists_every_command_with_what_it_does() -> None:
     listed = osrdyne("--help").out.decode().partition("Commands:\n")[2].splitlines()
 
-    assert [line.split()[0] for line in listed] == ["daemon", "call", "status", "lint", "replay", "poison", "jobs"]
+    assert [line.split()[0] for line in listed] == [
+        "daemon",
+        "call",
+        "status",
+        "lint",
+        "replay",
+        "poison",
+        "jobs",
+        "relay",
+    ]
     assert all(len(line.split()) > 2 for line in listed)
 
 
