@@ -74,6 +74,12 @@ class RedisSettings(_Settings):
             raise ValueError("`key_file` needs `certificate_file`")
         return self
 
+    def files(self) -> list[Path]:
+        """Return the files that are read when the connections are made."""
+        named = (self.url_file, self.password_file, self.sentinel_password_file)
+        for_tls = (self.ca_file, self.certificate_file, self.key_file)
+        return [file for file in (*named, *for_tls) if file is not None]
+
     def address(self) -> SplitResult:
         """Return the address in its parts. Reads `url_file`; raises SettingsError."""
         given = self.url if self.url_file is None else secret(self.url_file, "redis.url_file")

@@ -32,6 +32,19 @@ pytestmark = pytest.mark.xdist_group("driver")
 GRANTS = {"worker": {"serve": ["core/*"]}}
 
 
+def driver_of(redis: RedisServer, directory: Path, **timings: float) -> dict[str, Any]:
+    """Settings of the driver, for a daemon whose files are in `daemon` below the directory."""
+    return {
+        "kind": "relay",
+        "worker_amqp_uri_file": str(directory / "daemon" / "worker.uri"),
+        "relay": {
+            "redis": {"url_file": str(redis.address_file)},
+            "prefix": "test",
+            "timings": {**QUICK, **timings},
+        },
+    }
+
+
 @pytest.fixture
 def daemon_of(
     redis: RedisServer, tmp_path: Path, make_daemon: Callable[..., DaemonProcess]
@@ -39,13 +52,7 @@ def daemon_of(
     """Starts a daemon whose driver is the relay."""
 
     def make(pool: Pool) -> DaemonProcess:
-        directory = tmp_path / "daemon"
-        driver = {
-            "kind": "relay",
-            "worker_amqp_uri_file": str(directory / "worker.uri"),
-            "relay": {"redis": {"url_file": str(redis.address_file)}, "prefix": "test", "timings": QUICK},
-        }
-        return make_daemon(pool, directory=directory, driver=driver)
+        return make_daemon(pool, directory=tmp_path / "daemon", driver=driver_of(redis, tmp_path))
 
     return make
 
@@ -213,6 +220,35 @@ async def test_a_request_outlives_the_daemon_that_forwarded_it(
 
 
 @pytest.mark.full
+async def test_a_redis_that_is_away_is_the_error_of_its_keys_and_ends_nothing(
+    private_redis: RedisServer,
+    tmp_path: Path,
+    make_pool: Callable[..., Pool],
+    make_daemon: Callable[..., DaemonProcess],
+) -> None:
+    pool = make_pool()
+    daemon = await asyncio.to_thread(
+        make_daemon, pool, directory=tmp_path / "daemon", driver=driver_of(private_redis, tmp_path, retry_for=1.0)
+    )
+
+    async def failed() -> bool:
+        shown = await asyncio.to_thread(daemon.key, "LAX")
+        return shown is not None and "whether a worker polls" in str(shown["last_error"])
+
+    async with (
+        noded(private_redis, tmp_path, grants=GRANTS) as node,
+        working(node, "core/LAX", upper),
+        client_of(pool) as client,
+    ):
+        assert (await client.call("LAX", b"before")).body == b"LAX|BEFORE"
+        await asyncio.to_thread(private_redis.kill)
+        await until_async(failed)
+        waiting = client.submit("LAX", b"after")
+        await asyncio.to_thread(private_redis.start)
+        assert (await waiting).body == b"LAX|AFTER"
+
+
+@pytest.mark.full
 async def test_an_idle_key_leaves_and_comes_back(
     node: str, make_pool: Callable[..., Pool], daemon_of: Callable[[Pool], DaemonProcess]
 ) -> None:
@@ -228,6 +264,13 @@ async def test_an_idle_key_leaves_and_comes_back(
             await until_async(gone)
     failures = [line for line in daemon.lines() if "exception" in line]
     assert failures == []
+
+
+def test_the_daemon_opens_a_new_driver_when_a_file_of_the_connection_to_redis_changes() -> None:
+    redis = {"url_file": "/etc/a", "password_file": "/etc/b", "ca_file": "/etc/c"}
+    made = RelayDriverSettings.model_validate({"kind": "relay", "relay": {"redis": redis}})
+
+    assert [*made.files()] == [Path("/etc/a"), Path("/etc/b"), Path("/etc/c")]
 
 
 def test_settings_without_the_address_of_a_worker_say_what_is_missing() -> None:

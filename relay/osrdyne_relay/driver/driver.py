@@ -7,6 +7,7 @@ import builtins
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.errors import DriverError
@@ -16,6 +17,7 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_relay.driver.forwarding import Forwarding
+from osrdyne_relay.driver.translation import endpoint_of
 from osrdyne_relay.errors import InvalidCall
 from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.relay import MOST_PICKUP, Relay
@@ -38,7 +40,7 @@ class RelayDriver:
         worker_amqp_uri: Callable[[], str],
         *,
         at_once: int,
-        worker_amqp_uri_file: object = None,
+        worker_amqp_uri_file: Path | None = None,
     ) -> None:
         """`at_once`: most requests of a key on the relay. Raises SettingsError."""
         self._pool, self._names = pool, PoolNames(pool.name)
@@ -59,7 +61,7 @@ class RelayDriver:
     async def start(self, key: str) -> None:
         """Begin to forward, unless it does. While the former forwarding stops, the next one waits for it."""
         try:
-            check_endpoint(f"{self._pool.name}/{key}")
+            check_endpoint(endpoint_of(self._pool.name, key))
         except InvalidCall as error:
             raise DriverError(f"no worker can poll for key {key!r}: {error}") from error
         await self._open()
@@ -110,13 +112,12 @@ class RelayDriver:
             self._relay,
             lambda: self._environment(key),
             (self._pool.name, key),
+            lambda error: self._tell(Change(key, error)),
             at_once=self._at_once,
             longest_wait=min(self._pool.message_ttl, MOST_PICKUP),
             looks=self._looks,
         )
-        task = asyncio.get_running_loop().create_task(
-            forwarding.run(lambda: self._tell(Change(key))), name=f"relay: {key}"
-        )
+        task = asyncio.get_running_loop().create_task(forwarding.run(), name=f"relay: {key}")
         self._forwardings[key] = (forwarding, task)
         task.add_done_callback(lambda done: self._ended(key, forwarding, done))
 
@@ -127,13 +128,16 @@ class RelayDriver:
         error = task.exception()
         if error is not None and not isinstance(error, OsrdyneError):
             log.error("forwarding failed", extra={"key": key}, exc_info=error)
-        self._tell(Change(key, None if error is None or forwarding.stop.is_set() else str(error)))
+        told = None if error is None or forwarding.stop.is_set() else str(error) or type(error).__name__
+        self._tell(Change(key, told))
         if key in self._start_again:
             self._start_again.discard(key)
             self._begin(key)
 
     def _tell(self, change: Change) -> None:
-        self._news[change.key] = change
+        if change.error is not None or change.key not in self._news:
+            # An error that was not read yet stays.
+            self._news[change.key] = change
         self._news_event.set()
 
     def _environment(self, key: str) -> WorkerEnvironment:

@@ -31,6 +31,7 @@ class Forwarding:
         relay: Relay,
         environment: Callable[[], WorkerEnvironment],
         key: tuple[str, str],
+        changed: Callable[[str | None], None],
         *,
         at_once: int,
         longest_wait: float,
@@ -38,6 +39,7 @@ class Forwarding:
     ) -> None:
         """`key`: the pool and the key. `environment` is called each time a worker begins to poll.
 
+        `changed` is called when `forwards` changes, and with the reason when Redis does not answer.
         `longest_wait`: seconds for which a request may wait on the relay. `looks`: first and longest pause in seconds
         between two looks whether a worker polls.
         """
@@ -50,24 +52,25 @@ class Forwarding:
         self.forwards = False
         self._in_hand = 0
         self._news = asyncio.Event()
-        #: Why the last look failed; None when it did not.
-        self._away: str | None = None
+        #: Whether the last look at Redis failed.
+        self._away = False
+        self._changed = changed
 
-    async def run(self, changed: Callable[[], None]) -> None:
-        """Forward. `changed` is called when `forwards` changes. Raises what the worker library's `serve` raises."""
+    async def run(self) -> None:
+        """Forward. Raises SettingsError, and what the worker library's `serve` raises."""
         self._relay.watch_polled(self._endpoint, self._news.set)
         looks = Looks(self._first, self._most, self._now())
         try:
             while not self.stop.is_set():
                 if await self._polled():
-                    await self._while_polled(changed)
+                    await self._while_polled()
                     looks.active()
                 looks.looked(self._now())
                 await self._pause(looks.due)
         finally:
             self._relay.forget_polled(self._endpoint)
 
-    async def _while_polled(self, changed: Callable[[], None]) -> None:
+    async def _while_polled(self) -> None:
         """Take requests until no worker polls, or the forwarding stops."""
         end = asyncio.Event()
         serving = asyncio.create_task(
@@ -75,7 +78,7 @@ class Forwarding:
             name=f"forwarding of {self._key}",
         )
         self.forwards = True
-        changed()
+        self._changed(None)
         try:
             while not self.stop.is_set() and not serving.done() and await self._wanted():
                 await self._pause(self._now() + self._most, serving)
@@ -83,7 +86,7 @@ class Forwarding:
             await serving
         finally:
             self.forwards = False
-            changed()
+            self._changed(None)
             serving.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await serving
@@ -108,18 +111,18 @@ class Forwarding:
 
     async def _wanted(self) -> bool:
         """Whether to take further requests. A worker that is busy with ours does not poll meanwhile."""
-        return await self._polled() or (self._in_hand > 0 and self._away is None)
+        return await self._polled() or (self._in_hand > 0 and not self._away)
 
     async def _polled(self) -> bool:
         try:
             polled = await self._relay.polled(self._endpoint)
         except RelayError as error:
-            if self._away is None:
-                log.warning("cannot see whether a worker polls", extra={"key": self._key, "reason": str(error)})
-            self._away = str(error)
+            if not self._away:
+                self._changed(f"cannot see whether a worker polls: {error}")
+            self._away = True
             # What is on the relay decides by itself; nothing new begins.
             return False
-        self._away = None
+        self._away = False
         return polled
 
     async def _pause(self, until: float, *tasks: asyncio.Task[None]) -> None:

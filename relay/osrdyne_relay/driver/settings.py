@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,9 @@ class RelayDriverSettings(DriverSettings):
     relay: RelaySettings
     #: Most requests of one key that are on the relay at a time; the others wait in the request queue.
     at_once: int = Field(default=16, ge=1, le=1000)
+
+    def files(self) -> Iterable[Path]:
+        return self.relay.redis.files()
 
     def open(self, pool: PoolSettings) -> Driver:
         from osrdyne_relay.driver.driver import RelayDriver
