@@ -387,3 +387,9 @@ async def test_a_worker_of_the_core_and_one_over_http_serve_side_by_side(redis: 
     ):
         answers = await asyncio.gather(*(client.call("e", b"x%d" % number) for number in range(50)))
     assert {one.body.removeprefix(b"e: ") for one in answers} == {b"X%d" % number for number in range(50)}
+
+
+@pytest.mark.parametrize("made", [RelayClient, AsyncRelayClient])
+def test_a_mistyped_argument_of_a_client_is_named_with_those_there_are(made: Any) -> None:
+    with pytest.raises(TypeError, match="'tokenfile'; there are token, token_file"):
+        made("http://localhost:1", tokenfile="x")

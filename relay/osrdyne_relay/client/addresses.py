@@ -6,6 +6,7 @@ import random
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from osrdyne_protocol.errors import SettingsError
@@ -23,20 +24,28 @@ CONNECT = 10.0
 BEYOND = 60.0
 
 
+class Identity(TypedDict, total=False):
+    """How a client or worker shows who it is: keyword arguments of all that use nodes."""
+
+    token: str | None
+    #: Read at each request: a changed token counts at once.
+    token_file: Path | None
+    #: Authorities of the nodes' certificates. Without it, those of the system.
+    ca_file: Path | None
+    #: A certificate in place of a token.
+    certificate_file: Path | None
+    key_file: Path | None
+
+
 class Nodes:
     """Addresses of nodes, and a token or a certificate for all of them."""
 
-    def __init__(
-        self,
-        urls: str | Sequence[str],
-        *,
-        token: str | None = None,
-        token_file: Path | None = None,
-        ca_file: Path | None = None,
-        certificate_file: Path | None = None,
-        key_file: Path | None = None,
-    ) -> None:
-        """`token_file` is read at each request: a changed token counts at once. Raises SettingsError."""
+    def __init__(self, urls: str | Sequence[str], **identity: Unpack[Identity]) -> None:
+        """Raises SettingsError, and TypeError for an argument that `Identity` does not have."""
+        if unknown := identity.keys() - Identity.__annotations__.keys():
+            raise TypeError(f"unexpected argument {min(unknown)!r}; there are {', '.join(Identity.__annotations__)}")
+        token, token_file = identity.get("token"), identity.get("token_file")
+        certificate_file = identity.get("certificate_file")
         self.urls = [_url(one) for one in ([urls] if isinstance(urls, str) else urls)]
         if not self.urls:
             raise SettingsError("url", "names no node; give https://HOST:8044")
@@ -47,9 +56,9 @@ class Nodes:
         self._token, self._token_file = token, token_file
         self._first = random.randrange(len(self.urls))
         try:
-            self.tls = ssl.create_default_context(cafile=ca_file)
+            self.tls = ssl.create_default_context(cafile=identity.get("ca_file"))
             if certificate_file is not None:
-                self.tls.load_cert_chain(certificate_file, key_file)
+                self.tls.load_cert_chain(certificate_file, identity.get("key_file"))
         except (OSError, ssl.SSLError) as error:
             raise SettingsError(
                 "certificate_file" if certificate_file else "ca_file", f"cannot be used: {error}"

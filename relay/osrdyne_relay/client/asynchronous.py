@@ -6,14 +6,13 @@ import asyncio
 import io
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import aiohttp
 
 from osrdyne_relay import wire
-from osrdyne_relay.client.addresses import BEYOND, CONNECT, Nodes, call_of, none_reached, response_of
+from osrdyne_relay.client.addresses import BEYOND, CONNECT, Identity, Nodes, call_of, none_reached, response_of
 from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, NodeStopping, RelayError, TooMany
 from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.messages import Request, Response
@@ -124,25 +123,9 @@ def _socket(info: Any) -> socket.socket:
 class AsyncRelayClient:
     """Calls endpoints over nodes. `async with AsyncRelayClient(url, token=…) as client:`."""
 
-    def __init__(
-        self,
-        urls: str | Sequence[str],
-        *,
-        token: str | None = None,
-        token_file: Path | None = None,
-        ca_file: Path | None = None,
-        certificate_file: Path | None = None,
-        key_file: Path | None = None,
-    ) -> None:
+    def __init__(self, urls: str | Sequence[str], **identity: Unpack[Identity]) -> None:
         """`urls`: one node, or several that stand for each other. Raises SettingsError."""
-        self._nodes = Nodes(
-            urls,
-            token=token,
-            token_file=token_file,
-            ca_file=ca_file,
-            certificate_file=certificate_file,
-            key_file=key_file,
-        )
+        self._nodes = Nodes(urls, **identity)
 
     async def __aenter__(self) -> Self:
         self._session = Session(self._nodes)

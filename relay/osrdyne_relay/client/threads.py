@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 
-from osrdyne_relay.client.addresses import BEYOND, CONNECT, Nodes, call_of, none_reached, response_of
+from osrdyne_relay.client.addresses import BEYOND, CONNECT, Identity, Nodes, call_of, none_reached, response_of
 from osrdyne_relay.errors import NodeLost, NodesAway, NodeStopping
 from osrdyne_relay.keepalive import OPTIONS
 from osrdyne_relay.messages import Request, Response
@@ -23,25 +22,9 @@ _KEPT = 32
 class RelayClient:
     """Calls endpoints over nodes, from any number of threads. `with RelayClient(url, token=…) as client:`."""
 
-    def __init__(
-        self,
-        urls: str | Sequence[str],
-        *,
-        token: str | None = None,
-        token_file: Path | None = None,
-        ca_file: Path | None = None,
-        certificate_file: Path | None = None,
-        key_file: Path | None = None,
-    ) -> None:
+    def __init__(self, urls: str | Sequence[str], **identity: Unpack[Identity]) -> None:
         """`urls`: one node, or several that stand for each other. Raises SettingsError."""
-        self._nodes = Nodes(
-            urls,
-            token=token,
-            token_file=token_file,
-            ca_file=ca_file,
-            certificate_file=certificate_file,
-            key_file=key_file,
-        )
+        self._nodes = Nodes(urls, **identity)
         self._pool = urllib3.PoolManager(
             maxsize=_KEPT, retries=False, ssl_context=self._nodes.tls, socket_options=list(OPTIONS)
         )

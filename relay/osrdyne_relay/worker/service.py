@@ -8,9 +8,9 @@ import signal
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from typing import Unpack
 
-from osrdyne_relay.client.addresses import Nodes
+from osrdyne_relay.client.addresses import Identity, Nodes
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import InvalidCall
 from osrdyne_relay.names import check_endpoint
@@ -33,16 +33,12 @@ class RelayWorker:
         endpoints: str | Sequence[str],
         handler: Handler,
         *,
-        token: str | None = None,
-        token_file: Path | None = None,
-        ca_file: Path | None = None,
-        certificate_file: Path | None = None,
-        key_file: Path | None = None,
         at_once: int | None = None,
         threads: int = 1,
         executor: concurrent.futures.Executor | None = None,
         grace: float = 30.0,
         websocket: bool = True,
+        **identity: Unpack[Identity],
     ) -> None:
         """`urls`: one node, or several that stand for each other: the worker goes to the next one when one is away.
 
@@ -51,14 +47,7 @@ class RelayWorker:
         `grace`: seconds that work in hand may take after the stop. `websocket`: False for long polls, where a proxy
         lets no WebSocket pass. Raises SettingsError and InvalidCall.
         """
-        self._nodes = Nodes(
-            urls,
-            token=token,
-            token_file=token_file,
-            ca_file=ca_file,
-            certificate_file=certificate_file,
-            key_file=key_file,
-        )
+        self._nodes = Nodes(urls, **identity)
         self._endpoints = [check_endpoint(one) for one in ([endpoints] if isinstance(endpoints, str) else endpoints)]
         if not self._endpoints or (at_once is not None and at_once < 1):
             raise InvalidCall("a worker serves one endpoint or more, and has one request or more at once")
