@@ -16,6 +16,7 @@ from osrdyne_relay.errors import (
     Cancelled,
     DataLost,
     NotCollected,
+    RedisAway,
     RelayError,
     Stage,
     TooLarge,
@@ -59,6 +60,9 @@ class Collected:
         self._looks.looked(node.now())
         node.held[self.id] = self
         self._task: asyncio.Task[None] | None = None
+        #: A response that may not be in Redis, because that did not answer in time. It is written at the next look.
+        self._late: bytes | None = None
+        self._answered = False
         #: Most requests are answered before the first look. So they need no task.
         self._first_look = asyncio.get_running_loop().call_at(self._looks.due, self._begin)
 
@@ -87,7 +91,12 @@ class Collected:
         self._collected_at = self._node.now()
 
     async def apply(self, answer: Answer) -> None:
-        """Answer the request. Raises what `abandoned` says, or RedisAway: the caller then has no response of ours."""
+        """Answer the request. Raises what `abandoned` says, or RedisAway: the caller may have no response yet.
+
+        After RedisAway the node writes the answer by itself, if Redis is back before the caller gives up.
+        """
+        if self._answered:
+            return
         if self.abandoned is not None:
             raise self.abandoned
         written: list[str] = []
@@ -124,18 +133,24 @@ class Collected:
 
     async def _send(self, record: bytes) -> None:
         """Write the response. Raises where it does not count."""
+        if self._answered:
+            return
         if self.abandoned is not None:
             raise self.abandoned
-        small = len(record) <= self._node.pulse_bytes
-        content = pulse(RESPONSE_PULSE, self.id, record if small else b"")
-        view = ServerView.of((await self._node.run(self._answer(record, content))).answers)
+        try:
+            view = ServerView.of((await self._node.run(self._answer(record))).answers)
+        except RedisAway:
+            self._late = record
+            self.look()
+            raise
         self.drop()
         if view.claim != self._token:
             raise DataLost
         if view.over:
             raise CallerGone
 
-    def _answer(self, record: bytes, content: bytes) -> list[tuple[str | bytes | int, ...]]:
+    def _answer(self, record: bytes) -> list[tuple[str | bytes | int, ...]]:
+        content = pulse(RESPONSE_PULSE, self.id, record if len(record) <= self._node.pulse_bytes else b"")
         return self._node.transactions.answer(self.endpoint, self.id, record, (self._caller, content))
 
     def drop(self) -> None:
@@ -158,6 +173,11 @@ class Collected:
                 await self._news.wait(self._looks.due)
                 if not self.taken and node.now() > self._collected_at + node.timings.hold_for:
                     return await self._give_back_untaken()
+                if self._late is not None:
+                    await node.run(self._answer(self._late))
+                    self._answered = True
+                    node.held.pop(self.id, None)
+                    return self._ended.set()
                 beats += 1
                 beat = node.transactions.server_beat(self.endpoint, self.id, beats)
                 view = ServerView.of((await node.run(beat)).answers)
@@ -182,7 +202,7 @@ class Collected:
     async def _give_back_untaken(self) -> None:
         self._abandoned(NotCollected())
         record = records.encode(ResponseHeader(status="returned"), b"", self._node.most_bytes)
-        await self._node.run(self._answer(record, pulse(RESPONSE_PULSE, self.id, record)))
+        await self._node.run(self._answer(record))
 
     async def _abandon(self, why: RelayError) -> None:
         """Note it for the worker, and write it for a caller that may still listen."""
@@ -194,7 +214,7 @@ class Collected:
         record = records.encode(ResponseHeader(status=status, reason=str(why)), b"", self._node.most_bytes)
         if not isinstance(why, DataLost):
             with suppress(RelayError):
-                await self._node.run(self._answer(record, pulse(RESPONSE_PULSE, self.id, record)))
+                await self._node.run(self._answer(record))
         if isinstance(why, CallerGone):
             for stream in self.streams.values():
                 await stream.remove()

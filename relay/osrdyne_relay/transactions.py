@@ -58,7 +58,7 @@ class Entered:
 
     @classmethod
     def of(cls, answers: list[Any]) -> Entered:
-        return cls(life=answers[4])
+        return cls(life=answers[-2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Transactions:
         return [
             # What was written first stays: after the end of the call the claim is there, so a late one is never taken.
             ("HSETNX", key, REQUEST, request),
-            ("PEXPIRE", key, _ms(waits + self._lifetimes.waiting_margin)),
+            *_at_least(key, waits + self._lifetimes.waiting_margin),
             ("RPUSH", waiting, call),
             ("PEXPIRE", waiting, _ms(self._lifetimes.endpoint)),
             ("GET", self._names.life(endpoint)),
@@ -171,8 +171,8 @@ class Transactions:
         `waits`: seconds that the request still waits for a node; None once it was collected.
         """
         key = self._names.call(endpoint, call)
-        stays = self._collected if waits is None else _ms(waits + self._lifetimes.waiting_margin)
-        return [("HSET", key, CALLER_BEAT, number), ("PEXPIRE", key, stays), *self._caller_looks(key)]
+        stays = self._lifetimes.response if waits is None else waits + self._lifetimes.waiting_margin
+        return [("HSET", key, CALLER_BEAT, number), *_at_least(key, stays), *self._caller_looks(key)]
 
     def server_beat(self, endpoint: str, call: str, number: int) -> list[Command]:
         """Beat as the serving node, and look. The answer is a ServerView."""
@@ -244,6 +244,14 @@ class Transactions:
 
 def _server_looks(key: str) -> Command:
     return ("HMGET", key, CLAIM, CALLER_BEAT, CANCEL, OVER)
+
+
+def _at_least(key: str, seconds: float) -> list[Command]:
+    """Have a key stay for so long, or for longer where it does already.
+
+    A caller may not know yet that its request was collected, and then must not shorten what that has prolonged.
+    """
+    return [("PEXPIRE", key, _ms(seconds), only) for only in ("NX", "GT")]
 
 
 def _ms(seconds: float) -> int:

@@ -157,11 +157,15 @@ class Model:
 
     # --- keys -----------------------------------------------------------------------------------------------------
 
-    def _pexpire(self, key: bytes, ms: bytes) -> int:
+    def _pexpire(self, key: bytes, ms: bytes, only: bytes = b"") -> int:
         entry = self._entry(key)
-        if entry is None:
+        until = self._now + int(ms) / 1000
+        if entry is None or (only == b"NX" and entry.until is not None):
             return 0
-        entry.until = self._now + int(ms) / 1000
+        # A key that stays for ever counts as one that stays longest.
+        if only == b"GT" and (entry.until is None or until <= entry.until):
+            return 0
+        entry.until = until
         return 1
 
     def _del(self, key: bytes) -> int:

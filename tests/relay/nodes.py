@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from osrdyne_relay import Collected, Relay, RelayError, RelaySettings
-from osrdyne_relay.port import Hear, RedisPort, Subscriber
+from osrdyne_relay.port import Away, Hear, RedisPort, Subscriber
 from osrdyne_relay.redis_client import RedisClient
 from testbed.redis import RedisServer
 
@@ -110,3 +110,16 @@ class SlowClaims(RedisClient):
             self.claimed.set()
             await self.may_go_on.wait()
         return answers
+
+
+class NoAnswers(RedisClient):
+    """A real Redis that takes no answers to requests while `holds` is true."""
+
+    def __init__(self, settings: RelaySettings) -> None:
+        super().__init__(settings.redis)
+        self.holds = True
+
+    async def run(self, *commands: tuple[str | bytes | int, ...]) -> list[Any]:
+        if self.holds and any(command[2:3] == ("response",) for command in commands):
+            raise Away("no answer in time", sent=False)
+        return await super().run(*commands)

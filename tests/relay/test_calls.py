@@ -24,10 +24,14 @@ from osrdyne_relay import (
     UnknownRequest,
     UnreadableResponse,
 )
+from osrdyne_relay.names import Names
+from osrdyne_relay.redis_client import RedisClient
+from osrdyne_relay.transactions import Lifetimes, Transactions
 from testbed.redis import RedisServer
 from testbed.waiting import until_async
 from tests.relay.nodes import Deaf, SlowClaims, serving, settings
 
+ID = "f" * 32
 FOREVER = {"pickup_timeout": 600.0}
 
 
@@ -277,3 +281,24 @@ async def test_a_call_that_has_ended_leaves_neither_request_nor_response_in_redi
         assert not left & {b"request", b"response"}
         assert redis.run("LLEN", "test:{e}:waiting") == 0
         assert redis.run("PTTL", f"test:{{e}}:call:{call.id}") <= 120_000
+
+
+async def test_a_caller_that_does_not_know_yet_that_its_request_was_collected_does_not_shorten_its_life(
+    redis: RedisServer,
+) -> None:
+    made = Transactions(Names("test"), Lifetimes())
+    key = f"test:{{e}}:call:{ID}"
+    client = RedisClient(settings(redis).redis)
+    try:
+        await client.run(*made.enter("e", ID, b"x", 10.0))
+        assert 125_000 < redis.run("PTTL", key) <= 130_000
+        await client.run(*made.claim("e", ID, "token"))
+        for late in (made.caller_beat("e", ID, 1, 9.0), made.enter("e", ID, b"x", 10.0)):
+            await client.run(*late)
+            assert 1_190_000 < redis.run("PTTL", key) <= 1_200_000
+        # A beat that makes the hash anew, after a loss, gives it an end, too.
+        redis.run("DEL", key)
+        await client.run(*made.caller_beat("e", ID, 2, 9.0))
+        assert 120_000 < redis.run("PTTL", key) <= 129_000
+    finally:
+        await client.close()

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_relay import Collected, DataLost, PeerGone, RedisAway, RedisRefused, Relay
+from osrdyne_relay import Answer, Collected, DataLost, PeerGone, RedisAway, RedisRefused, Relay
 from testbed.redis import RedisServer
 from testbed.waiting import until, until_async
-from tests.relay.nodes import QUICK, serving, settings
+from tests.relay.nodes import QUICK, NoAnswers, serving, settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -266,3 +266,20 @@ async def test_nodes_whose_clocks_differ_by_a_day_do_not_notice(private_redis: R
     finally:
         process.kill()
         await process.wait()
+
+
+async def test_an_answer_that_redis_did_not_take_in_time_is_written_once_it_does(redis: RedisServer) -> None:
+    node = settings(redis, timings={"retry_for": 1.0})
+    away = NoAnswers(node)
+    async with Relay(node) as near, Relay(node, redis=away) as far:
+        call = near.start("e", b"x")
+        request = await far.dequeue("e")
+        assert request is not None
+        # Its worker does not try again
+        with pytest.raises(RedisAway):
+            await request.apply(Answer(b"y"))
+        away.holds = False
+        assert (await call.response()).body == b"y"
+        # And another attempt does no harm
+        await request.apply(Answer(b"z"))
+        await request.fail("too late")

@@ -26,7 +26,7 @@ def command(chance: random.Random) -> Command:
     key, field, word = chance.choice(KEYS), chance.choice(("f", "g")), chance.choice(WORDS)
     made: dict[str, Command] = {
         "get": ("GET", key),
-        "set": ("SET", key, word, "NX", "PX", chance.choice((1, 100_000))),
+        "set": ("SET", key, word, *chance.choice(((), ("NX",))), "PX", chance.choice((1, 100_000))),
         "hset": ("HSET", key, field, chance.choice((word, 7))),
         "hsetnx": ("HSETNX", key, field, word),
         "hmget": ("HMGET", key, "f", "g", "missing"),
@@ -35,7 +35,7 @@ def command(chance: random.Random) -> Command:
         "rpush": ("RPUSH", key, word),
         "lrange": ("LRANGE", key, 0, chance.choice((0, 1, 15))),
         "lrem": ("LREM", key, 1, word),
-        "pexpire": ("PEXPIRE", key, chance.choice((1, 1, 100_000))),
+        "pexpire": ("PEXPIRE", key, chance.choice((1, 1, 100_000)), *chance.choice(((), ("NX",), ("GT",)))),
         "publish": ("PUBLISH", "t:nobody", word),
     }
     assert made.keys() == COMMANDS
