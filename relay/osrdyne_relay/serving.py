@@ -276,16 +276,15 @@ class Inbox:
     async def _look(self) -> None:
         self._looking = True
         try:
-            look = self._node.transactions.look(
-                self.endpoint, LOOK_AT, polled_for=polled_for(self._node.timings.look_every), first=not self._seen
-            )
-            found = await self._node.run(look)
+            lasts = polled_for(self._node.timings.look_every)
+            await self._node.run(self._node.transactions.poll(self.endpoint, lasts, first=not self._seen))
             self._seen = True
+            found = await self._node.run(self._node.transactions.look(self.endpoint, LOOK_AT))
         finally:
             self._looking = False
             self._looks.looked(self._node.now())
             self.wake_all()
-        waiting = found.answers[0]
+        (waiting,) = found.answers
         ids = {raw: names.id_from(raw) for raw in waiting}
         if strange := [raw for raw, one in ids.items() if one is None]:
             await self._node.run(self._node.transactions.drop(self.endpoint, strange))

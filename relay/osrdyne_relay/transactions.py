@@ -134,17 +134,17 @@ class Transactions:
             ("PUBLISH", self._names.pulse(endpoint), call),
         ]
 
-    def look(self, endpoint: str, most: int, *, polled_for: float, first: bool) -> list[Command]:
-        """Read the ids of the oldest requests that wait, for a worker that polls. The first answer is the ids.
+    def look(self, endpoint: str, most: int) -> list[Command]:
+        """Read the ids of the oldest requests that wait."""
+        return [("LRANGE", self._names.waiting(endpoint), 0, most - 1)]
 
-        `polled_for`: seconds for which the endpoint then counts as polled. `first`: no worker polled at this node.
+    def poll(self, endpoint: str, counts_for: float, *, first: bool) -> list[Command]:
+        """Note that a worker polls. It counts for so many seconds. `first`: none polled at this node before.
+
+        By itself: a transaction costs Redis two commands more, and this is what an idle endpoint costs.
         """
         polled = self._names.polled(endpoint)
-        return [
-            ("LRANGE", self._names.waiting(endpoint), 0, most - 1),
-            ("SET", polled, "1", "PX", _ms(polled_for)),
-            *([("PUBLISH", polled, "")] if first else []),
-        ]
+        return [("SET", polled, "1", "PX", _ms(counts_for)), *([("PUBLISH", polled, "")] if first else [])]
 
     def polled(self, endpoint: str) -> list[Command]:
         """Whether a worker polls. The answer is None if none does."""

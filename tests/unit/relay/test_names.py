@@ -40,7 +40,8 @@ def transactions() -> list[list[tuple[str | bytes | int, ...]]]:
     return [
         made.begin_life("e", ID),
         made.enter("e", ID, b"x", 60.0),
-        made.look("e", 16, polled_for=45.0, first=True),
+        made.look("e", 16),
+        made.poll("e", 45.0, first=True),
         made.polled("e"),
         made.drop("e", [b"x"]),
         made.claim("e", ID, "t"),
