@@ -19,6 +19,7 @@ import pytest
 
 import steps
 from osrdyne_relay import RelaySettings, ServeSettings, errors
+from osrdyne_relay.client.addresses import Identity
 from osrdyne_relay.http.access import Access, Grant, sha256_of
 from osrdyne_relay.http.app import create_app
 from osrdyne_relay.http.desk import Desk
@@ -152,7 +153,8 @@ def test_the_settings_of_the_page_are_those_of_the_code() -> None:
 
 def test_the_options_of_a_worker_on_the_page_are_those_of_the_code() -> None:
     given = inspect.signature(RelayWorker).parameters.values()
-    assert {*rows("A worker")} == {one.name for one in given if one.kind is one.KEYWORD_ONLY}
+    own = {one.name for one in given if one.kind is one.KEYWORD_ONLY}
+    assert {*rows("A worker")} == own | {*Identity.__annotations__}
 
 
 def test_the_entries_of_the_access_file_are_those_of_the_code_and_the_example_is_one(tmp_path: Path) -> None:
