@@ -69,6 +69,8 @@ class Call:
         #: A response that came by a pulse.
         self._pulsed: bytes | None = None
         self._cancel_wanted = False
+        #: Whether `cancel` returns the response that came too late.
+        self._asked = False
         #: Whether the serving node was asked to stop.
         self._cancel_sent = False
         self._timed_out = False
@@ -84,13 +86,20 @@ class Call:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
             self._want_cancel()
+            self._task.add_done_callback(self._unheard)
             raise
+
+    def _unheard(self, task: asyncio.Task[Response]) -> None:
+        """Remove the streams of a response that came too late for its caller."""
+        if not self._asked and not task.cancelled() and task.exception() is None and task.result().streams:
+            self._node.later(task.result().close(), f"streams of the response to {self.id}")
 
     async def cancel(self) -> Cancellation:
         """Cancel the call, and wait until it is known how far it had come.
 
         Raises a RelayError where that cannot be known: the other side is gone, for example.
         """
+        self._asked = True
         self._want_cancel()
         try:
             response = await asyncio.shield(self._task)

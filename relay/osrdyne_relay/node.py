@@ -11,12 +11,12 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from osrdyne_relay import names
-from osrdyne_relay.errors import RedisAway, RedisRefused, RelayError, StreamLost
+from osrdyne_relay.errors import RedisAway, RedisRefused, RelayError
 from osrdyne_relay.port import RedisPort
 from osrdyne_relay.records import StreamNote
 from osrdyne_relay.retrying import Commands, Done, Retrying
 from osrdyne_relay.settings import RelaySettings
-from osrdyne_relay.streams.base import DataStreams, Source, chunks_of
+from osrdyne_relay.streams.base import DataStreams, Source, stored
 from osrdyne_relay.transactions import Lifetimes, Transactions
 
 log = logging.getLogger(__name__)
@@ -120,16 +120,8 @@ class Node:
 
     async def store_streams(self, sources: Mapping[str, Source], written: list[str]) -> dict[str, StreamNote]:
         """Store streams, and note their ids in `written` before that. Raises StreamLost, or what the store raises."""
-        notes = {}
-        for name, source in sources.items():
-            stream = names.new_id()
-            written.append(stream)
-            try:
-                size = await self.streams.store(stream, chunks_of(source))
-            except OSError as error:
-                raise StreamLost(f"data stream {name!r} cannot be stored: {error.strerror or error}") from error
-            notes[name] = StreamNote(id=stream, size=size)
-        return notes
+        found = await stored(self.streams, sources, written)
+        return {name: StreamNote(id=one.id, size=one.size) for name, one in found.items()}
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run a task of this node."""

@@ -16,10 +16,12 @@ from osrdyne_relay.names import MOST_ENDPOINT
 VERSION = b"OR1"
 #: Most bytes of a header in JSON.
 MOST_HEADER = 65_536
+#: Most data streams of a request or response.
+MOST_STREAMS = 64
 _FIXED = len(VERSION) + 4
 
 Id = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
-_Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 _Text = Annotated[str, StringConstraints(max_length=16_384)]
 
 
@@ -38,8 +40,8 @@ class _Header(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    headers: dict[_Name, _Text] = Field(default_factory=dict, max_length=64)
-    streams: dict[_Name, StreamNote] = Field(default_factory=dict, max_length=64)
+    headers: dict[Name, _Text] = Field(default_factory=dict, max_length=64)
+    streams: Annotated[dict[Name, StreamNote], Field(max_length=MOST_STREAMS)] = {}
 
 
 class RequestHeader(_Header):

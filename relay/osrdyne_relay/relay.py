@@ -69,6 +69,11 @@ class Relay:
         """Whether the last operation of this node failed."""
         return self._node.retrying.outage.away
 
+    @property
+    def streams(self) -> DataStreams:
+        """The store of data streams."""
+        return self._node.streams
+
     # --- for callers ----------------------------------------------------------------------------------------------
 
     async def queue_and_wait(

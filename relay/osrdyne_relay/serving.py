@@ -105,6 +105,7 @@ class Collected:
             header = records.made(ResponseHeader, headers=dict(answer.headers), streams=notes)
             record = records.encode(header, answer.body, self._node.most_bytes)
         except TooLarge as error:
+            await self._unwritten(written)
             await self._write(ResponseHeader(status="failed", reason=f"the response is too large: {error}"[:2000]))
             raise
         except BaseException:

@@ -184,6 +184,9 @@ class ServeSettings(_Settings):
     forget_after: Seconds = 60.0
     #: For a client to send a request, and to take an answer.
     transfer_timeout: Seconds = 30.0
+    #: Most bytes of a data stream of a client, and its longest pause while it sends or reads one.
+    most_stream_bytes: int = Field(default=10_737_418_240, ge=1, le=80_000_000_000)
+    stream_pause: Seconds = 300.0
     #: For which a connection may be idle.
     idle_timeout: Seconds = 75.0
     #: For which requests and calls may go on after the stop.

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Protocol
 from urllib.parse import quote
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from osrdyne_relay import errors
 from osrdyne_relay.errors import (
@@ -22,15 +24,21 @@ from osrdyne_relay.errors import (
     Stage,
     TooLarge,
 )
+from osrdyne_relay.records import MOST_STREAMS, Name, StreamNote
 
 #: Paths.
 CALL, POLL, SOCKET, REQUESTS = "/v1/call", "/v1/poll", "/v1/socket", "/v1/requests"
-#: Header that holds a request's id, and one that holds the headers of a request or response, as JSON.
-ID_HEADER, HEADERS_HEADER = "Relay-Request", "Relay-Headers"
+STREAMS = "/v1/streams"
+#: Header that holds a request's id, one that holds the headers of a request or response, and one its data streams; the
+#: last two as JSON.
+ID_HEADER, HEADERS_HEADER, STREAMS_HEADER = "Relay-Request", "Relay-Headers", "Relay-Streams"
 #: Most characters of a header. The relay's own headers, as JSON, must fit in one.
 MOST_HEADER = 16_384
 #: Most bytes that a frame has beside the body: a worker may serve thousands of endpoints.
 MOST_HEAD = 16 * MOST_HEADER
+#: Data streams by name, as they are said in headers and frames.
+Notes = Annotated[dict[Name, StreamNote], Field(max_length=MOST_STREAMS)]
+_NOTES: TypeAdapter[dict[str, StreamNote]] = TypeAdapter(Notes)
 _STAGES = {str(one) for one in Stage}
 
 #: The HTTP status of each error. Its code is the name of its class.
@@ -86,6 +94,54 @@ def checked_headers(found: object) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
         raise InvalidCall(f'{HEADERS_HEADER} is no JSON object of text by name, as {{"x-who": "me"}}')
     return found
+
+
+class Stored(Protocol):
+    """A data stream that is in the store."""
+
+    @property
+    def id(self) -> str:
+        """Its name there."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+
+
+def notes_of(streams: Mapping[str, Stored]) -> dict[str, Any]:
+    """Return what is said of data streams, as JSON has it. Raises TooLarge."""
+    notes = {name: {"id": one.id, "size": one.size} for name, one in streams.items()}
+    if len(text := json.dumps(notes)) > MOST_HEADER:
+        raise TooLarge(f"names of data streams of {len(text)} characters, {MOST_HEADER} at most: give shorter ones")
+    return notes
+
+
+def dump_streams(streams: Mapping[str, Stored]) -> dict[str, str]:
+    """Return the HTTP header that names data streams, where there are any. Raises TooLarge."""
+    return {STREAMS_HEADER: json.dumps(notes_of(streams), separators=(",", ":"))} if streams else {}
+
+
+def load_streams(text: str | None) -> dict[str, StreamNote]:
+    """Return what such a header says. Raises InvalidCall."""
+    try:
+        return _NOTES.validate_json(text) if text else {}
+    except ValidationError:
+        raise _no_streams() from None
+
+
+def checked_streams(found: object) -> dict[str, StreamNote]:
+    """Return what a frame says of data streams. Raises InvalidCall."""
+    try:
+        return _NOTES.validate_python(found)
+    except ValidationError:
+        raise _no_streams() from None
+
+
+def _no_streams() -> InvalidCall:
+    return InvalidCall(
+        f"{STREAMS_HEADER} is no JSON object of at most {MOST_STREAMS} data streams by name, as "
+        '{"map": {"id": "…", "size": 5}}'
+    )
 
 
 def problem(error: RelayError) -> dict[str, Any]:

@@ -17,8 +17,7 @@ import aiohttp
 from osrdyne_relay import RelaySettings
 from osrdyne_relay.http import serve
 from osrdyne_relay.http.access import sha256_of
-from osrdyne_relay.worker import RelayWorker
-from osrdyne_worker import Handler
+from osrdyne_relay.worker import RelayHandler, RelayWorker
 from testbed.redis import RedisServer
 from testbed.waiting import PATIENCE
 from tests.relay.nodes import settings
@@ -169,7 +168,7 @@ def code_of(body: bytes) -> str:
 
 @asynccontextmanager
 async def working(
-    urls: str | list[str], endpoints: str | list[str], handler: Handler, **options: Any
+    urls: str | list[str], endpoints: str | list[str], handler: RelayHandler, **options: Any
 ) -> AsyncIterator[RelayWorker]:
     """Have a worker serve within the block."""
     worker = RelayWorker(urls, endpoints, handler, **{"token": TOKENS["worker"], "websocket": WEBSOCKET, **options})

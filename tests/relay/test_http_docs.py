@@ -34,7 +34,9 @@ from tests.relay.http_processes import NodeProcess
 
 PAGE = Path(steps.ROOT, "docs/relay.md").read_text()
 SECTION = PAGE.split("## Over HTTPS\n")[1].split("\n## ")[0]
-WORKER, CALLER, ASYNC_CALLER, BARE_WORKER = re.findall(r"^```python\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+WORKER, CALLER, ASYNC_CALLER, STREAM_WORKER, STREAM_CALLER, BARE_WORKER = re.findall(
+    r"^```python\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL
+)
 SETTINGS, ACCESS = re.findall(r"^```toml\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
 
 
@@ -85,7 +87,9 @@ def test_the_programs_of_the_page_work_together(redis: RedisServer, tmp_path: Pa
         f'[clients.worker]\ntoken_sha256 = "{sha256_of(TOKENS["worker"])}"\nserve = ["maps/LAX"]\n'
         f'[clients.caller]\ntoken_sha256 = "{sha256_of(TOKENS["caller"])}"\ncall = ["maps/*"]\n'
     )
+    (tmp_path / "old.map").write_bytes(b"a map" * 100_000)
     text = SETTINGS.replace("/etc/osrdyne", str(tmp_path)).replace("0.0.0.0", "127.0.0.1")
+    text = text.replace("/mnt", str(tmp_path))
     with NodeProcess(RelaySettings.from_mapping(tomllib.loads(text)["relay"]), tmp_path, "--port", "0") as node:
         address = asyncio.run(node.url())
         assert address.startswith("https://127.0.0.1:")
@@ -95,6 +99,9 @@ def test_the_programs_of_the_page_work_together(redis: RedisServer, tmp_path: Pa
             assert output(ASYNC_CALLER, tmp_path, port) == b"b'answer to question'\n"
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(PATIENCE) == 0
+        with running(STREAM_WORKER, tmp_path, port):
+            assert output(STREAM_CALLER, tmp_path, port) == b"b'converted'\n"
+        assert (tmp_path / "new.map").read_bytes() == b"A MAP" * 100_000
         with running(BARE_WORKER, tmp_path, port, RELAY_TOKEN=TOKENS["worker"]):
             assert output(CALLER, tmp_path, port) == b"b'answer to question'\n"
         assert node.end() == 0
@@ -144,7 +151,7 @@ def test_the_settings_of_the_page_are_those_of_the_code() -> None:
     shown = {"access_file": "-"}
     for name, default in fields.items():
         if isinstance(default, float | int) and not isinstance(default, bool):
-            shown[name] = f"{default:g}"
+            shown[name] = f"{default:.12g}"
         elif name != "access_file":
             shown[name] = "none" if default is None else str(default).lower()
 

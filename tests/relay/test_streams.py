@@ -8,7 +8,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
+from io import BufferedWriter
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from osrdyne_relay import (
     StreamLost,
 )
 from osrdyne_relay.names import new_id
+from osrdyne_relay.streams import directory
 from osrdyne_relay.streams.base import CHUNK, chunks_of
 from testbed.redis import RedisServer
 from testbed.waiting import until, until_async
@@ -163,6 +166,46 @@ async def test_parts_of_writers_that_died_are_swept(tmp_path: Path) -> None:
 
     assert await store.sweep() == 1
     assert place.files() == []
+
+
+async def test_a_file_that_is_opened_when_its_writer_goes_away_is_closed_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens, may_open, opened = threading.Event(), threading.Event(), directory._opened
+    files = []
+
+    def slowly(path: Path) -> BufferedWriter:
+        opens.set()
+        may_open.wait(60)
+        files.append(opened(path))
+        return files[0]
+
+    monkeypatch.setattr(directory, "_opened", slowly)
+    place = Directory(tmp_path)
+    task = asyncio.create_task(place.store().store(new_id(), pieces(b"abc")))
+    await asyncio.to_thread(opens.wait, 60)
+    task.cancel()
+    await asyncio.sleep(0)
+    may_open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert files[0].closed
+    assert place.files() == []
+
+
+async def test_a_response_that_comes_too_late_for_its_caller_leaves_no_stream(redis: RedisServer, place: Place) -> None:
+    node = settings(redis, streams=place.settings)
+    async with Relay(node) as near, Relay(node) as far:
+        call = near.start("e", b"x")
+        waiting = asyncio.create_task(call.response())
+        while (request := await far.dequeue("e")) is None:
+            pass
+        # The response is on its way when the caller goes.
+        await request.apply(Answer(streams={"s": pieces(b"abc")}))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await until_async(lambda: not place.files())
 
 
 @pytest.mark.parametrize("stream", ["", "../../etc/passwd", "f" * 31, "F" * 32, "f" * 31 + "/"])

@@ -9,6 +9,6 @@ a node: `osrdyne_relay.Relay`. Docs: docs/relay.md.
 """
 
 from osrdyne_relay.client.asynchronous import AsyncRelayClient
-from osrdyne_relay.client.threads import RelayClient
+from osrdyne_relay.client.threads import BlockingResponse, BlockingStream, RelayClient
 
-__all__ = ["AsyncRelayClient", "RelayClient"]
+__all__ = ["AsyncRelayClient", "BlockingResponse", "BlockingStream", "RelayClient"]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 import ssl
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.statuses import OK
 from osrdyne_relay import wire
-from osrdyne_relay.errors import CallRefused, InvalidCall, NodeFailed, NodesAway, RelayError
+from osrdyne_relay.errors import CallRefused, InvalidCall, NodeFailed, NodesAway, RelayError, StreamLost
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.settings import secret
@@ -44,6 +46,7 @@ class Nodes:
         """Raises SettingsError, and TypeError for an argument that `Identity` does not have."""
         if unknown := identity.keys() - Identity.__annotations__.keys():
             raise TypeError(f"unexpected argument {min(unknown)!r}; there are {', '.join(Identity.__annotations__)}")
+        self._identity = identity
         token, token_file = identity.get("token"), identity.get("token_file")
         certificate_file = identity.get("certificate_file")
         self.urls = [_url(one) for one in ([urls] if isinstance(urls, str) else urls)]
@@ -63,6 +66,10 @@ class Nodes:
             raise SettingsError(
                 "certificate_file" if certificate_file else "ca_file", f"cannot be used: {error}"
             ) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For handlers in processes of their own: what TLS has made cannot be pickled.
+        return partial(Nodes, **self._identity), (self.urls,)
 
     def order(self) -> list[str]:
         """Return the addresses in the order in which they are tried: the one that worked last comes first."""
@@ -90,16 +97,14 @@ def _url(text: str) -> str:
 
 def call_of(
     endpoint: str, request: Request | bytes, timeout: float | None, pickup_timeout: float | None
-) -> tuple[str, dict[str, str], bytes]:
-    """Return path, headers and body of a call over HTTP. Raises InvalidCall or TooLarge."""
+) -> tuple[str, dict[str, str], Request]:
+    """Return path and headers of a call over HTTP, and the request. Raises InvalidCall or TooLarge."""
     whole = Request(request) if isinstance(request, bytes) else request
-    if whole.streams:
-        raise InvalidCall("data streams do not pass over HTTP in this version: send the body, or use `Relay`")
     path = wire.path(wire.CALL, check_endpoint(endpoint), timeout=timeout, pickup_timeout=pickup_timeout)
     headers = {"Content-Type": "application/octet-stream"}
     if whole.headers:
         headers[wire.HEADERS_HEADER] = wire.dump_headers(wire.checked_headers(dict(whole.headers)))
-    return path, headers, whole.body
+    return path, headers, whole
 
 
 def response_of(status: int, headers: Mapping[str, str], body: bytes) -> Response:
@@ -114,6 +119,31 @@ def response_of(status: int, headers: Mapping[str, str], body: bytes) -> Respons
     if said != OK:
         raise CallRefused(said, response.headers.get(X_REASON, ""), body)
     return response
+
+
+def stream_of(url: str, stream: str) -> str:
+    """Return the address of a data stream at a node."""
+    return f"{url}{wire.STREAMS}/{stream}"
+
+
+def size_in(status: int, body: bytes) -> int:
+    """Return the bytes of a data stream that a node has stored. Raises the error that its answer is."""
+    if status != 201:
+        raise wire.error_of(status, body)
+    try:
+        return int(json.loads(body)["size"])
+    except (ValueError, RecursionError, LookupError, TypeError):
+        raise NodeFailed from None
+
+
+def not_sent(error: RelayError) -> StreamLost:
+    """Return the error of a data stream whose node was lost while it took it."""
+    return StreamLost(f"a data stream could not be sent, so nothing was called or answered by it: {error}")
+
+
+def cut_off(stream: str) -> StreamLost:
+    """Return the error of a data stream whose node was lost while it gave it."""
+    return StreamLost(f"the connection to the node ended within data stream {stream}: read it once more")
 
 
 def none_reached(failures: Mapping[str, object]) -> RelayError:

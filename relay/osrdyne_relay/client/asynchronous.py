@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 import aiohttp
 
 from osrdyne_relay import wire
-from osrdyne_relay.client.addresses import BEYOND, CONNECT, Identity, Nodes, call_of, none_reached, response_of
+from osrdyne_relay.client.addresses import (
+    BEYOND,
+    CONNECT,
+    Identity,
+    Nodes,
+    call_of,
+    cut_off,
+    none_reached,
+    not_sent,
+    response_of,
+    size_in,
+    stream_of,
+)
 from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, NodeStopping, RelayError, TooMany
 from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.messages import Request, Response
+from osrdyne_relay.streams.base import CHUNK, StoredStream, stored
 
 #: Seconds between two pings of a WebSocket.
 _PING = 30.0
@@ -43,7 +58,7 @@ class Session:
         url: str,
         *,
         headers: dict[str, str] | None = None,
-        body: bytes | None = None,
+        body: bytes | AsyncIterable[bytes] | None = None,
         within: float | None = None,
     ) -> tuple[int, Any, bytes]:
         """Return status, headers and body of an answer. Raises NodesAway where nothing was sent, and NodeLost."""
@@ -55,11 +70,27 @@ class Session:
                     method,
                     url,
                     headers=shown,
-                    data=io.BytesIO(body) if body else None,
+                    data=io.BytesIO(body) if isinstance(body, bytes) and body else body or None,
                     allow_redirects=False,
                 ) as answer,
             ):
-                return answer.status, answer.headers, await answer.read()
+                # Not `read`, which waits until a body is sent whole: this may be why it is not.
+                return answer.status, answer.headers, await answer.content.read()
+        except _NOT_SENT as error:
+            raise NodesAway(str(error) or "no connection in time") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NodeLost(f"{NodeLost.__doc__} ({type(error).__name__})") from error
+
+    async def chunks(self, url: str) -> AsyncIterator[bytes]:
+        """Give a body as it comes. Raises what the node answers instead; NodesAway where nothing was sent, NodeLost."""
+        shown = self.nodes.authorization()
+        within = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=BEYOND)
+        try:
+            async with self._session.get(url, headers=shown, allow_redirects=False, timeout=within) as answer:
+                if answer.status != 200:
+                    raise wire.error_of(answer.status, await answer.read())
+                async for chunk in answer.content.iter_chunked(CHUNK):
+                    yield chunk
         except _NOT_SENT as error:
             raise NodesAway(str(error) or "no connection in time") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -120,6 +151,82 @@ def _socket(info: Any) -> socket.socket:
     return made
 
 
+class NodeStreams:
+    """The store of data streams that all nodes have, over HTTP. Any node will do."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
+        failures: dict[str, object] = {}
+        source = _Source(chunks)
+        for url in self._session.nodes.order():
+            try:
+                status, _, said = await self._session.ask("PUT", stream_of(url, stream), headers=_PLAIN, body=source)
+                return size_in(status, said)
+            except (NodesAway, NodeStopping, NodeLost) as error:
+                if source.failure is not None:
+                    raise source.failure from None
+                if source.begun or isinstance(error, NodeLost):
+                    raise not_sent(error) from None
+                failures[url] = error
+        raise none_reached(failures)
+
+    async def read(self, stream: str) -> AsyncIterator[bytes]:
+        failures: dict[str, object] = {}
+        for url in self._session.nodes.order():
+            try:
+                async for chunk in self._session.chunks(stream_of(url, stream)):
+                    yield chunk
+            except (NodesAway, NodeStopping) as error:
+                failures[url] = error
+            except NodeLost:
+                raise cut_off(stream) from None
+            else:
+                return
+        raise none_reached(failures)
+
+    async def touch(self, stream: str) -> None:
+        """Nodes do so."""
+
+    async def remove(self, stream: str) -> None:
+        for url in self._session.nodes.order():
+            with suppress(NodesAway, NodeLost):
+                await self._session.ask("DELETE", stream_of(url, stream), within=BEYOND)
+                return
+
+    async def sweep(self) -> int:
+        return 0
+
+    async def remove_all(self, streams: Iterable[str]) -> None:
+        """Remove streams that nothing came for."""
+        for stream in streams:
+            await self.remove(stream)
+
+
+#: Of a body that is a data stream.
+_PLAIN = {"Content-Type": "application/octet-stream"}
+
+
+class _Source:
+    """Gives chunks, and notes whether it has begun, and what their source raises."""
+
+    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
+        self._chunks = chunks
+        self.begun = False
+        self.failure: Exception | None = None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.begun = True
+        try:
+            async for chunk in self._chunks:
+                if chunk:  # an empty one would end the body
+                    yield chunk
+        except Exception as error:
+            self.failure = error
+            raise
+
+
 class AsyncRelayClient:
     """Calls endpoints over nodes. `async with AsyncRelayClient(url, token=…) as client:`."""
 
@@ -129,6 +236,7 @@ class AsyncRelayClient:
 
     async def __aenter__(self) -> Self:
         self._session = Session(self._nodes)
+        self._streams = NodeStreams(self._session)
         return self
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -145,10 +253,22 @@ class AsyncRelayClient:
         """Have a request run once by a worker that polls as `endpoint` at any node; return its response.
 
         `timeout`: seconds for all of it. `pickup_timeout`: seconds for which it may wait for a worker; without it, the
-        node's setting. Raises a RelayError: docs/relay.md has a table. Cancelling this task cancels the call.
+        node's setting. The time of data streams is not counted. Raises a RelayError: docs/relay.md has a table.
+        Cancelling this task cancels the call.
         """
-        path, headers, body = call_of(endpoint, request, timeout, pickup_timeout)
+        path, headers, whole = call_of(endpoint, request, timeout, pickup_timeout)
         within = None if timeout is None else timeout + BEYOND
+        written: list[str] = []
+        try:
+            headers |= wire.dump_streams(await stored(self._streams, whole.streams, written))
+            return await self._call(path, headers, whole.body, within)
+        except NodeLost:
+            raise  # the request may run
+        except RelayError:
+            await self._streams.remove_all(written)
+            raise
+
+    async def _call(self, path: str, headers: dict[str, str], body: bytes, within: float | None) -> Response:
         failures: dict[str, object] = {}
         for url in self._nodes.order():
             try:
@@ -158,5 +278,7 @@ class AsyncRelayClient:
                 failures[url] = error
             else:
                 self._nodes.worked(url)
-                return response
+                notes = wire.load_streams(answer[1].get(wire.STREAMS_HEADER))
+                streams = {name: StoredStream(self._streams, one.id, one.size) for name, one in notes.items()}
+                return dataclasses.replace(response, streams=streams)
         raise none_reached(failures)

@@ -26,7 +26,7 @@ DESK: web.AppKey[Desk] = web.AppKey("desk", Desk)
 CLIENT: web.RequestKey[Client] = web.RequestKey("client", Client)
 #: What a load balancer may ask without a token.
 OPEN = frozenset({"/livez", "/readyz"})
-_HEADERS = {"Server": "osrdyne", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+HEADERS = {"Server": "osrdyne", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 #: Codes of HTTP's own errors.
 _HTTP = {404: "NoSuchPath", 405: "NoSuchMethod", 413: "TooLarge"}
 
@@ -75,7 +75,7 @@ async def _sent(desk: Desk, request: web.Request, answer: web.StreamResponse) ->
     """Send an answer, for a bounded time."""
     if isinstance(answer, web.WebSocketResponse):
         return answer
-    answer.headers.update(_HEADERS)
+    answer.headers.update(HEADERS)
     try:
         async with asyncio.timeout(desk.settings.transfer_timeout):
             await answer.prepare(request)
@@ -104,10 +104,15 @@ def _json(desk: Desk, status: int, said: dict[str, object]) -> web.Response:
 # --- what handlers read of a request ------------------------------------------------------------------------------
 
 
-async def body_of(request: web.Request) -> bytes:
-    """Return the body. Raises TooLarge, and InvalidCall where it does not come in time."""
+def check_plain(request: web.Request) -> None:
+    """Raise InvalidCall where a body is compressed."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise InvalidCall("a body must not be compressed: send it without Content-Encoding")
+
+
+async def body_of(request: web.Request) -> bytes:
+    """Return the body. Raises TooLarge, and InvalidCall where it is compressed."""
+    check_plain(request)
     try:
         async with asyncio.timeout(request.app[DESK].settings.transfer_timeout):
             return await request.read()

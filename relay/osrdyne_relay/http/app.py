@@ -5,12 +5,14 @@ from __future__ import annotations
 from aiohttp import web
 
 from osrdyne_relay import wire
-from osrdyne_relay.http import callers, health, sockets, workers
+from osrdyne_relay.http import callers, health, sockets, streams, workers
 from osrdyne_relay.http.answering import DESK, around
 from osrdyne_relay.http.desk import Desk
 
 #: A request's path below `wire.REQUESTS`.
 _ONE = wire.REQUESTS + "/{id:[0-9a-f]{32}}"
+#: A data stream's.
+_STREAM = wire.STREAMS + "/{id:[0-9a-f]{32}}"
 
 
 def create_app(desk: Desk, most_bytes: int) -> web.Application:
@@ -30,6 +32,9 @@ def create_app(desk: Desk, most_bytes: int) -> web.Application:
             web.post(_ONE + "/failure", workers.fail),
             web.post(_ONE + "/return", workers.give_back),
             web.get(_ONE + "/news", workers.news),
+            web.put(_STREAM, streams.write),
+            web.get(_STREAM, streams.read, allow_head=False),
+            web.delete(_STREAM, streams.remove),
         ]
     )
     return app

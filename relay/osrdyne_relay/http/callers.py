@@ -6,6 +6,7 @@ from aiohttp import web
 
 from osrdyne_relay import wire
 from osrdyne_relay.errors import CallFailed, NodeStopping, RelayError, TooLarge
+from osrdyne_relay.http import streams
 from osrdyne_relay.http.answering import CLIENT, DESK, body_of, endpoint_of, relay_headers_of, seconds_of
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.messages import Request, Response
@@ -18,19 +19,17 @@ async def call(request: web.Request) -> web.StreamResponse:
     with desk.opened(client):
         timeout, pickup = seconds_of(request, "timeout", None), seconds_of(request, "pickup_timeout", None)
         headers = relay_headers_of(request)
-        sent = Request(await body_of(request), headers)
+        sent = Request(await body_of(request), headers, streams.named_in(request))
         if desk.stopping.is_set():
             raise NodeStopping
         response = await _counted(desk, endpoint, sent, timeout, pickup)
-        if response.streams:
-            await response.close()
-            raise CallFailed("the response has data streams, which this version does not pass over HTTP; it has run")
         try:
-            shown = wire.dump_headers(response.headers)
+            # The caller removes the streams once it has read them.
+            shown = {wire.HEADERS_HEADER: wire.dump_headers(response.headers), **wire.dump_streams(response.streams)}
         except TooLarge as error:
+            await response.close()
             raise CallFailed(f"the request has run, and its response does not pass over HTTP: {error}") from None
-        answered = {wire.HEADERS_HEADER: shown, "Content-Type": "application/octet-stream"}
-        return web.Response(body=response.body, headers=answered)
+        return web.Response(body=response.body, headers={**shown, "Content-Type": "application/octet-stream"})
 
 
 async def _counted(

@@ -22,7 +22,7 @@ from osrdyne_relay.messages import Answer
 from osrdyne_relay.names import new_id
 from osrdyne_relay.serving import Collected
 from osrdyne_relay.settings import ServeSettings
-from osrdyne_relay.wire import dump_headers
+from osrdyne_relay.wire import dump_headers, notes_of
 
 log = logging.getLogger(__name__)
 
@@ -258,6 +258,7 @@ class Desk:
         now.polls.set(polls)
         now.calls_open.set(self.calls)
         now.in_hand.set(len(self.ledger.in_hand))
+        now.streams.set(self.ledger.streams())
         now.sockets.set(self.sockets)
         now.redis_up.set(bool(self.redis_answers) and not self.relay.redis_away)
 
@@ -290,16 +291,15 @@ class Desk:
             self._end_now(poll)
         with suppress(TimeoutError):
             async with asyncio.timeout(self.settings.grace):
-                while self.ledger.in_hand or self.calls:  # noqa: ASYNC110 - a look that costs nothing, once in a life
+                while self.ledger.in_hand or self.calls or self.ledger.streams():  # noqa: ASYNC110 - a look that costs nothing, once in a life
                     await asyncio.sleep(0.05)
 
 
 def _unfit(request: Collected) -> str | None:
     """Return why a request cannot be passed on over HTTP."""
-    if request.streams:
-        return "the request has data streams, which this version does not pass over HTTP: send them as the body"
     try:
         dump_headers(request.headers)
+        notes_of(request.streams)
     except TooLarge as error:
         return str(error)
     return None

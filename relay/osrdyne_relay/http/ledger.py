@@ -47,6 +47,7 @@ class Ledger:
 
     in_hand: dict[str, InHand] = field(default_factory=dict)
     _open: Counter[str] = field(default_factory=Counter)
+    _streams: Counter[str] = field(default_factory=Counter)
     _endpoints: dict[str, _Polled] = field(default_factory=dict)
     _endpoints_of: Counter[str] = field(default_factory=Counter)
     _ended: OrderedDict[str, tuple[str, RelayError]] = field(default_factory=OrderedDict)
@@ -68,6 +69,23 @@ class Ledger:
     def opened(self) -> int:
         """Return how much is open."""
         return self._open.total()
+
+    @contextmanager
+    def streaming(self, client: str, most: int) -> Iterator[None]:
+        """Note a data stream that is sent or read within the block. Raises TooMany."""
+        if self._streams[client] >= most:
+            raise TooMany("this client sends and reads as many data streams as it may: end some, or raise `most`")
+        self._streams[client] += 1
+        try:
+            yield
+        finally:
+            self._streams[client] -= 1
+            if self._streams[client] <= 0:
+                del self._streams[client]
+
+    def streams(self) -> int:
+        """Return how many data streams are sent or read."""
+        return self._streams.total()
 
     # --- endpoints ------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ class Metrics:
         )
         self.calls_open = Gauge("osrdyne_relay_calls_open", "Calls under way.", registry=own)
         self.in_hand = Gauge("osrdyne_relay_requests_in_hand", "Requests that workers have.", registry=own)
+        self.streams = Gauge("osrdyne_relay_streams", "Data streams that clients send or read.", registry=own)
         self.polls = Gauge("osrdyne_relay_polls", "Polls that wait, with those of WebSockets.", registry=own)
         self.sockets = Gauge("osrdyne_relay_sockets", "Workers' WebSockets.", registry=own)
         self.endpoints = Gauge("osrdyne_relay_endpoints", "Endpoints that this node listens to.", registry=own)

@@ -22,6 +22,7 @@ from osrdyne_relay.http.access import Client
 from osrdyne_relay.http.answering import CLIENT, DESK
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.http.ledger import InHand
+from osrdyne_relay.http.streams import taken
 from osrdyne_relay.messages import Answer
 from osrdyne_relay.names import check_endpoint, new_id
 
@@ -43,6 +44,7 @@ class _Head(BaseModel):
     type: str = Field(max_length=32)
     id: str = Field(default="", max_length=32)
     headers: dict[str, str] = {}
+    streams: wire.Notes = {}
     reason: str = Field(default="", max_length=8000)
     endpoints: list[str] = Field(default=[], max_length=100_000)
     at_once: int = Field(default=1, ge=0, le=100_000)
@@ -118,7 +120,8 @@ class _Connection:
                 # The next frame is read when this one was confirmed: so a flood of them waits for the network.
                 await self._serve(head.endpoints, head.at_once)
             case "response":
-                await self._end(head, lambda held: self._desk.answer(held, Answer(body, head.headers)))
+                streams = taken(self._desk, head.streams)
+                await self._end(head, lambda held: self._desk.answer(held, Answer(body, head.headers, streams)))
             case "failure":
                 why = head.reason or "the worker gives no reason"
                 await self._end(head, lambda held: self._desk.fail(held, why))
@@ -183,6 +186,7 @@ class _Connection:
             "id": collected.id,
             "endpoint": collected.endpoint,
             "headers": dict(collected.headers),
+            **({"streams": wire.notes_of(collected.streams)} if collected.streams else {}),
         }
         sent = False
         ended = self._ends[collected.id] = asyncio.Event()

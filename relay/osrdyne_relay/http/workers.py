@@ -6,6 +6,7 @@ from aiohttp import web
 
 from osrdyne_relay import wire
 from osrdyne_relay.errors import InvalidCall
+from osrdyne_relay.http import streams
 from osrdyne_relay.http.answering import CLIENT, DESK, body_of, endpoint_of, relay_headers_of, seconds_of
 from osrdyne_relay.http.ledger import InHand
 from osrdyne_relay.messages import Answer
@@ -38,6 +39,7 @@ async def poll(request: web.Request) -> web.StreamResponse:
         headers={
             wire.ID_HEADER: collected.id,
             wire.HEADERS_HEADER: wire.dump_headers(collected.headers),
+            **wire.dump_streams(collected.streams),
             "Content-Type": "application/octet-stream",
         },
     )
@@ -54,7 +56,7 @@ async def respond(request: web.Request) -> web.StreamResponse:
     desk, held = request.app[DESK], _held(request)
     with desk.heard(held):
         headers = relay_headers_of(request)
-        await desk.answer(held, Answer(await body_of(request), headers))
+        await desk.answer(held, Answer(await body_of(request), headers, streams.named_in(request)))
     return web.Response(status=204)
 
 

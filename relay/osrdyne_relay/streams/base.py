@@ -7,18 +7,18 @@ A stream is written once, whole, under an id that is never used again. It is rem
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from osrdyne_relay.errors import InvalidCall, StreamLost
-from osrdyne_relay.names import is_id
+from osrdyne_relay.names import is_id, new_id
 
 #: Bytes that are in memory at a time for each stream that is written or read.
 CHUNK = 262_144
 
-#: Where a stream comes from: chunks of bytes, or a file.
-Source = AsyncIterable[bytes] | Path
+#: Where a stream comes from: chunks of bytes, or a file. Only programs on asyncio have chunks that are waited for.
+Source = AsyncIterable[bytes] | Iterable[bytes] | Path
 
 
 class DataStreams(Protocol):
@@ -73,6 +73,28 @@ class StoredStream:
         await self._store.remove(self.id)
 
 
+class HandedOver(StoredStream):
+    """A stream that is in the store before its call or answer is. That takes it as it is, and removes it as its own."""
+
+
+async def stored(store: DataStreams, sources: Mapping[str, Source], written: list[str]) -> dict[str, StoredStream]:
+    """Store streams, and note their ids in `written` before that. Raises StreamLost, or what the store raises."""
+    found = {}
+    for name, source in sources.items():
+        if isinstance(source, HandedOver):
+            written.append(source.id)
+            found[name] = StoredStream(store, source.id, source.size)
+            continue
+        stream = new_id()
+        written.append(stream)
+        try:
+            size = await store.store(stream, chunks_of(source))
+        except OSError as error:
+            raise StreamLost(f"data stream {name!r} cannot be stored: {error.strerror or error}") from error
+        found[name] = StoredStream(store, stream, size)
+    return found
+
+
 def checked(stream: str) -> str:
     """Return an id that can name a file or an object. Raises InvalidCall."""
     if not is_id(stream):
@@ -82,9 +104,14 @@ def checked(stream: str) -> str:
 
 async def chunks_of(source: Source) -> AsyncIterator[bytes]:
     """Give the chunks of a source."""
-    if not isinstance(source, Path):
+    if isinstance(source, AsyncIterable):
         async for chunk in source:
             yield chunk
+        return
+    if not isinstance(source, Path):
+        chunks = iter(source)
+        while (found := await asyncio.to_thread(next, chunks, None)) is not None:
+            yield found
         return
     with await asyncio.to_thread(source.open, "rb") as file:
         while chunk := await asyncio.to_thread(file.read, CHUNK):

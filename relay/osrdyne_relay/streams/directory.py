@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import suppress
-from io import BufferedWriter
+from functools import partial
+from io import BufferedWriter, FileIO, IOBase
 from pathlib import Path
+from typing import TypeVar
 
 from osrdyne_relay.errors import StreamLost
 from osrdyne_relay.names import new_id
@@ -19,6 +21,8 @@ from osrdyne_relay.streams.base import CHUNK, checked
 
 #: Ending of the name of what is being written.
 _PART = ".part"
+
+File = TypeVar("File", bound=IOBase)
 
 
 class SharedDirectory:
@@ -33,9 +37,8 @@ class SharedDirectory:
         path = self._path(stream)
         part = path.with_name(path.name + _PART)
         size = 0
-        file = await asyncio.to_thread(_opened, part)
         try:
-            with file:
+            with await _in_thread(partial(_opened, part)) as file:
                 async for chunk in chunks:
                     size += await asyncio.to_thread(file.write, chunk)
                 await asyncio.to_thread(_written, file)
@@ -49,7 +52,7 @@ class SharedDirectory:
     async def read(self, stream: str) -> AsyncIterator[bytes]:
         path = self._path(stream)
         try:
-            file = await asyncio.to_thread(path.open, "rb", 0)
+            file = await _in_thread(partial(_readable, path))
         except OSError as error:
             raise StreamLost(
                 f"data stream {stream} cannot be read: {error.strerror}; its call may have ended"
@@ -86,9 +89,24 @@ class SharedDirectory:
         return self._directory / checked(stream)[:2] / stream
 
 
+async def _in_thread(opens: Callable[[], File]) -> File:
+    """Open a file in a thread. Where this task is cancelled meanwhile, wait for the file, and close it."""
+    opening = asyncio.ensure_future(asyncio.to_thread(opens))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            (await opening).close()
+        raise
+
+
 def _opened(path: Path) -> BufferedWriter:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return open(path, "wb", opener=_only_ours)
+
+
+def _readable(path: Path) -> FileIO:
+    return FileIO(path)
 
 
 def _only_ours(path: str, flags: int) -> int:

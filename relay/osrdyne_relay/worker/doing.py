@@ -10,7 +10,8 @@ import logging
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from osrdyne_protocol import statuses
@@ -18,7 +19,8 @@ from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS
 from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
-from osrdyne_relay.client.asynchronous import Session
+from osrdyne_relay.client.asynchronous import NodeStreams, Session
+from osrdyne_relay.client.threads import BlockingStream, BlockingStreams, Connections
 from osrdyne_relay.errors import (
     NodeFailed,
     NodeLost,
@@ -30,6 +32,9 @@ from osrdyne_relay.errors import (
     UnknownRequest,
 )
 from osrdyne_relay.messages import CORRELATION_HEADER, REDELIVERED_HEADER
+from osrdyne_relay.streams.base import StoredStream
+from osrdyne_relay.wire import Stored
+from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest, Sent
 from osrdyne_worker.handling import Outcome, Request
 from osrdyne_worker.runners import OnLoop, Runner
 
@@ -70,21 +75,22 @@ class Given:
     endpoint: str
     headers: Mapping[str, str]
     body: bytes
+    streams: Mapping[str, Stored]
     #: How it came; None for a poll.
     line: Line | None = None
 
-    def for_handler(self) -> Request:
-        """Return the request in the form of the worker library. Its key is what follows the endpoint's first slash."""
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the worker library's request. Its key is what follows the endpoint's first slash."""
         pool, _, key = self.endpoint.partition("/")
         deadline = self.headers.get(X_DEADLINE, "")
-        return Request(
-            key or pool,
-            self.body,
-            self.headers,
-            self.headers.get(CORRELATION_HEADER, self.id),
-            redelivered=self.headers.get(REDELIVERED_HEADER) == "true",
-            deadline=int(deadline) / 1000 if _MILLISECONDS.fullmatch(deadline) else None,
-        )
+        return {
+            "key": key or pool,
+            "body": self.body,
+            "headers": self.headers,
+            "correlation_id": self.headers.get(CORRELATION_HEADER, self.id),
+            "redelivered": self.headers.get(REDELIVERED_HEADER) == "true",
+            "deadline": int(deadline) / 1000 if _MILLISECONDS.fullmatch(deadline) else None,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +98,15 @@ class Answered:
     """What the node gets: an answer, or the reason why there is none."""
 
     body: bytes = b""
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, Stored] = field(default_factory=dict)
     failure: str | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Answered:
-        """Return what an outcome is: statuses are those of a worker over AMQP."""
+    def of(cls, outcome: Outcome, streams: Mapping[str, Stored]) -> Answered:
+        """Return what an outcome is: statuses are those of a worker over AMQP. Only a good one has streams."""
         if outcome.status == statuses.OK:
-            return cls(outcome.body)
+            return cls(outcome.body, streams=streams)
         if outcome.status == REQUEUED:
             return cls(failure="the worker cannot process this here and now: call again")
         headers = {X_STATUS: outcome.status}
@@ -114,6 +121,8 @@ class Doing:
     def __init__(self, session: Session, runner: Runner) -> None:
         self._session = session
         self._runner = runner
+        self._streams = NodeStreams(session)
+        self._blocking = BlockingStreams(Connections(session.nodes))
         #: Set at the end of the worker's grace.
         self.over = asyncio.Event()
         #: Answers that are on their way.
@@ -123,15 +132,19 @@ class Doing:
         """Do one request, and answer it. Raises nothing but CancelledError."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Outcome] = loop.create_future()
-        request = given.for_handler()
+        sent = Sent()
+        request = self._for_handler(given, sent)
+        named = False
         withdraw = self._runner.start(request, lambda one: None if outcome.done() else outcome.set_result(one))
         abandoned = asyncio.create_task(self._abandoned(given))
         over = asyncio.create_task(self.over.wait())
         ends: list[asyncio.Future[Any]] = [outcome, over]
         try:
             await asyncio.wait([*ends, abandoned], return_when=asyncio.FIRST_COMPLETED)
+            sent.close()
             if outcome.done():
-                await self._answer_soon(given, Answered.of(outcome.result()))
+                named = outcome.result().status == statuses.OK
+                await self._answer_soon(given, Answered.of(outcome.result(), sent.streams))
             elif abandoned.done():
                 log.warning(
                     "a request is no longer wanted", extra={"endpoint": given.endpoint, "why": str(abandoned.result())}
@@ -152,6 +165,22 @@ class Doing:
             abandoned.cancel()
             over.cancel()
             await asyncio.gather(abandoned, over, return_exceptions=True)
+            if not named:
+                await self._drop(sent.streams)
+
+    def _for_handler(self, given: Given, sent: Sent) -> Request:
+        """Return the request in the form that the handler takes."""
+        if isinstance(self._runner, OnLoop):
+            store = self._streams
+            streams = {name: StoredStream(store, one.id, one.size) for name, one in given.streams.items()}
+            return AsyncRelayRequest(**given.fields(), streams=streams, _store=store, _sent=sent)
+        blocking = {name: BlockingStream(self._blocking, one.id, one.size) for name, one in given.streams.items()}
+        return RelayRequest(**given.fields(), streams=blocking, _store=self._blocking, _sent=sent)
+
+    async def _drop(self, streams: Mapping[str, Stored]) -> None:
+        """Remove streams of an answer that does not count."""
+        with suppress(RelayError):
+            await self._streams.remove_all(one.id for one in streams.values())
 
     async def _abandoned(self, given: Given) -> RelayError:
         """Wait until a request is no longer wanted; return why. Meanwhile the node hears of this worker."""
@@ -198,7 +227,7 @@ class Doing:
         """Have the node take an answer. Logs where it does not count."""
         try:
             if answered.failure is None:
-                await self._say(given, "response", answered.body, headers=dict(answered.headers or {}))
+                await self._say(given, "response", answered.body, answered.headers, answered.streams)
             else:
                 await self._say(given, "failure", answered.failure.encode())
         except TooLarge as error:
@@ -206,6 +235,8 @@ class Doing:
                 await self.answer(given, Answered(failure=str(error)))
         except RelayError as error:
             log.warning("an answer does not count", extra={"endpoint": given.endpoint, "reason": str(error)})
+            if not isinstance(error, NodeLost | RedisAway):  # of these it is not known
+                await self._drop(answered.streams)
 
     async def give_back(self, given: Given) -> None:
         """Have the node give the request, which was not begun, to another worker."""
@@ -214,26 +245,37 @@ class Doing:
         except RelayError as error:
             log.warning("a request cannot be given back", extra={"endpoint": given.endpoint, "reason": str(error)})
 
-    async def _say(self, given: Given, what: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+    async def _say(
+        self,
+        given: Given,
+        what: str,
+        body: bytes,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        streams: Mapping[str, Stored] = MappingProxyType({}),
+    ) -> None:
         """Say what became of a request until the node has heard it. Raises what the node answers."""
         lost = False
         if given.line is not None:
             try:
-                in_head = {"reason": body.decode()} if what == "failure" else {"headers": headers or {}}
-                return await given.line.say(given.id, what, b"" if what == "failure" else body, in_head)
+                if what == "failure":
+                    return await given.line.say(given.id, what, b"", {"reason": body.decode()})
+                named = {"streams": wire.notes_of(streams)} if streams else {}
+                return await given.line.say(given.id, what, body, {"headers": dict(headers), **named})
             except NodeLost:
                 lost = True
             except _PASSING as error:
                 log.info("an answer is sent once more", extra={"endpoint": given.endpoint, "reason": str(error)})
         try:
-            await self._say_over_http(given, what, body, headers)
+            await self._say_over_http(given, what, body, headers, streams)
         except UnknownRequest:
             # The node had heard it before the line ended.
             if not lost:
                 raise
 
-    async def _say_over_http(self, given: Given, what: str, body: bytes, headers: dict[str, str] | None) -> None:
-        shown = {"Content-Type": "application/octet-stream"}
+    async def _say_over_http(
+        self, given: Given, what: str, body: bytes, headers: Mapping[str, str], streams: Mapping[str, Stored]
+    ) -> None:
+        shown = {"Content-Type": "application/octet-stream", **wire.dump_streams(streams)}
         if headers:
             shown[wire.HEADERS_HEADER] = wire.dump_headers(headers)
         until = asyncio.get_running_loop().time() + PATIENCE

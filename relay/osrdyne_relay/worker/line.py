@@ -83,7 +83,9 @@ class Line:
         match head.get("type"):
             case "request" if is_id(request):
                 self._unwanted[request] = asyncio.get_running_loop().create_future()
-                return Given(url, request, endpoint, wire.checked_headers(head.get("headers", {})), body, self)
+                headers = wire.checked_headers(head.get("headers", {}))
+                streams = wire.checked_streams(head.get("streams", {}))
+                return Given(url, request, endpoint, headers, body, streams, self)
             case "abandoned":
                 _set(self._unwanted.get(request), wire.error_in(head) or NodeFailed())
             case "settled":

@@ -83,7 +83,9 @@ class Polling:
         request = headers.get(wire.ID_HEADER, "")
         if not is_id(request):
             raise NodeFailed("the answer to a poll names no request: check that the address is that of a node")
-        return Given(url, request, self._endpoint, wire.load_headers(headers.get(wire.HEADERS_HEADER)), body)
+        shown = wire.load_headers(headers.get(wire.HEADERS_HEADER))
+        streams = wire.load_streams(headers.get(wire.STREAMS_HEADER))
+        return Given(url, request, self._endpoint, shown, body, streams)
 
 
 async def stopped_within(stop: asyncio.Event, within: float) -> None:

@@ -6,9 +6,9 @@ import asyncio
 import concurrent.futures
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Unpack
+from typing import Unpack, cast
 
 from osrdyne_relay.client.addresses import Identity, Nodes
 from osrdyne_relay.client.asynchronous import Session
@@ -17,11 +17,16 @@ from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.worker.doing import Doing
 from osrdyne_relay.worker.line import Lines
 from osrdyne_relay.worker.polling import Polling
+from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest
 from osrdyne_worker import Handler
 from osrdyne_worker.runners import runner_of
 
 #: Seconds that answers may take at the end of the grace.
 _LAST = 10.0
+
+
+#: A handler of the worker library, or one that uses data streams.
+RelayHandler = Callable[[RelayRequest], bytes | None] | Callable[[AsyncRelayRequest], Awaitable[bytes | None]]
 
 
 class RelayWorker:
@@ -31,7 +36,7 @@ class RelayWorker:
         self,
         urls: str | Sequence[str],
         endpoints: str | Sequence[str],
-        handler: Handler,
+        handler: RelayHandler,
         *,
         at_once: int | None = None,
         threads: int = 1,
@@ -61,7 +66,8 @@ class RelayWorker:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Do the same on the caller's loop, until `stop` is set. Nodes that are away are waited for."""
-        runner = runner_of(self._handler, self._threads, self._executor)
+        # A handler of the worker library takes a request of ours, too.
+        runner = runner_of(cast("Handler", self._handler), self._threads, self._executor)
         session = Session(self._nodes)
         doing = Doing(session, runner)
         ways: list[Lines | Polling] = (

@@ -36,7 +36,7 @@ def test_a_handler_behind_the_relay_gets_what_one_over_amqp_gets(deadline: float
     request = made({"who": "me"}, deadline=deadline, redelivered=redelivered)
 
     sent = request_of(request)
-    given = Given("http://node", "an id", "core/a/key", sent.headers, sent.body).for_handler()
+    given = Request(**Given("http://node", "an id", "core/a/key", sent.headers, sent.body, {}).fields())
 
     assert (given.key, given.body, given.correlation_id) == ("a/key", b"body", "call-1")
     assert (given.redelivered, given.deadline, given.headers["who"]) == (redelivered, deadline, "me")
@@ -52,7 +52,7 @@ def test_headers_that_are_no_text_and_those_that_the_relay_sets_do_not_travel() 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "1e3", "9" * 40, "٣"])
 def test_a_deadline_that_is_no_time_is_none(text: str) -> None:
-    assert Given("u", "an id", "e", {"x-deadline": text}, b"").for_handler().deadline is None
+    assert Given("u", "an id", "e", {"x-deadline": text}, b"", {}).fields()["deadline"] is None
 
 
 @pytest.mark.parametrize(
