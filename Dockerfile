@@ -15,7 +15,7 @@ COPY daemon daemon
 COPY jobs jobs
 COPY relay relay
 RUN uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python /opt/osrdyne/bin/python \
-    --constraint requirements.lock --build-constraint requirements.lock ./libs/protocol ./libs/amqp ./libs/client ./libs/worker ./daemon './jobs[http,postgresql]' './relay[driver,node]' \
+    --constraint requirements.lock --build-constraint requirements.lock ./libs/protocol ./libs/amqp ./libs/client ./libs/worker ./daemon './jobs[http,postgresql]' './relay[driver,node,s3]' \
     && rm -f /opt/osrdyne/.lock
 
 FROM ${BASE}

@@ -71,7 +71,7 @@ def parts() -> list[Part]:
     go = [
         *(Part(f"Kubernetes: {name}", partial(building.binaries, name), clusters) for name in building.RECIPES),
         Part("Pulumi", pulumi.programs, frozenset({"infra"})),
-        Part("S3 server", s3.program, frozenset({"relay"})),
+        Part("S3 server", s3.program, frozenset({"relay", "roles"})),
     ]
     return [
         *brokers,

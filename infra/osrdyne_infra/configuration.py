@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 
 NAMESPACE = "osrdyne"
 #: The settings that are secrets, and have to be.
-HIDDEN = ("admin_password", "jobs_admin_password", "kubeconfig", "relay_key")
+HIDDEN = (
+    "admin_password",
+    "jobs_admin_password",
+    "kubeconfig",
+    "relay_key",
+    "relay_s3_access_key",
+    "relay_s3_secret_key",
+)
 ROLES = (*(one.name for one in fields(Users)), *jobs_settings.ROLES)
 
 #: Every setting, with what a person could write for it.
@@ -52,6 +59,8 @@ EXAMPLES: Mapping[str, str] = {
     "jobs_admin_password": "pulumi config set --secret jobs_admin_password",
     "relay": "osrdyne:relay: {redis: {image: 'redis:7.4'}, settings: {serve: {plain_http: true}}, pools: [core]}",
     "relay_key": "pulumi config set --secret relay_key < FILE",
+    "relay_s3_access_key": "pulumi config set --secret relay_s3_access_key",
+    "relay_s3_secret_key": "pulumi config set --secret relay_s3_secret_key",
     "kubeconfig": "pulumi config set --secret kubeconfig < FILE",
     "broker_deployment": "osrdyne:broker_deployment: "
     "{kind: statefulset, admin: osrdyne-admin, image: 'rabbitmq:4.3-management', storage: 10Gi}",
@@ -208,10 +217,12 @@ def _workers(
 
 
 def _relay(values: Mapping[str, str], pools: tuple[str, ...]) -> RelayPlace | None:
+    keys = ("relay_key", "relay_s3_access_key", "relay_s3_secret_key")
     if "relay" not in values:
-        if "relay_key" in values:
-            problem = f"is for a stack with {NAMESPACE}:relay, which is missing"
-            raise ConfigurationError(f"{NAMESPACE}:relay_key", problem, EXAMPLES["relay"])
+        for name in keys:
+            if name in values:
+                problem = f"is for a stack with {NAMESPACE}:relay, which is missing"
+                raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES["relay"])
         return None
     # The models of its nodes are for stacks that have some.
     from osrdyne_infra import relay_settings
@@ -229,7 +240,12 @@ def _relay(values: Mapping[str, str], pools: tuple[str, ...]) -> RelayPlace | No
     if bool(found.certificate) != ("relay_key" in values):
         problem = "and osrdyne:relay_key, which is a secret, go together: give both or none"
         raise ConfigurationError(f"{NAMESPACE}:relay.certificate", problem, EXAMPLES["relay_key"])
-    return found.model_copy(update={"key": values.get("relay_key", "")})
+    for name in keys[1:]:
+        if bool(found.bucket) != (name in values):
+            problem = "and osrdyne:relay.settings.streams.s3 go together: give both or none"
+            raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES[name])
+    given = {name.removeprefix("relay_"): values.get(name, "") for name in keys}
+    return found.model_copy(update=given)
 
 
 def _jobs(values: Mapping[str, str], pools: tuple[PoolSettings, ...], cluster: PoolCluster | None) -> JobsPlace | None:

@@ -107,9 +107,15 @@ class NetworkPolicies(pulumi.ComponentResource):
 
 
 class RelayPolicies(pulumi.ComponentResource):
-    """The policies of the relay. `daemons` has the namespace of each pool whose workers poll there."""
+    """The policies of the relay.
 
-    def __init__(self, daemons: Mapping[str, str], place: Place, provider: kubernetes.Provider) -> None:
+    `daemons` has the namespace of each pool whose workers poll there. `bucket` is the address of the server that has
+    the data streams, None without one. Policies know no names, so nodes reach its port anywhere.
+    """
+
+    def __init__(
+        self, daemons: Mapping[str, str], bucket: str | None, place: Place, provider: kubernetes.Provider
+    ) -> None:
         super().__init__("osrdyne:kubernetes:RelayPolicies", "relay", None, pulumi.ResourceOptions(provider=provider))
         nodes, redis = LabelSelectorArgs(match_labels=NODES), LabelSelectorArgs(match_labels=REDIS)
         inside = [NetworkPolicyPeerArgs(pod_selector=nodes)]
@@ -139,6 +145,7 @@ class RelayPolicies(pulumi.ComponentResource):
                     NetworkPolicyEgressRuleArgs(
                         to=[NetworkPolicyPeerArgs(pod_selector=redis)], ports=_ports(REDIS_PORT)
                     ),
+                    *([NetworkPolicyEgressRuleArgs(ports=_ports(_port(bucket)))] if bucket else []),
                 ],
             ),
             opts=part(self),

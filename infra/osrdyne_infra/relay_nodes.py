@@ -23,7 +23,16 @@ from osrdyne_infra import replicated
 from osrdyne_infra.cluster import Place, part
 from osrdyne_infra.cluster_settings import DaemonPods
 from osrdyne_infra.pool_config import certificate, secret
-from osrdyne_infra.relay_settings import ADDRESS_FILE, CERTIFICATE, CREDENTIALS, NODES, PORT, SETTINGS, RelayPlace
+from osrdyne_infra.relay_settings import (
+    ADDRESS_FILE,
+    CERTIFICATE,
+    CREDENTIALS,
+    NODES,
+    PORT,
+    SETTINGS,
+    STREAMS,
+    RelayPlace,
+)
 from osrdyne_protocol.settings_text import to_toml
 
 #: Name of their objects, and of the Service.
@@ -63,6 +72,10 @@ class RelayNodes(pulumi.ComponentResource):
             made.append(secret(f"{NAME}-certificate", _certificate(relay), place, part(self)))
             volumes.append(replicated.secret("certificate", f"{NAME}-certificate"))
             places[CERTIFICATE] = "certificate"
+        if relay.bucket:
+            made.append(secret(f"{NAME}-streams", _streams(relay), place, part(self)))
+            volumes.append(replicated.secret("streams", f"{NAME}-streams"))
+            places[STREAMS] = "streams"
         pods = relay.nodes
         digest = hashlib.sha256(json.dumps([settings, relay.rotate]).encode()).hexdigest()[:32]
         self.made = replicated.deployment(
@@ -106,6 +119,17 @@ def _certificate(relay: RelayPlace) -> dict[str, pulumi.Output[str]]:
         **{name: pulumi.Output.from_input(text) for name, text in texts.items()},
         "tls.key": pulumi.Output.secret(relay.key),
     }
+
+
+def _streams(relay: RelayPlace) -> dict[str, pulumi.Output[str]]:
+    """Return the files of `relay_settings.S3_FILES`. A node reads the keys again when they change."""
+    texts = {
+        "access_key": pulumi.Output.secret(relay.s3_access_key),
+        "secret_key": pulumi.Output.secret(relay.s3_secret_key),
+    }
+    if relay.streams_cacertfile:
+        texts["ca.pem"] = pulumi.Output.from_input(certificate(relay.streams_cacertfile, "relay", "streams_cacertfile"))
+    return texts
 
 
 def _grace(relay: RelayPlace) -> int:

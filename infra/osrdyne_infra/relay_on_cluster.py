@@ -23,7 +23,7 @@ class RelayOnCluster:
         name = cluster.pool_namespace(NAMESPACE)
         place = Namespace(name, cluster.pod_security, relay.node().grace, provider).place
         daemons = {pool: cluster.pool_namespace(pool) for pool in relay.pools}
-        policies = RelayPolicies(daemons, place, provider)
+        policies = RelayPolicies(daemons, relay.bucket, place, provider)
         redis = RelayRedis(relay, name, place, [policies], provider)
         RelayNodes(relay, cluster.daemon, redis.address, place, [redis], provider)
         self.address = redis.address

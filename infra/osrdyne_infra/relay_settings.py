@@ -23,6 +23,7 @@ NAMESPACE = "relay"
 SETTINGS = "/etc/osrdyne/relay"
 CREDENTIALS = "/etc/osrdyne/redis"
 CERTIFICATE = "/etc/osrdyne/certificate"
+STREAMS = "/etc/osrdyne/streams"
 ADDRESS_FILE = "relay.address"
 PORT = 8044
 REDIS_PORT = 6379
@@ -33,7 +34,10 @@ REDIS: Mapping[str, str] = {"app.kubernetes.io/name": "osrdyne-relay-redis", "ap
 _OURS: Mapping[str, tuple[str, ...]] = {
     "redis": ("url", "url_file", "user", "password_file"),
     "serve": ("host", "port", "access_file", "certificate_file", "key_file", "client_ca_file"),
+    "streams.s3": ("access_key_file", "secret_key_file", "ca_file"),
 }
+#: Files of the bucket's keys and of its server's CA, and the settings of a node that name them.
+S3_FILES: Mapping[str, str] = {"access_key": "access_key_file", "secret_key": "secret_key_file", "ca.pem": "ca_file"}
 
 
 class RedisPod(Table):
@@ -72,26 +76,31 @@ class RelayPlace(Table):
     #: PEM file of the nodes' certificate, whose key is a setting of its own; and of the CA of clients' certificates.
     certificate: Filled = ""
     clients_cacertfile: Filled = ""
+    #: PEM file of the CA of the bucket's server, where that is a private one.
+    streams_cacertfile: Filled = ""
     #: Pools whose workers poll at the nodes. Their daemons start none.
     pools: tuple[Text, ...] = ()
     #: Further settings of the nodes, the table [relay] of docs/relay.md.
     settings: dict[str, Any] = Field(default_factory=dict)
     #: Another text is another password of Redis.
     rotate: Text = "1"
-    #: The key of the certificate, which is a setting of its own.
+    #: The key of the certificate, and both of the bucket, which are settings of their own.
     key: str = Field(default="", repr=False, exclude=True)
+    s3_access_key: str = Field(default="", repr=False, exclude=True)
+    s3_secret_key: str = Field(default="", repr=False, exclude=True)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.clients_cacertfile and not self.certificate:
             raise Wrong("needs `certificate`: without TLS, no client shows one", ".clients_cacertfile")
         for table, ours in _OURS.items():
-            for name in self.settings.get(table, {}):
+            for name in _table(self.settings, table):
                 if name in ours:
                     raise Wrong("is made from other settings; leave it out", f".settings.{table}.{name}")
         if not self.certificate and not self.settings.get("serve", {}).get("plain_http"):
             problem = "is missing; give it, or set settings.serve.plain_http where a proxy before the nodes has TLS"
             raise Wrong(problem, ".certificate")
+        self._check_streams()
         try:
             RelaySettings.from_mapping(self.node_settings())
         except SettingsError as error:
@@ -106,6 +115,18 @@ class RelayPlace(Table):
             raise Wrong(str(error), ".clients") from None
         return self
 
+    def _check_streams(self) -> None:
+        if "directory" in _table(self.settings, "streams"):
+            problem = "is no place that all pods have; use a bucket: streams.s3"
+            raise Wrong(problem, ".settings.streams.directory")
+        if self.streams_cacertfile and not self.bucket:
+            raise Wrong("is for data streams in a bucket: give settings.streams.s3, too", ".streams_cacertfile")
+
+    @property
+    def bucket(self) -> str | None:
+        """Address of the server whose bucket has the data streams; None without one."""
+        return _table(self.settings, "streams.s3").get("endpoint")
+
     @property
     def prefix(self) -> str:
         """Of Redis's keys; it is also the name of the nodes' user there."""
@@ -119,7 +140,8 @@ class RelayPlace(Table):
 
     def daemon_settings(self, address_file: str) -> dict[str, Any]:
         """Return the settings by which a pool's daemon uses the relay, whose Redis has the address in a file."""
-        own = {name: value for name, value in self.settings.items() if name != "serve"}
+        # A pool's requests and replies have no data streams.
+        own = {name: value for name, value in self.settings.items() if name not in ("serve", "streams")}
         return {**own, "redis": {**self.settings.get("redis", {}), "url_file": address_file}}
 
     def node_settings(self) -> dict[str, Any]:
@@ -130,4 +152,20 @@ class RelayPlace(Table):
             serve |= {"certificate_file": f"{CERTIFICATE}/tls.crt", "key_file": f"{CERTIFICATE}/tls.key"}
         if self.clients_cacertfile:
             serve["client_ca_file"] = f"{CERTIFICATE}/clients-ca.pem"
-        return {**self.daemon_settings(f"{CREDENTIALS}/{ADDRESS_FILE}"), "serve": serve}
+        made = {**self.daemon_settings(f"{CREDENTIALS}/{ADDRESS_FILE}"), "serve": serve}
+        if "streams" in self.settings:
+            made["streams"] = self.settings["streams"]
+        if self.bucket:
+            files = {setting: f"{STREAMS}/{file}" for file, setting in S3_FILES.items()}
+            if not self.streams_cacertfile:
+                del files["ca_file"]
+            made["streams"] = {**made["streams"], "s3": {**made["streams"]["s3"], **files}}
+        return made
+
+
+def _table(settings: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return a table of settings, which may not be there, or be something else."""
+    found: Any = settings
+    for name in path.split("."):
+        found = found.get(name, {}) if isinstance(found, Mapping) else {}
+    return found if isinstance(found, Mapping) else {}

@@ -33,9 +33,7 @@ WHOLE: Mapping[str, Any] = {
     "kubernetes": {"namespace": "rail", "daemon": {"image": "osrdyne.invalid/daemon:test"}},
     "workers": {"core": {"image": "osrdyne.invalid/core:1"}, "other": {"image": "osrdyne.invalid/other:1"}},
 }
-SECRETS = frozenset(
-    {"osrdyne:admin_password", "osrdyne:jobs_admin_password", "osrdyne:kubeconfig", "osrdyne:relay_key"}
-)
+SECRETS = frozenset(f"osrdyne:{name}" for name in configuration.HIDDEN)
 #: The first of two pools has jobs.
 JOBS: Mapping[str, Any] = {
     "pools": [{"name": "core", "jobs": {"redo": {"interval": 45, "lease": 100}}}, {"name": "other"}],

@@ -374,6 +374,20 @@ RELAY: dict[str, Any] = {
 }
 
 
+PLAIN = {"serve": {"plain_http": True}}
+
+
+def in_bucket(**changes: str) -> dict[str, Any]:
+    """Settings of a relay whose data streams are in a bucket."""
+    s3 = {"endpoint": "https://s3.invalid", "bucket": "streams", **changes}
+    return {"settings": {"streams": {"s3": s3}, **PLAIN}}
+
+
+def in_directory() -> dict[str, Any]:
+    """Those of one whose data streams would be in a directory."""
+    return {"settings": {"streams": {"directory": "/mnt"}, **PLAIN}}
+
+
 def with_relay(**changes: Any) -> StackSettings:
     """With a relay, at which the workers of one pool poll, and changes there."""
     given = {name: value for name, value in {**RELAY, **changes}.items() if value is not None}
@@ -402,6 +416,12 @@ def test_a_pool_whose_workers_poll_needs_no_workers_on_the_cluster() -> None:
         ({"clients": {one: {"certificates": ["x"]} for one in "ab"}}, "relay.clients", "of another client"),
         ({"clients_cacertfile": "/a"}, "relay.clients_cacertfile", "needs `certificate`"),
         ({"certificate": "/a"}, "relay.certificate", "osrdyne:relay_key"),
+        (in_bucket(), "relay_s3_access_key", "and osrdyne:relay.settings.streams.s3 go together"),
+        (in_bucket(ca_file="/a"), "relay.settings.streams.s3.ca_file", "is made from other settings"),
+        (in_bucket(bucket="A"), "relay.settings.streams.s3.bucket", "should match"),
+        ({"streams_cacertfile": "/a"}, "relay.streams_cacertfile", "give settings.streams.s3, too"),
+        (in_directory(), "relay.settings.streams.directory", "no place that all pods have; use a bucket"),
+        ({"settings": {"streams": 1, **PLAIN}}, "relay.settings.streams", "valid dictionary"),
         ({"redis": {}}, "relay.redis.image", "is missing"),
     ],
 )
@@ -416,8 +436,9 @@ def test_what_is_wrong_with_a_relay_is_named(changes: dict[str, Any], where: str
 def test_a_relay_fits_its_stack() -> None:
     with pytest.raises(ConfigurationError, match="osrdyne:relay: is for a stack with osrdyne:kubernetes"):
         read(relay=RELAY)
-    with pytest.raises(ConfigurationError, match="osrdyne:relay_key: is for a stack with osrdyne:relay"):
-        read(relay_key="hidden-word")
+    for name in ("relay_key", "relay_s3_access_key", "relay_s3_secret_key"):
+        with pytest.raises(ConfigurationError, match=f"osrdyne:{name}: is for a stack with osrdyne:relay"):
+            read(**{name: "hidden-word"})
     with pytest.raises(ConfigurationError, match=r"osrdyne:workers.core: polls at the relay; leave it out"):
         on_cluster(relay=RELAY)
     pools = [{"name": "relay"}]

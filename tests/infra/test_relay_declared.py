@@ -216,6 +216,45 @@ def test_a_certificate_and_its_key_are_where_the_node_looks_for_them(tmp_path: P
     assert not any("hidden-key" in json.dumps(made) for (kind, _), made in found.objects.items() if kind != "Secret")
 
 
+def test_the_keys_of_a_bucket_are_where_the_node_looks_for_them(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("certificate of the CA\n")
+    (tmp_path / "made").mkdir()
+    streams = {"keep": 3600, "s3": {"endpoint": "https://s3.invalid", "bucket": "streams"}}
+    relay = {
+        **RELAY["relay"],
+        "streams_cacertfile": str(tmp_path / "ca.pem"),
+        "settings": {**RELAY["relay"]["settings"], "streams": streams},
+    }
+    keys = {"relay_s3_access_key": "hidden-id", "relay_s3_secret_key": "hidden-key"}
+    found = declaring.pools(settings(**{**RELAY, "relay": relay, **keys}))
+
+    files = mounted(found, "relay", tmp_path / "made")
+    read = RelaySettings.from_mapping(settings_file.read(files["/etc/osrdyne/relay/relay.toml"])["relay"]).streams
+    assert read.s3 is not None
+    assert (read.keep, read.s3.bucket) == (3600, "streams")
+    assert files[str(read.s3.access_key_file)].read_text() == "hidden-id"
+    assert files[str(read.s3.secret_key_file)].read_text() == "hidden-key"
+    assert files[str(read.s3.ca_file)].read_text() == "certificate of the CA\n"
+    assert not any("hidden-" in json.dumps(made) for (kind, _), made in found.objects.items() if kind != "Secret")
+    # Other keys restart no node: it reads them again. And the daemon of a pool needs none.
+    other = declaring.pools(settings(**{**RELAY, "relay": relay, **keys, "relay_s3_secret_key": "hidden-other"}))
+    assert changed(found, other) == {("Secret", "relay-streams")}
+    (tmp_path / "daemon").mkdir()
+    daemon = load(mounted(found, "core-daemon", tmp_path / "daemon")["/etc/osrdyne/settings/settings.toml"]).driver
+    assert isinstance(daemon, RelayDriverSettings)
+    assert daemon.relay.streams.s3 is None
+
+
+def test_nodes_reach_the_server_of_the_bucket() -> None:
+    streams = {"s3": {"endpoint": "https://s3.invalid:9000", "bucket": "streams"}}
+    relay = {**RELAY["relay"], "settings": {**RELAY["relay"]["settings"], "streams": streams}}
+    keys = {"relay_s3_access_key": "hidden-id", "relay_s3_secret_key": "hidden-key"}
+    found = declaring.pools(settings(**{**RELAY, "relay": relay, **keys}))
+
+    _, _, bucket = found.objects["NetworkPolicy", "relay"]["spec"]["egress"]
+    assert ("to" in bucket, [one["port"] for one in bucket["ports"]]) == (False, [9000])
+
+
 def test_passwords_are_in_secrets_and_nowhere_else() -> None:
     for (kind, _), made in plain().objects.items():
         if kind != "Secret":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,25 @@ async def test_wrong_keys_are_refused_with_the_words_of_the_server(
 
     assert "bucket 'streams'" in str(caught.value)
     assert s3.secret_key_file.read_text().strip() not in str(caught.value)
+
+
+async def test_changed_keys_are_used_without_a_restart(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("osrdyne_relay.streams.s3._FRESH", timedelta(0))
+    key, right = tmp_path / "key", s3.secret_key_file.read_text()
+    key.write_text(right)
+    place = store(s3, secret_key_file=str(key))
+
+    assert await place.store(new_id(), pieces(b"abc")) == 3
+    key.write_text("wrong0123456789\n")
+    with pytest.raises(StreamLost, match="SignatureDoesNotMatch"):
+        await place.store(new_id(), pieces(b"abc"))
+    # Where it cannot be read, the last one is used.
+    key.write_text(right)
+    assert await place.store(new_id(), pieces(b"abc")) == 3
+    key.unlink()
+    assert await place.store(new_id(), pieces(b"abc")) == 3
 
 
 async def test_an_absent_bucket_is_named(s3: S3Server) -> None:

@@ -23,12 +23,13 @@ import pytest
 import redis
 
 from osrdyne_protocol.broker.topology import Users
-from osrdyne_relay import redis_server
+from osrdyne_relay import Request, redis_server
 from osrdyne_relay.client import RelayClient
 from osrdyne_relay.http.access import sha256_of
-from osrdyne_relay.worker import RelayWorker
+from osrdyne_relay.worker import RelayRequest, RelayWorker
 from testbed.ports import PortBlock
 from testbed.redis import RedisServer
+from testbed.s3.server import S3Server
 from testbed.tls import Authority
 from tests.conftest import Vhost
 from tests.roles import local_setup
@@ -95,14 +96,20 @@ def relay(tmp_path: Path) -> Iterator[Relay]:
     made.close()
 
 
+def answered(request: RelayRequest) -> bytes:
+    for name, stream in request.streams.items():
+        request.send_stream(name, map(bytes.upper, stream))
+    return b"answer to " + request.body
+
+
 @contextmanager
 def worker(relay: Relay, *, ca_file: Path | None = None) -> Iterator[None]:
-    """A worker that polls for LAX at the node."""
+    """A worker that polls for LAX at the node. It answers with the streams that it got, in capitals."""
     scheme = "https" if ca_file else "http"
     service = RelayWorker(
         f"{scheme}://127.0.0.1:{relay.port}",
         "maps/LAX",
-        lambda request: b"answer to " + request.body,
+        answered,
         token=WORKER,
         ca_file=ca_file,
     )
@@ -222,6 +229,31 @@ def test_a_node_with_tls_uses_a_redis_that_is_elsewhere(relay: Relay, tmp_path: 
         assert relay.process("redis") == 0
         assert quote(AWKWARD, safe="") not in said
         assert AWKWARD not in said
+        relay.play(tasks_from="stop")
+
+
+@pytest.mark.full
+def test_data_streams_are_in_a_bucket_whose_keys_the_role_writes(relay: Relay, tmp_path: Path) -> None:
+    with S3Server() as server:
+        given = server.settings()
+        keys = [Path(given.pop(name)).read_text().strip() for name in ("access_key_file", "secret_key_file")]
+        relay.variables["relay_settings"]["streams"] = {"s3": given}
+        relay.variables["relay_s3_access_key"] = keys[0]
+        code, said = relay.attempt()
+        assert code
+        assert "go together: give all or none" in " ".join(said.split())
+        relay.variables["relay_s3_secret_key"] = keys[1]
+        said = relay.play("-vvv")
+
+        assert not any(key in said for key in keys)
+        files = [relay.directory / f"configuration/s3.{name}-key" for name in ("access", "secret")]
+        assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
+        assert [file.read_text().strip() for file in files] == keys
+        with worker(relay), RelayClient(f"http://127.0.0.1:{relay.port}", token=CALLER) as client:
+            sent = Request(b"map", streams={"map": [b"a map"]})
+            with client.call("maps/LAX", sent, timeout=60) as response:
+                assert b"".join(response.streams["map"]) == b"A MAP"
+        assert changed(relay.play()) == 0
         relay.play(tasks_from="stop")
 
 

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import obstore
@@ -36,6 +36,8 @@ _CONNECT, _QUIET = timedelta(seconds=5), timedelta(seconds=60)
 _READ = timedelta(days=30)
 #: For which a request is tried.
 _TRIED = timedelta(seconds=30)
+#: For which the keys are used before they are read again; the library asks for them five minutes earlier.
+_FRESH = timedelta(minutes=6)
 #: Ending of the name of a touch.
 _TOUCHED = ".touched"
 
@@ -58,11 +60,7 @@ class S3Streams:
         }
         if settings.ca_file is not None:
             options["root_certificate"] = text_of(settings.ca_file, "streams.s3.ca_file")
-        keys: S3Credential = {
-            "access_key_id": secret(settings.access_key_file, "streams.s3.access_key_file"),
-            "secret_access_key": secret(settings.secret_key_file, "streams.s3.secret_key_file"),
-            "expires_at": None,
-        }
+        keys = _Keys(settings)
         try:
             self._bucket = S3Store(
                 settings.bucket,
@@ -71,7 +69,7 @@ class S3Streams:
                 aws_endpoint_url_s3=settings.endpoint,
                 region=settings.region,
                 # So that no variable of the environment adds to them.
-                credential_provider=lambda: keys,
+                credential_provider=keys,
                 virtual_hosted_style_request=False,
                 client_options=options,
                 retry_config={"retry_timeout": _TRIED},
@@ -170,6 +168,31 @@ class S3Streams:
             return
         except (BaseError, OSError) as error:
             log.warning(what, extra={"store": self._where, "reason": _reason(error)})
+
+
+class _Keys:
+    """Reads the keys again every few minutes, so that changed ones need no restart."""
+
+    def __init__(self, settings: S3Settings) -> None:
+        """Raises SettingsError."""
+        self._settings = settings
+        self._known = self._read()
+
+    def __call__(self) -> S3Credential:
+        try:
+            self._known = self._read()
+        except SettingsError as error:
+            log.warning("the keys of the bucket cannot be read again", extra={"reason": str(error)})
+        access, secret_key = self._known
+        return {
+            "access_key_id": access,
+            "secret_access_key": secret_key,
+            "expires_at": datetime.now(UTC) + _FRESH,
+        }
+
+    def _read(self) -> tuple[str, str]:
+        access = secret(self._settings.access_key_file, "streams.s3.access_key_file")
+        return access, secret(self._settings.secret_key_file, "streams.s3.secret_key_file")
 
 
 def _reason(error: Exception) -> str:
