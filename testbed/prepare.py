@@ -71,13 +71,13 @@ def parts() -> list[Part]:
     go = [
         *(Part(f"Kubernetes: {name}", partial(building.binaries, name), clusters) for name in building.RECIPES),
         Part("Pulumi", pulumi.programs, frozenset({"infra"})),
-        Part("S3 server", s3.program, frozenset({"relay", "roles"})),
+        Part("S3 server", s3.program, frozenset({"relay", "roles", "infra"})),
     ]
     return [
         *brokers,
         Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
         Part("browser", browser.command, frozenset({"jobs", "pipeline"})),
-        Part("Redis", partial(installed, "redis"), frozenset({"relay"}), small=True),
+        Part("Redis", partial(installed, "redis"), frozenset({"relay", "infra"}), small=True),
         Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs"})),
         Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
         Part("containerd", partial(installed, "kubernetes.keeper"), clusters),

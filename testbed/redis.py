@@ -8,6 +8,7 @@ server and removes the directory. So both are gone when the test process is, eve
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import select
 import shutil
@@ -69,6 +70,22 @@ def install() -> None:
     finally:
         if ours:
             policy.unlink()
+
+
+def as_image() -> tuple[dict[str, Path], list[str]]:
+    """Return the files of an image that runs this machine's server, by absolute path, and its command.
+
+    With the libraries and the loader of this machine: the image's own may be of another release.
+    """
+    server = program()
+    if server is None:
+        raise RedisFailed("this machine has no Redis: install redis-server")
+    listed = subprocess.run(["ldd", server], check=True, capture_output=True, text=True).stdout
+    libraries = [Path(found) for found in re.findall(r"(?:=> |^\s*)(/\S+)", listed, re.MULTILINE)]
+    (loader,) = (one for one in libraries if one.name.startswith("ld-"))
+    folder = "/opt/redis"
+    files = {f"{folder}/{one.name}": one.resolve() for one in (Path(server), *libraries)}
+    return files, [f"{folder}/{loader.name}", "--library-path", folder, f"{folder}/{Path(server).name}"]
 
 
 class RedisServer(Started):
