@@ -21,12 +21,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_jobs import messages
 from osrdyne_jobs.database import (
-    READ_ONLY,
     async_engine_for,
+    begin_reading,
     check_tables,
     check_tables_over,
     engine_for,
-    one_statement,
+    for_one_statement,
     reading,
     reason,
 )
@@ -150,7 +150,7 @@ class JobClient(_Base):
         """
         super().__init__(types, client, cast_after)
         self._engine = engine_for(database) if isinstance(database, str) else database
-        self._registering = self._engine.execution_options(**one_statement(self._engine.dialect.name))
+        self._registering = for_one_statement(self._engine)
         self._owned = isinstance(database, str)
 
     def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
@@ -220,7 +220,7 @@ class AsyncJobClient(_Base):
         """Do what `JobClient` does; `client` is an `osrdyne_client.AsyncClient`."""
         super().__init__(types, client, cast_after)
         self._engine = async_engine_for(database) if isinstance(database, str) else database
-        self._registering = self._engine.execution_options(**one_statement(self._engine.dialect.name))
+        self._registering = for_one_statement(self._engine)
         self._owned = isinstance(database, str)
 
     async def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
@@ -256,7 +256,8 @@ class AsyncJobClient(_Base):
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[AsyncConnection]:
         async with self._engine.connect() as connection:
-            yield await connection.execution_options(**{READ_ONLY: True})
+            await connection.run_sync(begin_reading)
+            yield connection
 
     async def cancel(self, id: int) -> bool:  # noqa: A002
         """Cancel a job; as `administration.cancel` of the store."""

@@ -10,8 +10,9 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     Connection,
@@ -26,7 +27,7 @@ from sqlalchemy import (
     select,
     table,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -44,8 +45,8 @@ logger = logging.getLogger(__name__)
 SQLITE_PATIENCE = 30.0
 #: Seconds after which a connection to PostgreSQL that was not used is tried before it is used again.
 PING_AFTER = 1.0
-#: Execution option of a connection whose transactions only read: on SQLite they hold nobody up.
-READ_ONLY = "osrdyne_read_only"
+#: Whether the transaction that begins now only reads.
+_READS: ContextVar[bool] = ContextVar("osrdyne_jobs_reads", default=False)
 
 
 class now(FunctionElement[float]):  # noqa: N801 - used as SQL's functions are
@@ -191,42 +192,46 @@ def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.close()
 
-    @event.listens_for(engine, "begin")
-    def begun(connection: Connection) -> None:
+    dialect = engine.dialect
+
+    def begin(dbapi_connection: Any) -> None:
         # A transaction that begins by reading and then writes would fail where another has written meanwhile.
-        reads = connection.get_execution_options().get(READ_ONLY)
-        _at_once(connection, "BEGIN" if reads else BEGIN)
+        cursor = dbapi_connection.cursor()
+        try:
+            dialect.do_execute(cursor, "BEGIN" if _READS.get() else BEGIN, ())
+        finally:
+            cursor.close()
+
+    # Not the event `begin`: all else that an engine with a listener does takes longer, too.
+    dialect.do_begin = begin  # type: ignore[method-assign]
 
 
-def _at_once(connection: Connection, statement: str) -> None:
-    """Execute a statement without what SQLAlchemy does for each, which takes longer than the statement.
-
-    Raises the same errors.
-    """
-    dialect = connection.dialect
-    cursor = connection.connection.cursor()
-    try:
-        dialect.do_execute(cursor, statement, ())
-    except dialect.loaded_dbapi.Error as error:
-        base = dialect.loaded_dbapi.Error
-        raise DBAPIError.instance(statement, None, error, base, hide_parameters=True, dialect=dialect) from error
-    finally:
-        cursor.close()
+AnEngine = TypeVar("AnEngine", Engine, "AsyncEngine")
 
 
-def one_statement(dialect: str) -> dict[str, Any]:
-    """Return execution options for transactions of one statement: PostgreSQL commits it without being asked to.
+def for_one_statement(engine: AnEngine) -> AnEngine:
+    """Return an engine for transactions of one statement: PostgreSQL commits it without being asked to.
 
     That saves two of three answers to wait for. SQLite answers at once.
     """
-    return {"isolation_level": "AUTOCOMMIT"} if dialect == "postgresql" else {}
+    return engine.execution_options(isolation_level="AUTOCOMMIT") if engine.dialect.name == "postgresql" else engine
+
+
+def begin_reading(connection: Connection) -> None:
+    """Begin a transaction that only reads: on SQLite it holds nobody up."""
+    before = _READS.set(True)
+    try:
+        connection.begin()
+    finally:
+        _READS.reset(before)
 
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """Give a connection whose transaction only reads."""
     with engine.connect() as connection:
-        yield connection.execution_options(**{READ_ONLY: True})
+        begin_reading(connection)
+        yield connection
 
 
 #: The scripts of Alembic. Their names begin with their revisions, which grow.

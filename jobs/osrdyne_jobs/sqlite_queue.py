@@ -19,6 +19,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -29,25 +30,47 @@ BEGIN = "BEGIN IMMEDIATE"
 WRITE_AHEAD_LOG = "PRAGMA journal_mode = WAL"
 #: What the name of the queue's file adds to that of the database.
 SUFFIX = "-queue"
+#: Errors that pass when another connection has ended its transaction, or has recovered a file.
+_MAY_PASS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_BUSY_TIMEOUT)
 #: Seconds between two tries of the writer whose turn it is, and of those that switch to the log.
 PAUSE = 0.0005
 
 
-@contextmanager
-def turn(file: str, patience: float) -> Iterator[None]:
-    """Wait for this writer's turn, for so many seconds at most, and let the next one have its turn at the end."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CREAT, 0o644)
-    except OSError:
-        yield
-        return
-    if not _lock(descriptor, patience):
-        yield
-        return
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+class PlaceInQueue:
+    """One writer's place in the queue at a file, which it keeps open."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._descriptor: int | None = None
+        self._closes: weakref.finalize[Any, Any] | None = None
+
+    @contextmanager
+    def turn(self, patience: float) -> Iterator[None]:
+        """Wait for this writer's turn, for so many seconds at most; let the next one have its turn at the end."""
+        if self._descriptor is None:
+            try:
+                self._descriptor = os.open(self._file, os.O_RDONLY | os.O_CREAT, 0o644)
+            except OSError:
+                yield
+                return
+            self._closes = weakref.finalize(self, os.close, self._descriptor)
+        if not _lock(self._descriptor, patience):
+            # The thread that still waits for it closes it.
+            if self._closes is not None:
+                self._closes.detach()
+            self._descriptor = None
+            yield
+            return
+        try:
+            yield
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Leave the queue. A later turn comes back."""
+        if self._closes is not None:
+            self._closes()
+        self._descriptor = None
 
 
 def _lock(descriptor: int, patience: float) -> bool:
@@ -85,46 +108,49 @@ class QueuedConnection(sqlite3.Connection):
     """A connection to a SQLite file that waits for its turn before it begins to write."""
 
     def __init__(self, database: str, timeout: float = 5.0, **options: Any) -> None:
-        super().__init__(database, timeout=timeout, **options)
+        # SQLite's own pauses grow: it would often rest when the writer before this one has ended.
+        super().__init__(database, timeout=0.0, **options)
         #: Seconds for which it waits for its turn, and then for SQLite.
         self.patience = timeout
-        path = self.execute("PRAGMA database_list").fetchone()[2]
         #: None for a database in memory, which has one writer.
-        self.queue = path + SUFFIX if path else None
+        self.queue: PlaceInQueue | None = None
+        if path := self.execute("PRAGMA database_list").fetchone()[2]:
+            self.queue = PlaceInQueue(path + SUFFIX)
 
     def cursor(self, factory: Any = None) -> Any:
         return super().cursor(factory or _Cursor)
 
-    def wait_for_others(self, seconds: float) -> None:
-        """Let statements wait so long for other connections."""
-        self.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}").close()
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        return self.cursor().execute(sql, parameters)  # the one of C takes no cursor of ours
+
+    def close(self) -> None:
+        super().close()
+        if self.queue is not None:
+            self.queue.close()
 
 
 class _Cursor(sqlite3.Cursor):
     connection: QueuedConnection
 
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
-        connection = self.connection
-        if sql == WRITE_AHEAD_LOG:
-            # While another connection writes to a new file, SQLite refuses this at once, however long it may wait.
-            return self._repeat(sql)
-        if sql != BEGIN or connection.queue is None:
-            return super().execute(sql, parameters)
-        with turn(connection.queue, connection.patience):
-            # SQLite's own pauses grow: it would often rest when the writer before this one has ended.
-            connection.wait_for_others(0.0)
-            try:
-                return self._repeat(sql)
-            finally:
-                connection.wait_for_others(connection.patience)
+        queue = self.connection.queue
+        if sql != BEGIN or queue is None:
+            return self._execute(sql, parameters)
+        with queue.turn(self.connection.patience):
+            return self._execute(sql, parameters)
 
-    def _repeat(self, sql: str) -> Self:
-        """Execute a statement again and again while others keep it from being executed, as long as patience lasts."""
-        until = time.monotonic() + self.connection.patience
+    def _execute(self, sql: str, parameters: Any) -> Self:
+        """Execute a statement, again and again while others keep it from being executed, as long as patience lasts."""
+        until = None
         while True:
             try:
-                return super().execute(sql)
+                return super().execute(sql, parameters)
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                # A transaction that has read what another one changed since can never write.
+                if error.sqlite_errorcode not in _MAY_PASS:
+                    raise
+                now = time.monotonic()
+                until = now + self.connection.patience if until is None else until
+                if now >= until:
                     raise
             time.sleep(PAUSE)

@@ -50,6 +50,7 @@ IS_WAITING = text("state IN ('registered', 'failed')")
 #: Which jobs failed, whether or not there is another attempt.
 HAS_FAILED = text("state IN ('failed', 'parked')")
 _ENDED = text("finished_at IS NOT NULL")
+_HAS_RUN = text("run_id IS NOT NULL")
 Index(
     "ix_osrdyne_job_due",
     job.c.due_at,
@@ -65,7 +66,7 @@ Index(
     postgresql_where=IS_WAITING,
     sqlite_where=IS_WAITING,
 )
-Index("ix_osrdyne_job_run", job.c.run_id)
+Index("ix_osrdyne_job_run", job.c.run_id, postgresql_where=_HAS_RUN, sqlite_where=_HAS_RUN)
 # To count the jobs of each state. Not (state, id): SQLite would take that in place of those that redo needs.
 Index("ix_osrdyne_job_state", job.c.id, job.c.state)
 Index("ix_osrdyne_job_failures", job.c.id, postgresql_where=HAS_FAILED, sqlite_where=HAS_FAILED)

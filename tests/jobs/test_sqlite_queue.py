@@ -17,14 +17,14 @@ import pytest
 from sqlalchemy import Engine, event
 
 from osrdyne_jobs.database import async_engine_for, engine_for, reading
-from osrdyne_jobs.sqlite_queue import SUFFIX, WRITE_AHEAD_LOG, QueuedConnection, turn
+from osrdyne_jobs.sqlite_queue import SUFFIX, WRITE_AHEAD_LOG, PlaceInQueue, QueuedConnection
 from testbed.waiting import PATIENCE, until
 
 #: Waits for the turn at a file, says so, and keeps it until its standard input ends.
 HOLDER = """
 import sys
-from osrdyne_jobs.sqlite_queue import turn
-with turn(sys.argv[1], 60.0):
+from osrdyne_jobs.sqlite_queue import PlaceInQueue
+with PlaceInQueue(sys.argv[1]).turn(60.0):
     print("mine", flush=True)
     sys.stdin.read()
 """
@@ -93,12 +93,14 @@ def test_a_writer_does_not_wait_for_ever_for_a_process_that_stands_still(tmp_pat
     file = tmp_path / "queue"
     with holder(file) as process:
         os.kill(process.pid, signal.SIGSTOP)
-        with turn(str(file), 0.05):
+        queue = PlaceInQueue(str(file))
+        with queue.turn(0.05):
             assert waiting() == 1
         process.kill()
         until(lambda: not waiting(), what="the end of the thread that waited")
-    with turn(str(file), 0.0):
+    with queue.turn(0.0):
         assert waiting() == 0
+    queue.close()
 
 
 def test_readers_do_not_wait_for_a_turn(engine: Engine, tmp_path: Path) -> None:
@@ -147,9 +149,42 @@ def test_a_writer_that_waits_too_long_is_refused_as_sqlite_does_it(engine: Engin
     impatient = sqlite3.connect(tmp_path / "jobs.sqlite", factory=QueuedConnection, timeout=0.05, isolation_level=None)
     with engine.begin(), pytest.raises(sqlite3.OperationalError, match="locked"):
         impatient.execute("BEGIN IMMEDIATE")
-    assert impatient.execute("PRAGMA busy_timeout").fetchone() == (50,)
     impatient.execute("BEGIN IMMEDIATE")
     impatient.close()
+
+
+def test_a_statement_that_is_not_in_the_queue_waits_for_a_writer_too(engine: Engine, tmp_path: Path) -> None:
+    waits = threading.Event()
+
+    class Watched(QueuedConnection):
+        def __getattribute__(self, name: str) -> object:
+            if name == "patience":
+                waits.set()
+            return super().__getattribute__(name)
+
+    def insert() -> None:
+        own = sqlite3.connect(tmp_path / "jobs.sqlite", factory=Watched, timeout=60.0, isolation_level=None)
+        waits.clear()
+        own.execute("INSERT INTO written VALUES ('after')")
+        own.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        with engine.begin() as connection:
+            done = threads.submit(insert)
+            assert waits.wait(PATIENCE)
+            connection.exec_driver_sql("INSERT INTO written VALUES ('before')")
+        done.result()
+    assert written(engine) == ["before", "after"]
+
+
+def test_a_transaction_that_read_what_another_one_changed_is_refused_at_once(engine: Engine, tmp_path: Path) -> None:
+    own = sqlite3.connect(tmp_path / "jobs.sqlite", factory=QueuedConnection, timeout=600.0, isolation_level=None)
+    own.execute("BEGIN")
+    assert own.execute("SELECT count(*) FROM written").fetchone() == (0,)
+    write(engine, "another")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        own.execute("INSERT INTO written VALUES ('too late')")
+    own.close()
 
 
 def test_a_database_in_memory_has_no_queue() -> None:
