@@ -31,6 +31,7 @@ PATHS = [
     ("POST", f"/v1/requests/{REQUEST}/failure"),
     ("POST", f"/v1/requests/{REQUEST}/return"),
     ("GET", f"/v1/requests/{REQUEST}/news?wait=0"),
+    *((method, f"/v1/streams/{REQUEST}") for method in ("PUT", "GET", "DELETE")),
     ("GET", "/metrics"),
     ("GET", "/"),
     ("PUT", "/v1/call?endpoint=e"),

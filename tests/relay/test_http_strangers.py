@@ -136,11 +136,21 @@ paths = st.one_of(
         st.sampled_from([REQUEST, "x", ""]),
         st.sampled_from(["response", "failure", "return", "news?wait=0"]),
     ),
+    st.builds("/v1/streams/{}".format, st.sampled_from([REQUEST, "f" * 32, "x", ""])),
     st.sampled_from(["/", "/metrics", "/livez", "/readyz", "/v1", "//", "/v1/call?endpoint=e&timeout=0.05"]),
 )
-JSON = ("{}", '{"a": 1}', "[", '{"\\ud800": "\\ud800"}', "[" * 9000)
+#: Names of data streams: right, one that is not there, and wrong ones.
+NAMED: list[dict[str, object]] = [
+    {"s": {"id": "f" * 32, "size": 3}},
+    {"s": {"id": REQUEST, "size": 9}},
+    {"s": {"id": "../x", "size": 3}},
+    {"": 1},
+]
+JSON = ("{}", '{"a": 1}', "[", '{"\\ud800": "\\ud800"}', "[" * 9000, *map(json.dumps, NAMED))
 headers = st.dictionaries(
-    st.sampled_from(["Relay-Headers", "Content-Encoding", "Expect", "Upgrade", "Connection", "Origin", "X"]),
+    st.sampled_from(
+        ["Relay-Headers", "Relay-Streams", "Content-Encoding", "Expect", "Upgrade", "Connection", "Origin", "X"]
+    ),
     st.sampled_from([*JSON, "gzip", "100-continue", "websocket", "upgrade", "x" * 9000]),
     max_size=3,
 )
@@ -212,6 +222,7 @@ heads = st.fixed_dictionaries(
         "at_once": st.sampled_from([0, 1, 2, 300, -1, 1.5, "1", 10**30]),
         "headers": st.sampled_from([{}, {"a": "b"}, {"a": 1}, [], {"a": "\ud800"}]),
         "reason": st.sampled_from(["no", "", 1, "x" * 9000]),
+        "streams": st.sampled_from([{}, *NAMED, [], None, {"s": None}]),
     },
 )  # fmt: skip
 frames = st.one_of(

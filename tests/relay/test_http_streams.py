@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import hashlib
+import itertools
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -430,6 +432,28 @@ async def test_a_client_has_a_bounded_number_of_streams_open(
             await client.call("e", Request(streams={"s": pieces(b"abc")}))
         may_end.set()
         (await sending).release()
+
+
+async def test_a_node_that_takes_no_more_of_a_stream_fails_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("asynchronous", "threads"):
+        for name in ("STALL", "TIDY"):
+            monkeypatch.setattr(f"osrdyne_relay.client.{module}.{name}", 0.5)
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(CHUNK)
+
+    def threaded(url: str) -> None:
+        with RelayClient(url, token=CALLER) as client, pytest.raises(StreamLost, match="nothing was called"):
+            client.call("e", Request(streams={"s": itertools.repeat(bytes(CHUNK))}))
+
+    # It accepts connections, and reads nothing.
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        async with AsyncRelayClient(url, token=CALLER) as client:
+            with pytest.raises(StreamLost, match="nothing was called"):
+                await client.call("e", Request(streams={"s": endless()}))
+        await asyncio.to_thread(threaded, url)
 
 
 async def test_without_a_node_a_stream_is_not_sent_and_not_read(

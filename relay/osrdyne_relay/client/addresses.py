@@ -24,6 +24,10 @@ from osrdyne_relay.settings import secret
 CONNECT = 10.0
 #: Seconds beyond a call's own timeout after which its node counts as lost: it may have to wait for Redis.
 BEYOND = 60.0
+#: Seconds for which a node may take nothing of a data stream, or not say that it is stored: its store may be slow.
+STALL = 300.0
+#: Seconds for a data stream to be removed. Otherwise it expires.
+TIDY = 5.0
 
 
 class Identity(TypedDict, total=False):

@@ -6,10 +6,10 @@ import asyncio
 import dataclasses
 import io
 import socket
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import aiohttp
 
@@ -17,6 +17,8 @@ from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
     BEYOND,
     CONNECT,
+    STALL,
+    TIDY,
     Identity,
     Nodes,
     call_of,
@@ -31,6 +33,8 @@ from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, 
 from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.streams.base import CHUNK, StoredStream, stored
+
+T = TypeVar("T")
 
 #: Seconds between two pings of a WebSocket.
 _PING = 30.0
@@ -162,7 +166,8 @@ class NodeStreams:
         source = _Source(chunks)
         for url in self._session.nodes.order():
             try:
-                status, _, said = await self._session.ask("PUT", stream_of(url, stream), headers=_PLAIN, body=source)
+                asked = self._session.ask("PUT", stream_of(url, stream), headers=_PLAIN, body=source)
+                status, _, said = await source.watched(asked)
                 return size_in(status, said)
             except (NodesAway, NodeStopping, NodeLost) as error:
                 if source.failure is not None:
@@ -192,7 +197,7 @@ class NodeStreams:
     async def remove(self, stream: str) -> None:
         for url in self._session.nodes.order():
             with suppress(NodesAway, NodeLost):
-                await self._session.ask("DELETE", stream_of(url, stream), within=BEYOND)
+                await self._session.ask("DELETE", stream_of(url, stream), within=TIDY)
                 return
 
     async def sweep(self) -> int:
@@ -209,10 +214,13 @@ _PLAIN = {"Content-Type": "application/octet-stream"}
 
 
 class _Source:
-    """Gives chunks, and notes whether it has begun, and what their source raises."""
+    """Gives chunks, and notes whether it has begun, what their source raises, and since when the node takes none."""
 
     def __init__(self, chunks: AsyncIterable[bytes]) -> None:
         self._chunks = chunks
+        self._clock = asyncio.get_running_loop().time
+        #: When the last chunk was given; None while there is none to give.
+        self._given_at: float | None = None
         self.begun = False
         self.failure: Exception | None = None
 
@@ -221,10 +229,25 @@ class _Source:
         try:
             async for chunk in self._chunks:
                 if chunk:  # an empty one would end the body
+                    self._given_at = self._clock()
                     yield chunk
+                self._given_at = None
         except Exception as error:
             self.failure = error
             raise
+        self._given_at = self._clock()
+
+    async def watched(self, asked: Coroutine[Any, Any, T]) -> T:
+        """Wait for the answer. Raises NodeLost when the node takes nothing, or says nothing, for too long."""
+        task = asyncio.ensure_future(asked)
+        try:
+            while not (await asyncio.wait([task], timeout=STALL / 20))[0]:
+                if self._given_at is not None and self._clock() > self._given_at + STALL:
+                    raise NodeLost(f"the node took nothing of a data stream for {STALL:g} s")
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 class AsyncRelayClient:

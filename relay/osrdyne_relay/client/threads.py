@@ -18,6 +18,8 @@ from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
     BEYOND,
     CONNECT,
+    STALL,
+    TIDY,
     Identity,
     Nodes,
     call_of,
@@ -36,8 +38,6 @@ from osrdyne_relay.streams.base import CHUNK, Source
 
 #: Connections to a node that are kept for the next call. More are opened where more threads call.
 _KEPT = 32
-#: Seconds for which a node may take nothing of a stream: its store may be slow.
-_STALL = 60.0
 
 
 class Connections:
@@ -128,7 +128,8 @@ class BlockingStreams:
                     stream_of(url, stream),
                     {"Content-Type": "application/octet-stream"},
                     source,
-                    urllib3.Timeout(connect=_STALL, read=None),
+                    # While a body is sent, the first one counts.
+                    urllib3.Timeout(connect=STALL, read=STALL),
                 )
                 return size_in(status, said)
             except (NodesAway, NodeStopping, NodeLost) as error:
@@ -157,7 +158,7 @@ class BlockingStreams:
         """Remove it. Does nothing where it is not there, or no node can be reached: then it expires."""
         for url in self._connections.nodes.order():
             with suppress(NodesAway, NodeLost):
-                within = urllib3.Timeout(connect=CONNECT, read=BEYOND)
+                within = urllib3.Timeout(connect=TIDY, read=TIDY)
                 self._connections.ask("DELETE", stream_of(url, stream), {}, b"", within)
                 return
 
