@@ -69,14 +69,14 @@ def test_several_pools_are_read_and_belong_to_the_instance() -> None:
     ]
 
 
-@pytest.mark.parametrize("stack", ["dev", "staging", "prod", "staging-broker"])
-def test_the_file_of_a_stack_is_sound(stack: str) -> None:
-    given = yaml.safe_load(Path(steps.ROOT, f"Pulumi.{stack}.yaml").read_text())["config"]
-    values = {name.removeprefix("osrdyne:"): value for name, value in given.items()}
+@pytest.mark.parametrize("name", ["dev", "staging", "prod", "staging-broker"])
+def test_the_file_of_a_stack_is_sound(name: str) -> None:
+    given = yaml.safe_load(Path(steps.ROOT, f"Pulumi.{name}.yaml").read_text())["config"]
+    values = {setting.removeprefix("osrdyne:"): value for setting, value in given.items()}
 
     settings = parse(raw(**{**dict.fromkeys(WHOLE), **values, "admin_password": "hidden-word"}), SECRETS)
 
-    assert isinstance(settings, BrokerStack) == stack.endswith("-broker")
+    assert isinstance(settings, BrokerStack) == name.endswith("-broker")
 
 
 def test_no_file_of_a_stack_is_forgotten_here() -> None:
