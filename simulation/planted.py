@@ -151,7 +151,7 @@ def _expired_forwarded() -> list[Patch]:
 
     def timeless(message: Any, names: Any, **options: Any) -> Any:
         decision = decide(message, names, **options)
-        if isinstance(decision, orphan_rules.Answer) and decision.status == statuses.EXPIRED:
+        if isinstance(decision, orphan_rules.ErrorAnswer) and decision.status == statuses.EXPIRED:
             early = {**options, "now_ms": options["now_ms"] - 10**9}
             decision = decide(message, names, **early)
             return replace(decision, deadline_ms=options["now_ms"] + 60_000)

@@ -42,7 +42,7 @@ class InState:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FailureCause:
     """Jobs of one type that failed or are parked for reasons that differ in numbers and quoted values only."""
 
     type: str
@@ -83,7 +83,7 @@ def expired_leases(connection: Connection) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-def causes(connection: Connection, *, most: int = 10) -> list[Cause]:
+def causes(connection: Connection, *, most: int = 10) -> list[FailureCause]:
     """Return why jobs failed or are parked, the most frequent causes first.
 
     Looks at the latest `MOST_REASONS` of these jobs.
@@ -94,12 +94,12 @@ def causes(connection: Connection, *, most: int = 10) -> list[Cause]:
     return grouped_causes(failures)[:most]
 
 
-def grouped_causes(failures: Iterable[tuple[int, str, str]]) -> list[Cause]:
+def grouped_causes(failures: Iterable[tuple[int, str, str]]) -> list[FailureCause]:
     """Return the causes of failures, each of which is a job's id, its type and its reason. Pure."""
-    found: dict[tuple[str, str], Cause] = {}
+    found: dict[tuple[str, str], FailureCause] = {}
     for number, type, reason in sorted(failures):  # noqa: A001 - the field's name
         line = reason.strip().partition("\n")[0]
         which = (type, _VALUES.sub("#", line))
         before = found[which].jobs if which in found else 0
-        found[which] = Cause(type, line, before + 1, number)
+        found[which] = FailureCause(type, line, before + 1, number)
     return sorted(found.values(), key=lambda one: (-one.jobs, -one.latest))

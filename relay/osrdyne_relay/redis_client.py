@@ -32,7 +32,7 @@ from redis.exceptions import (
 
 from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.port import Away, Command, Hear, RedisPort, Subscriber
-from osrdyne_relay.redis_wire import ReplyError, Wire, packed
+from osrdyne_relay.redis_wire import RedisWire, ReplyError, packed
 from osrdyne_relay.settings import RedisSettings, secret
 
 #: Seconds without a pulse after which the connection is tried, and then for the answer.
@@ -130,7 +130,7 @@ class _Line:
         self._pool = pool
         self._look_every = answer_timeout / 2
         self._loop = asyncio.get_running_loop()
-        self._wire: Wire | None = None
+        self._wire: RedisWire | None = None
         self._unsent: list[tuple[bytes, _Question]] = []
         self._asked: deque[_Question] = deque()
         self._sends = False
@@ -256,7 +256,7 @@ class _Subscriber(Subscriber):
         self._timeout = timeout
         self._hear = hear
         self._connection: AbstractConnection | None = None
-        self._wire: Wire | None = None
+        self._wire: RedisWire | None = None
         #: Has what ended the connection.
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._heard = 0
@@ -312,15 +312,15 @@ async def _connected(pool: ConnectionPool) -> AbstractConnection:
     return cast(AbstractConnection, await pool.get_connection())  # type: ignore[no-untyped-call]
 
 
-def _wire(connection: AbstractConnection, said: Callable[[Any], None], ended: Callable[[str], None]) -> Wire:
+def _wire(connection: AbstractConnection, said: Callable[[Any], None], ended: Callable[[str], None]) -> RedisWire:
     """Take over a connection that has just been opened. redis-py shows its transport nowhere else."""
     writer = connection._writer  # noqa: SLF001
     if writer is None:
         raise ConnectionError("the connection has ended")
-    return Wire(writer.transport, said, ended)
+    return RedisWire(writer.transport, said, ended)
 
 
-async def _closed(pool: ConnectionPool, connection: AbstractConnection | None, wire: Wire | None) -> None:
+async def _closed(pool: ConnectionPool, connection: AbstractConnection | None, wire: RedisWire | None) -> None:
     """Close a connection, which `pool` then no longer counts. Raises nothing."""
     if wire is not None:
         wire.abort()

@@ -15,7 +15,7 @@ from hiredis import ProtocolError, Reader, ReplyError, pack_command
 
 from osrdyne_relay.port import Command
 
-__all__ = ["ReplyError", "Wire", "packed"]
+__all__ = ["RedisWire", "ReplyError", "packed"]
 
 
 def packed(commands: tuple[Command, ...]) -> bytes:
@@ -30,7 +30,7 @@ _pack = cast("Callable[[Command], bytes]", pack_command)
 _MULTI, _EXEC = _pack(("MULTI",)), _pack(("EXEC",))
 
 
-class Wire(asyncio.Protocol):
+class RedisWire(asyncio.Protocol):
     """One connection."""
 
     def __init__(

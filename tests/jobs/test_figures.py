@@ -86,7 +86,7 @@ def test_failures_of_one_cause_count_together_the_most_frequent_first(jobs: Stor
 
     first, second = jobs.do(figures.causes)
 
-    assert first == figures.Cause("t", "TimeoutError: 'host-2' after 12 s", 3, last)
+    assert first == figures.FailureCause("t", "TimeoutError: 'host-2' after 12 s", 3, last)
     assert (second.reason, second.jobs) == ("KeyError: 'x'", 1)
     assert len(jobs.do(lambda c: figures.causes(c, most=1))) == 1
 

@@ -14,7 +14,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay, RelaySettings
 from osrdyne_relay.errors import AccessDenied
 from osrdyne_relay.http import serve
-from osrdyne_relay.http.access import Access, Client, Grant, names_of, sha256_of
+from osrdyne_relay.http.access import Access, Grant, KnownClient, names_of, sha256_of
 from testbed.redis import RedisServer
 from testbed.waiting import until_async
 from tests.relay.http_nodes import GRANTS, TOKENS, Raw, code_of, http_settings, noded, raw, write_access
@@ -171,7 +171,7 @@ def test_an_access_file_that_cannot_be_meant_is_refused(text: str, said: str, tm
 
 
 def test_a_pattern_is_an_endpoint_or_the_begin_of_some() -> None:
-    client = Client("a", Grant(serve=("maps/LAX", "core/*"), call=("*",)))
+    client = KnownClient("a", Grant(serve=("maps/LAX", "core/*"), call=("*",)))
     for endpoint in ("maps/LAX", "core/", "core/a/b"):
         client.may_serve(endpoint)
     for endpoint in ("maps/LAX2", "maps", "core", "Core/a", "*"):

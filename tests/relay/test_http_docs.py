@@ -19,11 +19,11 @@ import pytest
 
 import steps
 from osrdyne_relay import RelaySettings, ServeSettings, errors
-from osrdyne_relay.client.addresses import Identity
+from osrdyne_relay.client.addresses import ClientIdentity
 from osrdyne_relay.http.access import Access, Grant, sha256_of
 from osrdyne_relay.http.app import create_app
 from osrdyne_relay.http.desk import Desk
-from osrdyne_relay.http.metrics import Metrics
+from osrdyne_relay.http.metrics import NodeMetrics
 from osrdyne_relay.worker import RelayWorker
 from testbed.command_line import osrdyne
 from testbed.redis import RedisServer
@@ -161,7 +161,7 @@ def test_the_settings_of_the_page_are_those_of_the_code() -> None:
 def test_the_options_of_a_worker_on_the_page_are_those_of_the_code() -> None:
     given = inspect.signature(RelayWorker).parameters.values()
     own = {one.name for one in given if one.kind is one.KEYWORD_ONLY}
-    assert {*rows("A worker")} == own | {*Identity.__annotations__}
+    assert {*rows("A worker")} == own | {*ClientIdentity.__annotations__}
 
 
 def test_the_entries_of_the_access_file_are_those_of_the_code_and_the_example_is_one(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_the_errors_and_metrics_of_the_page_are_those_of_the_code() -> None:
     ours = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.RelayError)}
     on_the_page = {*re.findall(r"`([A-Z]\w+)`", PAGE)}
     assert ours - on_the_page == {"UnreadableRecord", "NodeStopping"}  # which clients do not raise
-    rendered = Metrics().render().decode()
+    rendered = NodeMetrics().render().decode()
     names = {*re.findall(r"(?m)^# TYPE (\w+) ", rendered)} - {*re.findall(r"(?m)^# TYPE (\w+_created) ", rendered)}
     assert {*re.findall(r"`(osrdyne_relay_\w+)`", SECTION)} - {"osrdyne_relay_node"} == names
 

@@ -16,7 +16,7 @@ from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures.message_handler import MessageHandler
 from osrdyne.intake import orphan_rules
 from osrdyne.intake.hold_limits import HeldMessages
-from osrdyne.intake.orphan_rules import Answer, Forward
+from osrdyne.intake.orphan_rules import ErrorAnswer, Forward
 from osrdyne.reconcile.queue_rules import Phase
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
@@ -41,13 +41,13 @@ class OrphanForwarder(MessageHandler):
 
     async def _give_up(self, message: Message, error: Exception) -> None:
         log.error("orphan could not be handled", exc_info=error)
-        await self._answer(message, Answer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
+        await self._answer(message, ErrorAnswer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
 
     async def _process(self, message: Message) -> None:
         decision = orphan_rules.decide(
             message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=events.wall_ms()
         )
-        if isinstance(decision, Answer):
+        if isinstance(decision, ErrorAnswer):
             await self._answer(message, decision)
         elif self.holding.admit(decision.key, len(message.body)):
             try:
@@ -73,7 +73,7 @@ class OrphanForwarder(MessageHandler):
         except TimeoutError:
             queue = self.state.queues.get(forward.key)
             why = f": {queue.error}" if queue is not None and queue.error else ""
-            outcome = Answer(statuses.EXPIRED, f"waited too long for its worker group's queue{why}")
+            outcome = ErrorAnswer(statuses.EXPIRED, f"waited too long for its worker group's queue{why}")
         if outcome is not None:
             await self._answer(message, outcome)
             return
@@ -95,7 +95,7 @@ class OrphanForwarder(MessageHandler):
                 # A request that waits keeps its key wanted, however long the queue takes.
                 state.require(key)
 
-    async def _forward(self, message: Message, forward: Forward) -> Answer | None:
+    async def _forward(self, message: Message, forward: Forward) -> ErrorAnswer | None:
         """Publish until confirmed. Return an answer when that is impossible; the caller's timeout ends this."""
         failures = 0
         while True:
@@ -109,18 +109,18 @@ class OrphanForwarder(MessageHandler):
                 )
                 return None
             except MessageRefused as error:
-                return Answer(statuses.INVALID_REQUEST, str(error))
+                return ErrorAnswer(statuses.INVALID_REQUEST, str(error))
             except Nacked:
-                answer = Answer(statuses.MAXLEN, "the request queue is full, or the broker does not run it")
+                answer = ErrorAnswer(statuses.MAXLEN, "the request queue is full, or the broker does not run it")
             except Returned:
-                answer = Answer(
+                answer = ErrorAnswer(
                     statuses.UNROUTABLE, "the request exchange has no alternate exchange; apply the topology"
                 )
             except BrokerTimeout as error:
                 # One queue that does not confirm must not end the whole session. Whether the request
                 # arrived is unknown; delivery is at least once, so it is sent again.
                 self.state.unconfirmed.add(forward.key)
-                answer = Answer(statuses.UNROUTABLE, str(error))
+                answer = ErrorAnswer(statuses.UNROUTABLE, str(error))
             failures += 1
             if failures == 1:
                 log.warning("forward not accepted; trying again", extra={"key": forward.key, "reason": answer.reason})
@@ -128,7 +128,7 @@ class OrphanForwarder(MessageHandler):
                 return answer
             await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT_SECONDS / 2))
 
-    async def _answer(self, message: Message, answer: Answer) -> None:
+    async def _answer(self, message: Message, answer: ErrorAnswer) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
         if await self.error_replies.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
             self._answered(message, answer.status)

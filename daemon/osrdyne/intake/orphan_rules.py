@@ -37,38 +37,38 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ErrorAnswer:
     """Answer with an error status; `reason` is for a person."""
 
     status: str
     reason: str
 
 
-def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: int) -> Forward | Answer:
+def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: int) -> Forward | ErrorAnswer:
     """Decide what to do with one orphan that is seen at `now_ms`."""
     if message.malformed is not None:
-        return Answer(statuses.INVALID_REQUEST, "the message's properties cannot be read")
+        return ErrorAnswer(statuses.INVALID_REQUEST, "the message's properties cannot be read")
     try:
         key = keys.decode(message.routing_key)
     except InvalidKey as error:
-        return Answer(statuses.INVALID_KEY, str(error))
+        return ErrorAnswer(statuses.INVALID_KEY, str(error))
     given = message.properties.headers or {}
     if headers.CC in given or headers.BCC in given:
-        return Answer(
+        return ErrorAnswer(
             statuses.INVALID_REQUEST, "CC and BCC headers are not supported; publish one request for each key"
         )
     if names_pool_queue(message.properties.reply_to, names):
-        return Answer(statuses.REJECTED, "reply-to names a queue of the pool itself")
+        return ErrorAnswer(statuses.REJECTED, "reply-to names a queue of the pool itself")
     hops = max(0, headers.integer(given, headers.X_HOPS) or 0)
     if hops >= MAX_HOPS:
-        return Answer(statuses.UNROUTABLE, f"forwarded {hops} times and found no queue each time")
+        return ErrorAnswer(statuses.UNROUTABLE, f"forwarded {hops} times and found no queue each time")
     deadline = _first_seen(message.properties, now_ms) + orphan_ttl_ms
     properties = stamped(message.properties, now_ms)
     own_deadline = headers.integer(properties.headers, headers.X_DEADLINE)
     if own_deadline is not None:
         deadline = min(deadline, own_deadline)
     if now_ms >= deadline:
-        return Answer(statuses.EXPIRED, "waited too long for its worker group's queue")
+        return ErrorAnswer(statuses.EXPIRED, "waited too long for its worker group's queue")
     properties.headers[headers.X_HOPS] = hops + 1
     return Forward(key, properties, deadline, hops)
 

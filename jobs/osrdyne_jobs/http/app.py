@@ -43,7 +43,7 @@ def create_app(
     )
     app.state.backend = Backend(engine, types, client)
     app.state.metrics = metrics.registry(app.state.backend.reading)
-    app.add_middleware(guard.Guard, token=token)
+    app.add_middleware(guard.AccessGuard, token=token)
     problems.install(app)
     # The guard checks the token; this only has the description say so.
     described = [Depends(HTTPBearer(auto_error=False))] if token else []

@@ -96,7 +96,7 @@ def _is_token(header: str, token: str) -> bool:
     return hmac.compare_digest(given.strip().encode(), token.encode()) and scheme.lower() == "bearer"
 
 
-class Guard:
+class AccessGuard:
     """Stands before an application: refuses, bounds the body, and adds headers to every answer."""
 
     def __init__(self, app: ASGIApp, *, token: str | None) -> None:

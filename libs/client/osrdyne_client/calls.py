@@ -34,7 +34,7 @@ class State(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class PendingCall:
     """One request on its way, with everything that is needed to send it again. `timeout` in seconds."""
 
     key: str
@@ -53,7 +53,7 @@ class Call:
     leaving: asyncio.Future[None] | None = None
 
 
-def failure(call: Call, error: BaseException, *, resend: bool) -> BaseException | None:
+def failure(call: PendingCall, error: BaseException, *, resend: bool) -> BaseException | None:
     """Return the error of a call whose publish failed with `error`; None when it is to be published again.
 
     Counts the broker's complaints in the call, so that a request ends that the broker refuses for unknown reasons.

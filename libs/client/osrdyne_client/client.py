@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from osrdyne_amqp.thread_bridge import ThreadBridge
 from osrdyne_client.base import BaseClient
-from osrdyne_client.calls import Call
+from osrdyne_client.calls import PendingCall
 from osrdyne_client.errors import ClientClosed
 from osrdyne_client.replies import Reply
 
@@ -104,10 +104,10 @@ class Client(BaseClient):
         """Send a request without a reply, and do not wait; the future says when the broker has it, or any failure."""
         return self._request(key, body, wants_reply=False, timeout=timeout, headers=headers, deadline=False)[0]
 
-    def _request(self, key: str, body: bytes, **options: Any) -> tuple[Future, list[Call]]:
+    def _request(self, key: str, body: bytes, **options: Any) -> tuple[Future, list[PendingCall]]:
         future: Future = Future()
         future.set_running_or_notify_cancel()
-        sent: list[Call] = []
+        sent: list[PendingCall] = []
 
         def start() -> None:
             try:
@@ -118,7 +118,7 @@ class Client(BaseClient):
         self._hand_over(start)
         return future, sent
 
-    def _wait(self, future: Future, sent: list[Call]) -> Any:
+    def _wait(self, future: Future, sent: list[PendingCall]) -> Any:
         def give_up() -> None:
             for call in sent:
                 self._dispatcher.abandon(call)

@@ -23,7 +23,7 @@ from osrdyne_amqp import Channel, Message, Properties
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, NotFound, Returned, Unencodable
 from osrdyne_client import replies
-from osrdyne_client.calls import Call, Future, State, failure, undeliverable
+from osrdyne_client.calls import Future, PendingCall, State, failure, undeliverable
 from osrdyne_client.connection import DIRECT_REPLY_TO, ClientConnection
 from osrdyne_client.errors import BodyTooLarge, CallError, CallTimeout, ClientClosed, ReplyAddressLost
 from osrdyne_client.slots import Slots
@@ -67,8 +67,8 @@ class Dispatcher:
         self._options = options
         self._exchange = PoolNames(pool).request_exchange
         client = secrets.token_hex(8)
-        self.slots: Slots[Call] = Slots(options.slots, client)
-        self._casts: dict[str, Call] = {}
+        self.slots: Slots[PendingCall] = Slots(options.slots, client)
+        self._casts: dict[str, PendingCall] = {}
         self._cast_prefix = f"{client}-cast-"
         self._cast_count = 0
         self._queue: str | None = None
@@ -164,7 +164,7 @@ class Dispatcher:
         timeout: float | None = None,
         headers: Mapping[str, Any] | None = None,
         deadline: bool = True,
-    ) -> Call:
+    ) -> PendingCall:
         """Send a request; `future` gets its `Reply`, or None once a cast is accepted, or the error.
 
         Raises errors of the request itself: InvalidKey, BodyTooLarge, Unencodable, NoFreeSlot, ClientClosed.
@@ -182,7 +182,7 @@ class Dispatcher:
         if timeout is None:
             timeout = self._options.timeout
         now = self._loop.time()
-        call = Call(key, body, future, timeout, wants_reply)
+        call = PendingCall(key, body, future, timeout, wants_reply)
         if wants_reply:
             call.correlation_id = self.slots.take(call, now=now, deadline=now + timeout)
         else:
@@ -208,7 +208,7 @@ class Dispatcher:
             raise
         return call
 
-    def abandon(self, call: Call) -> None:
+    def abandon(self, call: PendingCall) -> None:
         """Forget a call whose caller no longer waits. The request itself is not taken back."""
         if call.timer is not None:
             call.timer.cancel()
@@ -218,7 +218,7 @@ class Dispatcher:
         else:
             self._casts.pop(call.correlation_id, None)
 
-    def _send(self, call: Call) -> None:
+    def _send(self, call: PendingCall) -> None:
         """Publish over the present link, or leave it to the next one. Raises Unencodable."""
         if self._link is None or not self._link.is_open:
             return
@@ -236,13 +236,13 @@ class Dispatcher:
             return
         confirm.add_done_callback(partial(self._on_confirm, call))
 
-    def _publish(self, call: Call, channel: Channel) -> asyncio.Future[None]:
+    def _publish(self, call: PendingCall, channel: Channel) -> asyncio.Future[None]:
         self._renew_expiration(call)
         confirm = channel.publish(self._exchange, call.key, call.body, call.properties, mandatory=True)
         call.state, call.leaving = State.SENT, None
         return confirm
 
-    def _renew_expiration(self, call: Call) -> None:
+    def _renew_expiration(self, call: PendingCall) -> None:
         """Shorten the relative expiration of a request that is sent later, or again, so that it lives no longer."""
         if call.expires is not None and call.properties is not None:
             left = max(1, int((call.expires - self._loop.time()) * 1000))
@@ -272,7 +272,7 @@ class Dispatcher:
         else:
             self._settle(call, None, answer)
 
-    def _on_confirm(self, call: Call, confirm: asyncio.Future[None]) -> None:
+    def _on_confirm(self, call: PendingCall, confirm: asyncio.Future[None]) -> None:
         call.leaving = None
         if confirm.cancelled():
             return  # given up before it left
@@ -298,7 +298,7 @@ class Dispatcher:
         if call is not None:
             self._settle(call, None, undeliverable(error))
 
-    def _accepted(self, call: Call) -> None:
+    def _accepted(self, call: PendingCall) -> None:
         call.state = State.ACCEPTED
         if not call.wants_reply:
             self._casts.pop(call.correlation_id, None)
@@ -322,24 +322,24 @@ class Dispatcher:
 
     # --- ends of a call -------------------------------------------------------------------------------------
 
-    def _settle(self, call: Call, answer: replies.Reply | None, error: BaseException | None = None) -> None:
+    def _settle(self, call: PendingCall, answer: replies.Reply | None, error: BaseException | None = None) -> None:
         if call.timer is not None:
             call.timer.cancel()
         if not call.future.done():
             call.future.set_result(answer) if error is None else call.future.set_exception(error)
 
-    def _hold_back(self, call: Call) -> None:
+    def _hold_back(self, call: PendingCall) -> None:
         if call.leaving is not None:
             call.leaving.cancel()
 
-    def _forget(self, call: Call) -> None:
+    def _forget(self, call: PendingCall) -> None:
         if call.timer is not None:
             call.timer.cancel()
         self._hold_back(call)
         self.slots.release(call.correlation_id)
         self._casts.pop(call.correlation_id, None)
 
-    def _fail(self, call: Call, error: BaseException) -> None:
+    def _fail(self, call: PendingCall, error: BaseException) -> None:
         self._forget(call)
         self._settle(call, None, error)
 
@@ -347,7 +347,7 @@ class Dispatcher:
         for call in [*self.slots.waiting(), *self._casts.values()]:
             self._fail(call, error)
 
-    def _expire(self, call: Call) -> None:
+    def _expire(self, call: PendingCall) -> None:
         self.abandon(call)
         if self._link is None:
             why = f"the broker is away ({self._trouble})"

@@ -30,7 +30,7 @@ STALL = 300.0
 TIDY = 5.0
 
 
-class Identity(TypedDict, total=False):
+class ClientIdentity(TypedDict, total=False):
     """How a client or worker shows who it is: keyword arguments of all that use nodes."""
 
     token: str | None
@@ -46,10 +46,12 @@ class Identity(TypedDict, total=False):
 class Nodes:
     """Addresses of nodes, and a token or a certificate for all of them."""
 
-    def __init__(self, urls: str | Sequence[str], **identity: Unpack[Identity]) -> None:
-        """Raises SettingsError, and TypeError for an argument that `Identity` does not have."""
-        if unknown := identity.keys() - Identity.__annotations__.keys():
-            raise TypeError(f"unexpected argument {min(unknown)!r}; there are {', '.join(Identity.__annotations__)}")
+    def __init__(self, urls: str | Sequence[str], **identity: Unpack[ClientIdentity]) -> None:
+        """Raises SettingsError, and TypeError for an argument that `ClientIdentity` does not have."""
+        if unknown := identity.keys() - ClientIdentity.__annotations__.keys():
+            raise TypeError(
+                f"unexpected argument {min(unknown)!r}; there are {', '.join(ClientIdentity.__annotations__)}"
+            )
         self._identity = identity
         token, token_file = identity.get("token"), identity.get("token_file")
         certificate_file = identity.get("certificate_file")

@@ -19,7 +19,7 @@ from osrdyne_relay.client.addresses import (
     CONNECT,
     STALL,
     TIDY,
-    Identity,
+    ClientIdentity,
     Nodes,
     call_of,
     cut_off,
@@ -253,7 +253,7 @@ class _Source:
 class AsyncRelayClient:
     """Calls endpoints over nodes. `async with AsyncRelayClient(url, token=…) as client:`."""
 
-    def __init__(self, urls: str | Sequence[str], **identity: Unpack[Identity]) -> None:
+    def __init__(self, urls: str | Sequence[str], **identity: Unpack[ClientIdentity]) -> None:
         """`urls`: one node, or several that stand for each other. Raises SettingsError."""
         self._nodes = Nodes(urls, **identity)
 

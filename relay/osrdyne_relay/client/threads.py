@@ -20,7 +20,7 @@ from osrdyne_relay.client.addresses import (
     CONNECT,
     STALL,
     TIDY,
-    Identity,
+    ClientIdentity,
     Nodes,
     call_of,
     cut_off,
@@ -256,7 +256,7 @@ class BlockingResponse:
 class RelayClient:
     """Calls endpoints over nodes, from any number of threads. `with RelayClient(url, token=…) as client:`."""
 
-    def __init__(self, urls: str | Sequence[str], **identity: Unpack[Identity]) -> None:
+    def __init__(self, urls: str | Sequence[str], **identity: Unpack[ClientIdentity]) -> None:
         """`urls`: one node, or several that stand for each other. Raises SettingsError."""
         self._nodes = Nodes(urls, **identity)
         self._connections = Connections(self._nodes)

@@ -1,6 +1,7 @@
 """`osrdyne relay`: run a node, and make what it and its Redis need.
 
-An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. Each command has a module.
+An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. Each command has a module: `serve`
+runs a node, `token` makes a token, `check` looks at the files of a node, and `redis` prints what its Redis needs.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@
 
 `server` listens and stops in good order. `app` has the routes, and what all requests pass: `access` decides who a
 client is and what it may do, `answering` turns results and errors into answers. `workers` has polls and what becomes of
-requests, `sockets` the same over a WebSocket, `callers` has calls, `health` has what monitoring reads. They share the
-`desk`: the relay, what each client has open, and the requests in hand; `ledger` is its bookkeeping, which is pure.
-`metrics` has the figures. Between node and client goes what `osrdyne_relay.wire` says. Docs: docs/relay.md.
+requests, `sockets` the same over a WebSocket, `callers` has calls, `streams` data streams, and `health` what monitoring
+reads. They share the `desk`: the relay, what each client has open, and the requests in hand; `ledger` is its
+bookkeeping, which is pure. `metrics` has the figures. Between node and client goes what `osrdyne_relay.wire` says.
+Docs: docs/relay.md.
 """
 
 from osrdyne_relay.http.server import serve

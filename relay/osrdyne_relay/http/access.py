@@ -75,7 +75,7 @@ class _File(BaseModel):
     clients: dict[Annotated[str, StringConstraints(min_length=1, max_length=200)], Grant]
 
 
-class Client:
+class KnownClient:
     """A client that has shown who it is."""
 
     def __init__(self, name: str, grant: Grant) -> None:
@@ -113,9 +113,9 @@ class Access:
 
     def __init__(self, clients: Mapping[str, Grant]) -> None:
         """Raises ValueError where two clients share a token or a certificate."""
-        self._clients = {name: Client(name, grant) for name, grant in clients.items()}
-        self._by_token: dict[str, Client] = {}
-        self._by_certificate: dict[str, Client] = {}
+        self._clients = {name: KnownClient(name, grant) for name, grant in clients.items()}
+        self._by_token: dict[str, KnownClient] = {}
+        self._by_certificate: dict[str, KnownClient] = {}
         for client in self._clients.values():
             for one in client.grant.token_sha256:
                 if self._by_token.setdefault(one, client) is not client:
@@ -138,7 +138,7 @@ class Access:
         except (ValueError, RecursionError) as error:
             raise SettingsError(str(file), f"is no access file: {error}") from None
 
-    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Client:
+    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> KnownClient:
         """Return the client that shows a token or a certificate; a token counts first. Raises AccessDenied."""
         found = None
         if authorization is not None:
@@ -151,7 +151,7 @@ class Access:
             raise AccessDenied
         return found
 
-    def still_grants(self, client: Client) -> bool:
+    def still_grants(self, client: KnownClient) -> bool:
         """Whether a client that was identified by an earlier file has the same rights in this one."""
         now = self._clients.get(client.name)
         return now is not None and now.grant == client.grant
@@ -165,7 +165,7 @@ def names_of(certificate: Mapping[str, Any] | None) -> list[str]:
     return subject + [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
 
 
-class Watched:
+class WatchedFiles:
     """Files that are read again when they change. What cannot be read leaves what was read before."""
 
     def __init__(self, files: list[Path], read: Callable[[], None]) -> None:

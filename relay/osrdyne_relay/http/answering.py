@@ -14,7 +14,7 @@ from aiohttp import http_exceptions, web
 
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeFailed, RelayError, TooLarge
-from osrdyne_relay.http.access import Client
+from osrdyne_relay.http.access import KnownClient
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.names import check_endpoint
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 DESK: web.AppKey[Desk] = web.AppKey("desk", Desk)
-CLIENT: web.RequestKey[Client] = web.RequestKey("client", Client)
+CLIENT: web.RequestKey[KnownClient] = web.RequestKey("client", KnownClient)
 #: What a load balancer may ask without a token.
 OPEN = frozenset({"/livez", "/readyz"})
 HEADERS = {"Server": "osrdyne", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

@@ -15,9 +15,9 @@ from typing import Any
 
 from osrdyne_relay import Relay
 from osrdyne_relay.errors import InvalidCall, NodeStopping, RedisAway, RelayError, TooLarge, TooMany, UnknownRequest
-from osrdyne_relay.http.access import Access, Client
+from osrdyne_relay.http.access import Access, KnownClient
 from osrdyne_relay.http.ledger import InHand, Ledger
-from osrdyne_relay.http.metrics import Metrics
+from osrdyne_relay.http.metrics import NodeMetrics
 from osrdyne_relay.messages import Answer
 from osrdyne_relay.names import new_id
 from osrdyne_relay.serving import Collected
@@ -35,7 +35,7 @@ _MOST_CONNECTIONS = 4
 
 @dataclass(slots=True)
 class _Poll:
-    client: Client
+    client: KnownClient
     endpoint: str
     ended: bool = False
 
@@ -48,7 +48,7 @@ class Desk:
         self.access = access
         self.settings = settings
         self.ledger = Ledger()
-        self.metrics = Metrics()
+        self.metrics = NodeMetrics()
         #: Set when this node begins to stop, and when its grace is over.
         self.stopping = asyncio.Event()
         self.over = asyncio.Event()
@@ -65,7 +65,7 @@ class Desk:
     # --- for handlers ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def opened(self, client: Client) -> Iterator[None]:
+    def opened(self, client: KnownClient) -> Iterator[None]:
         """Count what a client does within the block. Raises TooMany, or NodeStopping."""
         if self.stopping.is_set():
             raise NodeStopping
@@ -75,11 +75,11 @@ class Desk:
         finally:
             self.ledger.close(client.name)
 
-    def most(self, client: Client) -> int:
+    def most(self, client: KnownClient) -> int:
         """Return how much a client may have open."""
         return client.grant.most or self.settings.most
 
-    async def collect(self, client: Client, endpoint: str, wait: float, poll: str | None = None) -> InHand | None:
+    async def collect(self, client: KnownClient, endpoint: str, wait: float, poll: str | None = None) -> InHand | None:
         """Collect a request for a worker; None when there was none for `wait` seconds, or `end_poll` was called.
 
         `poll`: a name for `end_poll`. Where this is cancelled, the request stays. Raises NodeStopping, TooMany, and
@@ -97,7 +97,7 @@ class Desk:
                 self.ledger.close(client.name)
         return held
 
-    async def _collect(self, client: Client, endpoint: str, until: float, poll: str) -> InHand | None:
+    async def _collect(self, client: KnownClient, endpoint: str, until: float, poll: str) -> InHand | None:
         name = client.name, poll
         if name in self._polls:
             raise InvalidCall("a poll of this name waits already: give each poll its own name")
@@ -121,7 +121,7 @@ class Desk:
             raise NodeStopping
         return None
 
-    def end_poll(self, client: Client, poll: str) -> None:
+    def end_poll(self, client: KnownClient, poll: str) -> None:
         """Have a poll end now: with the request that it is just getting, or without one."""
         if found := self._polls.get((client.name, poll)):
             self._end_now(found)

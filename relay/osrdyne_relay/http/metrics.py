@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-class Metrics:
+class NodeMetrics:
     """A registry of its own."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay
-from osrdyne_relay.http.access import Access, Watched
+from osrdyne_relay.http.access import Access, WatchedFiles
 from osrdyne_relay.http.app import create_app
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.keepalive import keep_alive
@@ -168,11 +168,11 @@ def _tls(settings: ServeSettings) -> ssl.SSLContext | None:
 def _watching(settings: ServeSettings, desk: Desk, tls: ssl.SSLContext | None) -> list[Coroutine[Any, Any, None]]:
     """Return what looks for changed files."""
     file = settings.access_file
-    found = [Watched([file], lambda: desk.use(Access.read(file)))]
+    found = [WatchedFiles([file], lambda: desk.use(Access.read(file)))]
     certificate, key = settings.certificate_file, settings.key_file
     if tls is not None and certificate is not None:
         files: list[Path] = [certificate, key] if key else [certificate]
-        found.append(Watched(files, lambda: tls.load_cert_chain(certificate, key)))
+        found.append(WatchedFiles(files, lambda: tls.load_cert_chain(certificate, key)))
     return [one.run() for one in found]
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeStopping, RelayError, TooMany
-from osrdyne_relay.http.access import Client
+from osrdyne_relay.http.access import KnownClient
 from osrdyne_relay.http.answering import CLIENT, DESK
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.http.ledger import InHand
@@ -78,7 +78,7 @@ class _Slot:
 
 
 class _Connection:
-    def __init__(self, desk: Desk, client: Client, own: web.WebSocketResponse) -> None:
+    def __init__(self, desk: Desk, client: KnownClient, own: web.WebSocketResponse) -> None:
         self._desk, self._client, self._own = desk, client, own
         self._sending = asyncio.Lock()
         self._slots: dict[str, list[_Slot]] = {}

@@ -56,7 +56,7 @@ _MOST_REASON = 1000
 _PASSING = (NodesAway, NodeLost, NodeFailed, RedisAway, TooMany)
 
 
-class Line(Protocol):
+class LineLike(Protocol):
     """A connection over which a request came. Both methods end when it has ended."""
 
     async def news(self, request: str) -> RelayError | None:
@@ -77,7 +77,7 @@ class Given:
     body: bytes
     streams: Mapping[str, Stored]
     #: How it came; None for a poll.
-    line: Line | None = None
+    line: LineLike | None = None
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of the worker library's request. Its key is what follows the endpoint's first slash."""

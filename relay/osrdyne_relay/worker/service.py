@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Unpack, cast
 
-from osrdyne_relay.client.addresses import Identity, Nodes
+from osrdyne_relay.client.addresses import ClientIdentity, Nodes
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import InvalidCall
 from osrdyne_relay.names import check_endpoint
@@ -43,7 +43,7 @@ class RelayWorker:
         executor: concurrent.futures.Executor | None = None,
         grace: float = 30.0,
         websocket: bool = True,
-        **identity: Unpack[Identity],
+        **identity: Unpack[ClientIdentity],
     ) -> None:
         """`urls`: one node, or several that stand for each other: the worker goes to the next one when one is away.
 

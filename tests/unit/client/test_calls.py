@@ -12,16 +12,16 @@ import pytest
 import steps
 from osrdyne_amqp import Message, Properties
 from osrdyne_client import errors
-from osrdyne_client.calls import MOST_COMPLAINTS, Call, failure
+from osrdyne_client.calls import MOST_COMPLAINTS, PendingCall, failure
 from osrdyne_client.replies import Reply, read
 from osrdyne_protocol import statuses
 
 
-def call_of(body: bytes = b"body") -> Call:
+def call_of(body: bytes = b"body") -> PendingCall:
     loop = asyncio.new_event_loop()
     future: asyncio.Future[Any] = loop.create_future()
     loop.close()
-    return Call("key", body, future, 1.0, wants_reply=True)
+    return PendingCall("key", body, future, 1.0, wants_reply=True)
 
 
 def reply_of(headers: dict[str, Any] | None, body: bytes = b"answer") -> Reply | errors.RemoteError:

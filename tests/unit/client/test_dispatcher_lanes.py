@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost
-from osrdyne_client.calls import Call, State
+from osrdyne_client.calls import PendingCall, State
 from osrdyne_client.dispatcher import ClientOptions, Dispatcher
 from osrdyne_client.errors import CallTimeout
 from tests.unit.stand_ins import retrieve
@@ -59,7 +59,7 @@ def core_of(link: Any, *, resend: bool = True) -> Dispatcher:
     return core
 
 
-def asked(core: Dispatcher) -> tuple[Call, asyncio.Future[Any]]:
+def asked(core: Dispatcher) -> tuple[PendingCall, asyncio.Future[Any]]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.add_done_callback(retrieve)
     return core.request("42", b"", future, wants_reply=True), future

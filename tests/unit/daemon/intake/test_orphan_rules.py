@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne.intake import orphan_rules
-from osrdyne.intake.orphan_rules import MAX_HOPS, Answer, Forward
+from osrdyne.intake.orphan_rules import MAX_HOPS, ErrorAnswer, Forward
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 from osrdyne_protocol.names import PoolNames
@@ -23,7 +23,7 @@ def orphan(routing_key: str | bytes = "42", *, malformed: bytes | None = None, *
     return Message(b"body", "core-req-xchg", routing_key, Properties(**properties), 1, False, malformed)
 
 
-def decided(message: Message, *, now: int = NOW) -> Forward | Answer:
+def decided(message: Message, *, now: int = NOW) -> Forward | ErrorAnswer:
     return orphan_rules.decide(message, NAMES, orphan_ttl_ms=TTL, now_ms=now)
 
 
@@ -35,7 +35,7 @@ def forwarded(message: Message, *, now: int = NOW) -> Forward:
 
 def answered(message: Message, *, now: int = NOW) -> str:
     decision = decided(message, now=now)
-    assert isinstance(decision, Answer), decision
+    assert isinstance(decision, ErrorAnswer), decision
     assert decision.reason
     return decision.status
 
