@@ -14,7 +14,7 @@ from faults.timing import GIVE_UP, deadline
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerError
 from osrdyne_client import AsyncClient
-from osrdyne_client.calls import Call
+from osrdyne_client.calls import PendingCall
 from osrdyne_client.dispatcher import Dispatcher
 from osrdyne_protocol import headers
 from osrdyne_protocol.errors import OsrdyneError
@@ -28,7 +28,7 @@ class WatchedDispatcher(Dispatcher):
 
     journal: Journal
 
-    def _accepted(self, call: Call) -> None:
+    def _accepted(self, call: PendingCall) -> None:
         self.journal.confirmed(load.name_in(call.body))
         super()._accepted(call)
 
