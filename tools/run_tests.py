@@ -55,8 +55,7 @@ class Plan:
 PLANS = {
     "unit": Plan(4, 2.0, 2.0),
     "simulation": Plan(2, 2.0, 2.0),
-    # Its tests wait for a quarter of their time, and the pipeline's Spark keeps two thirds of a core busy.
-    "broker": Plan(4, 2.0, 1.0, waits=True),
+    "broker": Plan(4, 2.0, 2.0, waits=True),
     "pipeline": Plan(1, 1.5, 1.0),
     "drivers": Plan(4, 2.0, 1.0),
     "security": Plan(2, 1.5, 1.0),
