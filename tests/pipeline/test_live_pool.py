@@ -37,6 +37,7 @@ def daemon(one_broker: Broker, tmp_path: Path) -> Iterator[DaemonProcess]:
         broker.management.delete("vhosts", vhost)
 
 
+@pytest.mark.full
 def test_the_tables_of_a_live_pool_say_what_its_clients_saw(
     daemon: DaemonProcess, spark: SparkSession, tmp_path: Path
 ) -> None:

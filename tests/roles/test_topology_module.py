@@ -268,6 +268,7 @@ def losing(losing_vhost: Vhost) -> Iterator[Applied]:
     pool.close()
 
 
+@pytest.mark.full
 def test_queues_that_the_broker_lost_are_refused_with_what_to_do_and_made_again_where_it_is_allowed(
     losing: Applied,
 ) -> None:

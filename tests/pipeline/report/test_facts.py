@@ -110,6 +110,7 @@ def test_longer_times_are_shown_as_the_mean_of_a_day_and_the_last_cut_off_week_o
     assert found.first[20] == 3.5
 
 
+@pytest.mark.full
 def test_four_thousand_keys_make_a_page_no_larger_than_a_few_do(
     tables: Callable[..., facts.Read], spark: SparkSession
 ) -> None:
