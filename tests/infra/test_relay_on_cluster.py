@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 import secrets
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,14 @@ import pytest
 from osrdyne_relay import RelayError, Request
 from osrdyne_relay.client import RelayClient
 from osrdyne_relay.http.access import sha256_of
-from osrdyne_relay.worker import RelayRequest, RelayWorker
+from osrdyne_relay.worker import RelayRequest
 from testbed import redis
 from testbed.broker import Broker
 from testbed.kubernetes.cluster import Cluster
 from testbed.s3.server import S3Server
 from testbed.waiting import until
 from tests.infra.clustered import RESOURCES, OnCluster, on_cluster
+from tests.relay.http_nodes import working_in_thread
 
 # The first of them may have to wait for the cluster and the images.
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.full, pytest.mark.timeout(1800)]
@@ -99,25 +98,9 @@ def capitals(request: RelayRequest) -> bytes:
     return request.body.upper()
 
 
-@contextlib.contextmanager
-def worker(url: str) -> Iterator[None]:
+def worker(url: str) -> AbstractContextManager[None]:
     """A worker that polls for LAX at a node."""
-    stop = threading.Event()
-
-    async def serve() -> None:
-        ended = asyncio.Event()
-        task = asyncio.create_task(RelayWorker(url, "core/LAX", capitals, token=WORKER).serve(ended))
-        await asyncio.to_thread(stop.wait)
-        ended.set()
-        await task
-
-    with ThreadPoolExecutor(1) as pool:
-        serving = pool.submit(asyncio.run, serve())
-        try:
-            yield
-        finally:
-            stop.set()
-            serving.result()
+    return working_in_thread(url, "core/LAX", capitals, token=WORKER)
 
 
 def ask(stack: OnCluster, body: bytes) -> bytes:

@@ -7,8 +7,9 @@ import io
 import json
 import queue
 import threading
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -164,6 +165,24 @@ async def raw(url: str) -> AsyncIterator[Raw]:
 def code_of(body: bytes) -> str:
     """The code of an answer that is an error."""
     return str(json.loads(body)["code"])
+
+
+@contextmanager
+def working_in_thread(urls: str, endpoints: str, handler: RelayHandler, **options: Any) -> Iterator[None]:
+    """Have a worker serve within the block, in a thread of its own, for tests that block."""
+    stop = threading.Event()
+
+    async def serve() -> None:
+        async with working(urls, endpoints, handler, **options):
+            await asyncio.to_thread(stop.wait)
+
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(asyncio.run, serve())
+        try:
+            yield
+        finally:
+            stop.set()
+            serving.result()
 
 
 @asynccontextmanager

@@ -17,17 +17,28 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
-from osrdyne_relay import InvalidCall, NotCollected, Request, StreamLost, TooLarge, TooMany
-from osrdyne_relay.client import AsyncRelayClient, RelayClient
+from osrdyne_relay import (
+    InvalidCall,
+    NotCollected,
+    Request,
+    SharedDirectory,
+    StoredStream,
+    StreamLost,
+    TooLarge,
+    TooMany,
+)
+from osrdyne_relay.client import AsyncRelayClient, BlockingStream, RelayClient
 from osrdyne_relay.errors import AccessDenied, CallRefused, NodesAway
 from osrdyne_relay.names import new_id
 from osrdyne_relay.streams.base import CHUNK
 from osrdyne_relay.worker import AsyncRelayRequest, RelayRequest
 from testbed.redis import RedisServer
 from testbed.waiting import until, until_async
-from tests.relay.http_nodes import TOKENS, InThread, Raw, code_of, http_settings, noded, raw, working
+from tests.relay.http_nodes import TOKENS, InThread, Raw, code_of, http_settings, noded, raw, working, working_in_thread
+from tests.relay.http_processes import NodeProcess
 from tests.relay.places import Directory, Place
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +117,7 @@ def test_streams_pass_from_and_to_threads(redis: RedisServer, store: Directory, 
         yield from (b"a", b"", b"b")
 
     node = InThread(http_settings(redis, tmp_path, streams=store.settings))
-    with node, in_thread(node.url, handler), RelayClient(node.url, token=CALLER) as client:
+    with node, working_in_thread(node.url, "e", handler), RelayClient(node.url, token=CALLER) as client:
         sent = Request(b"x", streams={"file": source, "ab": chunks(), "none": []})
         with client.call("e", sent, timeout=60) as response:
             assert b"".join(response.streams["ab"]) == b"".join(response.streams["ab"]) == b"ab"
@@ -116,28 +127,6 @@ def test_streams_pass_from_and_to_threads(redis: RedisServer, store: Directory, 
         with pytest.raises(StreamLost):
             list(response.streams["file"])
     assert (tmp_path / "kept").read_bytes() == WHOLE
-
-
-class in_thread:  # noqa: N801 - a context manager
-    """Have a worker serve `e` in a thread of its own within the block."""
-
-    def __init__(self, url: str, handler: Any) -> None:
-        self._url, self._handler = url, handler
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
-
-    async def _serve(self) -> None:
-        async with working(self._url, "e", self._handler):
-            await self._stop.wait()
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-        self._loop.close()
 
 
 async def test_streams_of_a_call_that_failed_are_removed(redis: RedisServer, store: Directory, tmp_path: Path) -> None:
@@ -407,6 +396,102 @@ async def test_a_stream_that_was_cut_has_grown_or_is_gone_is_not_read_as_whole(
             await asyncio.to_thread(threaded, url, change)
 
 
+#: More than the buffers between a reader and its node hold.
+LARGE = 200 * CHUNK
+
+
+async def test_a_node_that_is_killed_within_a_stream_fails_its_reader_and_another_node_has_it_whole(
+    redis: RedisServer, store: Directory, tmp_path: Path
+) -> None:
+    (tmp_path / "b").mkdir()
+    near = http_settings(redis, tmp_path / "b", streams=store.settings)
+
+    async def answers(request: AsyncRelayRequest) -> bytes:
+        await request.send_stream("s", pieces(bytes(LARGE)))
+        return b""
+
+    def threaded(stream: str, url: str, kill: Callable[[], None]) -> None:
+        with RelayClient(url, token=CALLER) as client:
+            chunks = iter(BlockingStream(client._streams, stream, LARGE))
+            next(chunks)
+            kill()
+            with pytest.raises(StreamLost):
+                list(chunks)
+
+    async with (
+        noded(redis, tmp_path, streams=store.settings) as far,
+        working(far, "e", answers),
+        AsyncRelayClient(far, token=CALLER) as other,
+        await other.call("e", b"x", timeout=60) as response,
+    ):
+        stream = response.streams["s"]
+        with NodeProcess(near, tmp_path / "b", "--port", "0") as node:
+            async with AsyncRelayClient(await node.url(), token=CALLER) as client:
+                chunks = aiter(StoredStream(client._streams, stream.id, LARGE))
+                await anext(chunks)
+                node.process.kill()
+                with pytest.raises(StreamLost):
+                    _ = [chunk async for chunk in chunks]
+        with NodeProcess(near, tmp_path / "b", "--port", "0") as node:
+            await asyncio.to_thread(threaded, stream.id, await node.url(), node.process.kill)
+        assert sum([len(chunk) async for chunk in stream]) == LARGE
+
+
+async def test_a_store_that_fails_within_a_stream_ends_the_connection_before_its_end(
+    redis: RedisServer, store: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def breaks(self: SharedDirectory, stream: str) -> AsyncIterator[bytes]:
+        yield bytes(CHUNK)
+        raise OSError(5, "the disk is broken")
+
+    monkeypatch.setattr(SharedDirectory, "read", breaks)
+    async with noded(redis, tmp_path, streams=store.settings) as url, raw(url) as http:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await http.ask("caller", "GET", f"/v1/streams/{new_id()}")
+        assert (await http.ask(None, "GET", "/livez"))[0] == 200
+
+
+async def test_a_node_that_is_killed_while_it_takes_a_stream_fails_the_call_which_then_did_not_run(
+    redis: RedisServer, store: Directory, tmp_path: Path
+) -> None:
+    ran: list[RelayRequest] = []
+    (tmp_path / "b").mkdir()
+    near = http_settings(redis, tmp_path / "b", streams=store.settings)
+
+    def runs(request: RelayRequest) -> None:
+        ran.append(request)
+
+    async def endless(kill: Callable[[], None]) -> AsyncIterator[bytes]:
+        yield bytes(CHUNK)
+        await until_async(lambda: bool(store.files()))
+        kill()
+        while True:
+            yield bytes(CHUNK)
+
+    def endless_in_thread(kill: Callable[[], None]) -> Iterator[bytes]:
+        yield bytes(CHUNK)
+        until(lambda: bool(store.files()))
+        kill()
+        yield from itertools.repeat(bytes(CHUNK))
+
+    def threaded(url: str, kill: Callable[[], None]) -> None:
+        with RelayClient(url, token=CALLER) as client, pytest.raises(StreamLost, match="nothing was called"):
+            client.call("e", Request(streams={"s": endless_in_thread(kill)}))
+
+    async with noded(redis, tmp_path, streams=store.settings) as far, working(far, "e", runs):
+        with NodeProcess(near, tmp_path / "b", "--port", "0") as node:
+            async with AsyncRelayClient(await node.url(), token=CALLER) as client:
+                with pytest.raises(StreamLost, match="nothing was called"):
+                    await client.call("e", Request(streams={"s": endless(node.process.kill)}))
+        # What it leaves is no stream: it has another name, and is swept.
+        assert {file.suffix for file in store.files()} == {".part"}
+        for file in store.files():
+            file.unlink()
+        with NodeProcess(near, tmp_path / "b", "--port", "0") as node:
+            await asyncio.to_thread(threaded, await node.url(), node.process.kill)
+    assert not ran
+
+
 async def test_a_client_has_a_bounded_number_of_streams_open(
     redis: RedisServer, store: Directory, tmp_path: Path
 ) -> None:
@@ -479,7 +564,7 @@ async def test_without_a_node_a_stream_is_not_sent_and_not_read(
 PROGRAM = """
 import asyncio, hashlib, resource, sys
 from osrdyne_relay import Request
-from osrdyne_relay.client import AsyncRelayClient, RelayClient
+from osrdyne_relay.client import AsyncRelayClient, BlockingStream, RelayClient
 from osrdyne_relay.worker import AsyncRelayRequest, RelayRequest, RelayWorker
 
 CHUNK = 262_144

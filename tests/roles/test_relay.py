@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import getpass
 import json
@@ -11,9 +10,7 @@ import secrets
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,12 +23,13 @@ from osrdyne_protocol.broker.topology import Users
 from osrdyne_relay import Request, redis_server
 from osrdyne_relay.client import RelayClient
 from osrdyne_relay.http.access import sha256_of
-from osrdyne_relay.worker import RelayRequest, RelayWorker
+from osrdyne_relay.worker import RelayRequest
 from testbed.ports import PortBlock
 from testbed.redis import RedisServer
 from testbed.s3.server import S3Server
 from testbed.tls import Authority
 from tests.conftest import Vhost
+from tests.relay.http_nodes import working_in_thread
 from tests.roles import local_setup
 from tests.roles.local_setup import LocalSetup, changed
 
@@ -106,29 +104,9 @@ def answered(request: RelayRequest) -> bytes:
 def worker(relay: Relay, *, ca_file: Path | None = None) -> Iterator[None]:
     """A worker that polls for LAX at the node. It answers with the streams that it got, in capitals."""
     scheme = "https" if ca_file else "http"
-    service = RelayWorker(
-        f"{scheme}://127.0.0.1:{relay.port}",
-        "maps/LAX",
-        answered,
-        token=WORKER,
-        ca_file=ca_file,
-    )
-    stop = threading.Event()
-
-    async def serve() -> None:
-        ended = asyncio.Event()
-        task = asyncio.create_task(service.serve(ended))
-        await asyncio.to_thread(stop.wait)
-        ended.set()
-        await task
-
-    with ThreadPoolExecutor(1) as pool:
-        serving = pool.submit(asyncio.run, serve())
-        try:
-            yield
-        finally:
-            stop.set()
-            serving.result()
+    url = f"{scheme}://127.0.0.1:{relay.port}"
+    with working_in_thread(url, "maps/LAX", answered, token=WORKER, ca_file=ca_file):
+        yield
 
 
 def call(relay: Relay, *, ca_file: Path | None = None) -> bytes:

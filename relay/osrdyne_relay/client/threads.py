@@ -34,7 +34,7 @@ from osrdyne_relay.errors import InvalidCall, NodeLost, NodesAway, NodeStopping,
 from osrdyne_relay.keepalive import OPTIONS
 from osrdyne_relay.messages import Request
 from osrdyne_relay.names import new_id
-from osrdyne_relay.streams.base import CHUNK, Source
+from osrdyne_relay.streams.base import CHUNK, Source, not_whole
 
 #: Connections to a node that are kept for the next call. More are opened where more threads call.
 _KEPT = 32
@@ -181,9 +181,7 @@ class BlockingStream:
                 break
             yield chunk
         if got != self.size:
-            raise StreamLost(
-                f"data stream {self.id} has {got} bytes or more, and not the {self.size} that were written"
-            )
+            raise not_whole(self.id, got, self.size)
 
     def save(self, path: Path) -> None:
         """Write it to a file. Raises StreamLost as iterating does."""

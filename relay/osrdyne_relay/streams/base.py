@@ -58,9 +58,7 @@ class StoredStream:
                 break
             yield chunk
         if got != self.size:
-            raise StreamLost(
-                f"data stream {self.id} has {got} bytes or more, and not the {self.size} that were written"
-            )
+            raise not_whole(self.id, got, self.size)
 
     async def save(self, path: Path) -> None:
         """Write it to a file. Raises StreamLost as iterating does."""
@@ -93,6 +91,11 @@ async def stored(store: DataStreams, sources: Mapping[str, Source], written: lis
             raise StreamLost(f"data stream {name!r} cannot be stored: {error.strerror or error}") from error
         found[name] = StoredStream(store, stream, size)
     return found
+
+
+def not_whole(stream: str, got: int, size: int) -> StreamLost:
+    """Return the error of a stream that has `got` bytes, or more, in place of `size`."""
+    return StreamLost(f"data stream {stream} has {got} bytes or more, and not the {size} that were written")
 
 
 def checked(stream: str) -> str:
