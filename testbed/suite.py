@@ -15,6 +15,11 @@ class NotInThisSuite(RuntimeError):
     """A test of `make test` asked for an engine of `make test-all`."""
 
 
+def examples(most: int) -> int:
+    """Return how many examples a fuzzing test tries: all, or a quarter under `make test`."""
+    return most // 4 if os.environ.get(SUITE) == "test" else most
+
+
 def only_in_test_all(engine: str) -> None:
     """Raise NotInThisSuite under `make test`: the test lacks the mark `full`."""
     if os.environ.get(SUITE) == "test":

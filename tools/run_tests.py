@@ -44,7 +44,8 @@ class Plan:
 
     #: Processes at most; there are no more than cores.
     processes: int
-    #: How many cores they keep busy with all engines, and without the slow ones.
+    #: For how many cores they count with all engines, and without the slow ones: about as many as they keep busy, less
+    #: where tests take no harm from a busy machine.
     load_of_all: float
     load_of_some: float
     #: Whether its tests wait more than they compute, so that there may be one process more.
@@ -55,15 +56,15 @@ class Plan:
 PLANS = {
     "unit": Plan(4, 2.0, 2.0),
     "simulation": Plan(2, 2.0, 2.0),
-    "broker": Plan(4, 2.0, 2.0, waits=True),
-    "pipeline": Plan(1, 1.5, 1.0),
-    "drivers": Plan(4, 2.0, 1.0),
-    "security": Plan(2, 1.5, 1.0),
+    "broker": Plan(4, 1.5, 2.0, waits=True),
+    "pipeline": Plan(1, 1.0, 1.0),
+    "drivers": Plan(4, 1.0, 1.0),
+    "security": Plan(2, 1.0, 1.0),
     "infra": Plan(2, 1.5, 1.0),
     "roles": Plan(3, 1.5, 1.0),
     "faults": Plan(1, 2.5, 1.0),
-    "jobs": Plan(2, 1.5, 1.0),
-    "relay": Plan(2, 1.0, 1.0),
+    "jobs": Plan(2, 1.0, 1.0),
+    "relay": Plan(2, 0.5, 1.0),
 }
 #: A tier that is not named above: after those, alone in its process.
 OTHER = Plan(1, 1.0, 1.0)
@@ -104,7 +105,7 @@ def tiers() -> list[str]:
 
 
 def load(tier: str, choice: Choice) -> float:
-    """How many cores a tier keeps busy."""
+    """For how many cores a tier counts."""
     plan = PLANS.get(tier, OTHER)
     return plan.load_of_all if choice.all else plan.load_of_some
 

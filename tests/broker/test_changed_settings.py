@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from osrdyne_protocol.settings_text import to_toml
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
@@ -166,6 +168,7 @@ def test_wrong_settings_are_reported_once_and_the_daemon_goes_on_with_those_befo
     assert not any(one in json.dumps(daemon.lines()) for one in pool.passwords.values())
 
 
+@pytest.mark.full
 def test_a_daemon_that_stands_by_goes_over_too_and_the_lock_stays_with_one(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:

@@ -152,6 +152,7 @@ def test_a_list_right_after_another_finds_what_that_one_gave_back(
     assert [len(inventory.ids()) for _ in range(6)] == [1000] * 6
 
 
+@pytest.mark.full
 @pytest.mark.both_versions
 def test_an_inventory_larger_than_what_a_broker_hands_out_unasked_is_listed_and_buried_whole(
     inventory: Inventory,
@@ -178,6 +179,7 @@ async def test_what_is_taken_out_at_once_is_gone_for_good(inventory: Inventory) 
             assert await opened.entries() == []
 
 
+@pytest.mark.full
 @pytest.mark.both_versions
 async def test_what_was_taken_out_before_something_failed_is_gone_too(inventory: Inventory) -> None:
     async def fail_at_last(entry: Entry, _: Message) -> str | None:

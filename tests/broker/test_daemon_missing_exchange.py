@@ -78,7 +78,9 @@ def names(daemon: DaemonProcess, exchange: str) -> bool:
     return any(line["level"] == "warning" and f"exchange {exchange}" in str(line) for line in daemon.lines())
 
 
-@pytest.mark.parametrize("which", ["request", "orphan", "dead_letter", "activity"])
+@pytest.mark.parametrize(
+    "which", ["request", *(pytest.param(one, marks=pytest.mark.full) for one in ("orphan", "dead_letter", "activity"))]
+)
 def test_a_deleted_exchange_is_named_and_no_confirmed_request_is_lost(
     pool: Pool, caller: Caller, make_daemon: MakeDaemon, which: str
 ) -> None:

@@ -51,6 +51,7 @@ def occupy(pool: Pool, queue: str) -> None:
         connection.channel().queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
 
 
+@pytest.mark.full
 def test_a_request_whose_queue_cannot_be_made_expires_as_an_orphan(
     make_pool: MakePool, make_daemon: MakeDaemon
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_deadline_outlives_the_daemon_that_forwarded_its_request(
     assert (answer.status, answer.headers["x-expired-at"]) == ("expired", "start")
 
 
+@pytest.mark.full
 def test_requests_that_are_put_back_again_and_again_expire_at_their_deadline(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:

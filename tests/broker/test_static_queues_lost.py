@@ -85,6 +85,7 @@ def test_a_daemon_waits_for_a_lost_orphan_queue_says_so_and_begins_once_it_is_me
         client.close()
 
 
+@pytest.mark.full
 def test_a_queue_that_is_lost_while_the_daemon_acts_is_noticed_and_so_is_its_mending(
     pool: Pool, make_daemon: MakeDaemon
 ) -> None:

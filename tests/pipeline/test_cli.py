@@ -54,6 +54,7 @@ def test_the_commands_after_each_other_end_in_a_report(spark: SparkSession, tmp_
     assert "No recommendation was made yet" in page
 
 
+@pytest.mark.full
 def test_a_report_with_a_damaged_recommendation_says_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "lake/core/gold/demand").mkdir(parents=True)
     (tmp_path / "lake/core/recommendation.json").write_text("{}")

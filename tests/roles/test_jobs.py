@@ -18,7 +18,7 @@ from testbed.postgres import Postgres, quoted
 from testbed.waiting import until
 from tests.roles.local_setup import LocalSetup, changed
 
-pytestmark = [pytest.mark.full, pytest.mark.xdist_group("named")]
+pytestmark = pytest.mark.full
 
 PROJECT = Path(__file__).parents[2]
 SCRIPTED = JobType("scripted", payload=dict[str, float])

@@ -248,7 +248,6 @@ def test_a_node_that_cannot_have_its_port_says_who_has_it(relay: Relay) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.xdist_group("named")
 def test_the_keys_of_a_pool_are_served_by_workers_that_poll(one_vhost: Vhost, tmp_path: Path) -> None:
     broker, instance, block = one_vhost.broker, secrets.token_hex(4), PortBlock()
     clients = {"lax": {"token_sha256": sha256_of(WORKER), "serve": ["airports/LAX"]}}

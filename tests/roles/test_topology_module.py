@@ -306,6 +306,7 @@ def test_queues_that_the_broker_lost_are_refused_with_what_to_do_and_made_again_
     assert not losing.run()["changed"]
 
 
+@pytest.mark.full
 def test_a_queue_that_is_made_again_gets_its_bindings_back(losing: Applied) -> None:
     letters = f"{losing.pool}-dl"
     wanted = losing.state()

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.table import BinaryText
 from osrdyne_protocol import events, headers, statuses
+from testbed.suite import examples
 
 #: A fixed budget of the same examples at every run.
 FUZZ = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=400,
+    max_examples=examples(400),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )
 

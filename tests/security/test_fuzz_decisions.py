@@ -24,6 +24,7 @@ from osrdyne_protocol import events, headers, statuses
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_worker import handling
+from testbed.suite import examples
 from tests.security.arbitrary import FUZZ, HEADERS, MESSAGES, SHORT, VALUES
 
 NAMES = PoolNames("core")
@@ -95,7 +96,7 @@ def test_a_time_to_live_of_thousands_of_digits_is_none(digits: str) -> None:
     assert dead_letter_rules.entered(letter, message_ttl=10.0) == time.timestamp() - 10.0
 
 
-@settings(FUZZ, max_examples=60)
+@settings(FUZZ, max_examples=examples(60))
 @given(st.lists(MESSAGES | REPORTS, max_size=10))
 def test_activity_of_strangers_makes_no_keys_and_raises_nothing(messages: list[Message]) -> None:
     state = PoolState.of(PoolSettings.from_mapping({"name": "core"}), lambda: 0.0)

@@ -25,6 +25,7 @@ from osrdyne_protocol.broker.topology import Topology, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from testbed.command_line import osrdyne
+from testbed.suite import examples
 from testbed.waiting import PATIENCE
 from tests.security.arbitrary import FUZZ, JSON, PRINTABLE, mutated
 
@@ -58,7 +59,7 @@ async def ask(port: int, request: bytes, *, to_its_end: bool) -> bytes:
             await writer.wait_closed()
 
 
-@settings(FUZZ, max_examples=100)
+@settings(FUZZ, max_examples=examples(100))
 @given(
     st.lists(
         mutated(REQUEST)
@@ -197,7 +198,7 @@ async def everything(port: int) -> list[str]:
     return texts
 
 
-@settings(FUZZ, max_examples=150)
+@settings(FUZZ, max_examples=examples(150))
 @given(answers=st.lists(st.tuples(STATUSES, BODIES), min_size=1, max_size=8))
 def test_whatever_answers_is_a_management_error_at_worst(stranger: int, answers: list[tuple[int, bytes]]) -> None:
     Stranger.answers, Stranger.count = tuple(answers), 0
@@ -214,7 +215,7 @@ DOCUMENTS = st.fixed_dictionaries(
 ).map(lambda value: json.dumps(value).encode())
 
 
-@settings(FUZZ, max_examples=100)
+@settings(FUZZ, max_examples=examples(100))
 @given(answer=st.tuples(STATUSES, BODIES | DOCUMENTS))
 def test_whatever_answers_the_status_command_ends_with_a_status_and_a_line(
     stranger: int, answer: tuple[int, bytes]

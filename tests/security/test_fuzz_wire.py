@@ -18,6 +18,7 @@ from osrdyne_amqp.errors import BrokerError, InvalidUri, TlsFailed, Unencodable
 from osrdyne_amqp.frames import read_properties
 from osrdyne_amqp.table import Malformed, read_table
 from osrdyne_amqp.table_writing import write_table
+from testbed.suite import examples
 from testbed.waiting import PATIENCE
 from tests.broker.fake_broker import delivery, fake_broker, header_payload, method
 from tests.security.arbitrary import FUZZ, PRINTABLE, VALUES, mutated
@@ -111,7 +112,7 @@ def run_with(data: bytes) -> None:
     assert asyncio.run(consume()) == []
 
 
-@settings(FUZZ, max_examples=300)
+@settings(FUZZ, max_examples=examples(300))
 @given(data=said("TAG"))
 def test_whatever_a_broker_says_the_connection_ends_with_a_reason_and_nothing_else_breaks(data: bytes) -> None:
     run_with(data)

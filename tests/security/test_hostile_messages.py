@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 
 import psutil
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_amqp.errors import BrokerError, Unencodable
 from osrdyne_client import Client
 from testbed.pool import DaemonProcess, Pool
+from testbed.suite import examples
 from testbed.waiting import until
 from testbed.workers import LIBRARY
 from tests.security.arbitrary import FUZZ, MESSAGES
@@ -109,14 +109,14 @@ def counted(daemon: DaemonProcess, metric: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
-@pytest.mark.parametrize("count", [800, pytest.param(2000, marks=pytest.mark.full)])
 def test_hostile_messages_stop_nothing_and_the_daemon_stays_as_small(
-    count: int, make_pool: Callable[..., Pool], make_daemon: Callable[..., DaemonProcess]
+    make_pool: Callable[..., Pool], make_daemon: Callable[..., DaemonProcess]
 ) -> None:
     pool = make_pool()
     daemon = make_daemon(pool, worker=LIBRARY)
     assert daemon.process is not None
     process = psutil.Process(daemon.process.pid)
+    count = examples(2000)
     messages = generated(count)
     sizes = []
     for batch in (messages[: count // 5], messages[count // 5 :]):

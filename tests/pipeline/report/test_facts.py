@@ -94,6 +94,7 @@ def test_totals_and_demand_are_sums_of_the_tables(tables: Callable[..., facts.Re
     assert found.slowest[0] == ("LAX", 1, 900)
 
 
+@pytest.mark.full
 def test_longer_times_are_shown_as_the_mean_of_a_day_and_the_last_cut_off_week_of_its_days(
     tables: Callable[..., facts.Read],
 ) -> None:

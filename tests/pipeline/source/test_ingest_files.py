@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from osrdyne_pipeline import batches
@@ -56,6 +57,7 @@ def test_files_are_taken_in_once_and_what_is_broken_is_counted(
     assert (third.batches, third.known_files) == (0, 5)
 
 
+@pytest.mark.full
 def test_a_batch_is_done_again_wherever_its_job_was_killed(spark: SparkSession, lake: Lake, make_lines: Lines) -> None:
     # Given what a job leaves that is killed while it writes, and between the two renames
     file = make_lines("a.jsonl", line(1), line(2, "exploded"))

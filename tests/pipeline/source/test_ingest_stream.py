@@ -64,6 +64,7 @@ def test_following_takes_in_what_comes_until_it_is_stopped(
     assert seen[-1].events == 7
 
 
+@pytest.mark.full
 def test_a_stream_that_was_made_again_is_not_taken_for_the_old_one(
     spark: SparkSession, lake: Lake, pool_events: Events
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_stream_that_was_made_again_is_not_taken_for_the_old_one(
     assert offsets(spark, lake) == [("core-events", number) for number in range(10)] + anew
 
 
+@pytest.mark.full
 def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: Lake, pool_events: Events) -> None:
     # Given a stream that keeps little, of which something was read
     pool_events.make_anew(**{"x-max-length-bytes": 80_000, "x-stream-max-segment-size-bytes": 20_000})

@@ -23,7 +23,8 @@ from benchmarks.sides.pipeline_plain import Event
 from osrdyne_pipeline.schemas import BRONZE
 from tests.pipeline.tables.histories import Tables, made_of, ordered, random_history
 
-#: A dozen Spark jobs, on a machine that others use too.
+#: A dozen Spark jobs. `make test` has the tables of test_by_hand.py.
+pytestmark = pytest.mark.full
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,6 @@ def test_the_forecast_is_what_plain_python_makes_of_the_same_events(made: Made) 
         assert row[3:] == pytest.approx(other[3:])
 
 
-@pytest.mark.full
 def test_neither_order_nor_duplicates_change_a_table(spark: SparkSession, made: Made) -> None:
     again = list(made.history)
     random.Random(2).shuffle(again)

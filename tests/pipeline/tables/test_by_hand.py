@@ -7,8 +7,6 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.tables.histories import DAY, HOUR, MONDAY, Pool, Tables, made_of, the_day
 
-#: A dozen Spark jobs, on a machine that others use too.
-
 LAST = 3 * DAY
 
 

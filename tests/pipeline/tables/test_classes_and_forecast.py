@@ -67,11 +67,13 @@ def test_the_same_hour_of_earlier_days_is_expected_with_a_bound_that_widens_with
     assert len(made) == 48
 
 
+@pytest.mark.full
 def test_one_day_of_history_is_said_and_bounded_by_chance_alone(spark: SparkSession) -> None:
     made = _forecast(spark, [("c", 5 * HOUR, 9, 0)])
     assert made["rare", 5] == (the_day(1), 9.0, pytest.approx(9 + 1.645 * sqrt(9 * 2)), 0.0, 0.0, 1)
 
 
+@pytest.mark.full
 def test_with_two_weeks_of_history_only_the_same_weekday_counts(spark: SparkSession) -> None:
     busy_mondays = [("a", week * 7 * DAY + 3 * HOUR, 100, 0) for week in range(2)]
     other_days = [("a", day * DAY + 3 * HOUR, 10, 0) for day in range(14) if day % 7]
@@ -83,5 +85,6 @@ def test_with_two_weeks_of_history_only_the_same_weekday_counts(spark: SparkSess
     assert made["heavy", 3][:2] == (the_day(15), 10.0)
 
 
+@pytest.mark.full
 def test_without_demand_nothing_is_forecast(spark: SparkSession) -> None:
     assert _forecast(spark, []) == {}

@@ -59,14 +59,13 @@ def test_the_tiers_that_run_together_need_no_more_cores_than_there_are(
     assert (len(started) == 1) == (number == 2)
 
 
-def test_two_tiers_run_side_by_side_on_two_cores_where_slow_engines_are_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tiers_that_count_for_two_cores_together_run_side_by_side_on_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     order = ["pipeline", "roles", "jobs"]
 
     assert started_together(order, Choice()) == ["pipeline", "roles"]
-    assert started_together(order, Choice(all=True)) == ["pipeline"]
+    assert started_together(order, Choice(all=True)) == ["pipeline", "jobs"]
+    assert started_together(["roles", "jobs"], Choice(all=True)) == ["roles"]
 
 
 def test_a_tier_that_needs_more_cores_than_there_are_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
