@@ -44,7 +44,8 @@ def installed(one_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> I
     vhost, directory = "docs-cli", tmp_path_factory.mktemp("docs")
     broker.management.add_vhost(vhost, broker.admin)
     pool = Pool.on(broker, vhost)
-    daemon = DaemonProcess.of(pool, directory, worker=LIBRARY)
+    (directory / "daemon").mkdir()
+    daemon = DaemonProcess.of(pool, directory / "daemon", worker=LIBRARY)
     (directory / "client.uri").write_text(pool.client_uri)
     (directory / "operator.uri").write_text(pool.uri(pool.users.operator))
     (directory / "calls.csv").write_text("time,key\n2013-01-01T10:17:00Z,LAX\n")
@@ -53,9 +54,11 @@ def installed(one_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> I
     (directory / "admin.management").write_text(address)
     try:
         daemon.start()
-        # The settings as the page has them, with a port that is known.
-        settings = directory / "settings.toml"
-        settings.write_text(settings.read_text().replace("port = 0", f"port = {daemon.url.rpartition(':')[2]}"))
+        # The settings as the page has them, with a port that is known. The daemon's own stay as they are: with changed
+        # ones it would begin again, and not be ready for a moment.
+        settings = (daemon.directory / "settings.toml").read_text()
+        port = daemon.url.rpartition(":")[2]
+        (directory / "settings.toml").write_text(settings.replace("port = 0", f"port = {port}"))
         yield daemon, directory
     finally:
         daemon.close()
