@@ -12,7 +12,18 @@ import pytest
 
 import steps
 
-PRODUCT = ("libs/protocol", "libs/amqp", "libs/client", "libs/worker", "daemon", "infra", "jobs", "pipeline", "relay")
+PRODUCT = (
+    "libs/protocol",
+    "libs/amqp",
+    "libs/client",
+    "libs/worker",
+    "bus",
+    "daemon",
+    "infra",
+    "jobs",
+    "pipeline",
+    "relay",
+)
 DAEMON = Path(steps.ROOT, "daemon/osrdyne")
 #: Statements of the daemon without drivers and commands, at most. It is meant to be minimal.
 MOST_STATEMENTS = 2500

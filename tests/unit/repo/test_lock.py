@@ -44,7 +44,7 @@ def test_every_pinned_package_has_a_hash() -> None:
 def test_the_lock_pins_what_a_package_asks_for(pyproject: str) -> None:
     asked = project(pyproject)
     ours = {normalized(Path(name).parent.name) for name in PYPROJECTS}
-    ours |= {"osrdyne"} | {f"osrdyne-{one}" for one in ("protocol", "amqp", "client", "jobs", "relay", "worker")}
+    ours |= {"osrdyne"} | {f"osrdyne-{one}" for one in ("protocol", "amqp", "bus", "client", "jobs", "relay", "worker")}
 
     names = {normalized(requirement) for requirement in asked["run"] + asked["build"]} - ours
 

@@ -49,6 +49,7 @@ PAGES = (
     "libs/worker/README.md",
     "jobs/README.md",
     "relay/README.md",
+    "bus/README.md",
     "roles/daemon/README.md",
     "roles/rabbitmq/README.md",
     "roles/topology/README.md",
@@ -122,7 +123,9 @@ def code_in(folder: str) -> list[str]:
     return [name for name in steps.tracked(".py") if name.startswith(folder) and not name.endswith(Path(__file__).name)]
 
 
-@pytest.mark.parametrize("folder", ["daemon/osrdyne/", "libs/", "infra/", "relay/", "plugins/", "roles/", *TESTS])
+@pytest.mark.parametrize(
+    "folder", ["daemon/osrdyne/", "libs/", "infra/", "relay/", "bus/", "plugins/", "roles/", *TESTS]
+)
 def test_no_comment_docstring_or_string_speaks_the_dialect(folder: str) -> None:
     files = code_in(folder)
 

@@ -1,0 +1,14 @@
+"""What targets are called on the wire, by kind of peer.
+
+`schemes` has the interface and what all share. `routable` is for routers, `brokered` for brokers, and `rabbitmq` for
+RabbitMQ from 4.0. `choosing` finds the scheme for a peer. A reply address is none of these: the peer names it when a
+client attaches to it.
+"""
+
+from osrdyne_bus.addresses.brokered import Brokered
+from osrdyne_bus.addresses.choosing import DYNAMIC, SCHEMES, scheme_for
+from osrdyne_bus.addresses.rabbitmq import RabbitMQ
+from osrdyne_bus.addresses.routable import Routable
+from osrdyne_bus.addresses.schemes import Scheme
+
+__all__ = ["Brokered", "DYNAMIC", "RabbitMQ", "Routable", "SCHEMES", "Scheme", "scheme_for"]

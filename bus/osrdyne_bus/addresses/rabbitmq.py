@@ -1,0 +1,59 @@
+"""Addresses for RabbitMQ from 4.0: its address format v2. Pure.
+
+| for | a sender's address | a receiver's address |
+|---|---|---|
+| all servers | `/exchanges/broadcast.{exchange}.{topic}` | `/queues/broadcast.{exchange}.{topic}.{server}` |
+| one server | `/queues/exclusive.{exchange}.{topic}.{server}` | the same |
+| any server | `/queues/unicast.{exchange}.{topic}` | the same |
+| notifications | `/queues/notify.{exchange}.{topic}.{priority}` | the same |
+
+RabbitMQ takes percent encoding off, so the names of queues and exchanges are those words, in which each name is encoded
+once more. The broker makes none of them when a program attaches (www.rabbitmq.com/docs/amqp, "Address v2").
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from osrdyne_bus.addresses.brokered import dotted
+from osrdyne_bus.addresses.schemes import server_of
+from osrdyne_bus.errors import InvalidTarget
+from osrdyne_bus.targets import Priority, Target
+
+#: Most bytes of the name of a queue or exchange.
+MOST_NAME = 255
+
+
+class RabbitMQ:
+    """Queues, and an exchange of the type fanout for each topic that has one."""
+
+    __slots__ = ()
+
+    def shared(self, target: Target) -> str:
+        return _queue("unicast", target.exchange, target.topic)
+
+    def server(self, target: Target) -> str:
+        return _queue("exclusive", target.exchange, target.topic, server_of(target))
+
+    def fanout(self, target: Target) -> str:
+        return f"/exchanges/{_quoted('broadcast', target.exchange, target.topic)}"
+
+    def fanout_subscription(self, target: Target) -> str:
+        return _queue("broadcast", target.exchange, target.topic, server_of(target))
+
+    def notifications(self, target: Target, priority: Priority) -> str:
+        return _queue("notify", target.exchange, target.topic, priority)
+
+
+def _queue(*names: str) -> str:
+    return f"/queues/{_quoted(*names)}"
+
+
+def _quoted(*names: str) -> str:
+    name = dotted(*names)
+    if len(name) > MOST_NAME:
+        raise InvalidTarget(
+            f"{names[1]!r}, {names[2]!r}: the name on RabbitMQ has {len(name)} bytes, and {MOST_NAME} are allowed; "
+            "shorten exchange, topic or server (a byte that is no ASCII letter or digit counts as three)"
+        )
+    return quote(name, safe="")
