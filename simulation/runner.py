@@ -59,12 +59,17 @@ def result_of(seed: int) -> Result:
     )
 
 
+def _begin() -> None:
+    """Leave what is imported out of collections of garbage, which else take a tenth of the time."""
+    gc.freeze()
+
+
 def results(seeds: Iterable[int], jobs: int) -> Iterator[Result]:
     """Run seeds on `jobs` processes; results come in the order of the seeds."""
     if jobs == 1:
         yield from map(result_of, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, _begin) as pool:
         yield from pool.imap(result_of, seeds, chunksize=_CHUNK)
 
 

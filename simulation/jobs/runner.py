@@ -78,12 +78,17 @@ def short(trace: list[str]) -> list[str]:
     return trace[max(0, wrong - _TRACE) : wrong + 2]
 
 
+def _begin() -> None:
+    """Leave what is imported out of collections of garbage, which else take a tenth of the time."""
+    gc.freeze()
+
+
 def results(seeds: Iterable[int], processes: int) -> Iterator[Result]:
     """Run seeds on some processes; results come in the order of the seeds."""
     if processes == 1:
         yield from map(result_of, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes, _begin) as pool:
         yield from pool.imap(result_of, seeds, chunksize=_CHUNK)
 
 
