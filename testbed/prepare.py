@@ -17,7 +17,7 @@ from functools import partial
 from subprocess import CalledProcessError
 
 import java
-from testbed import apt, browser, docker
+from testbed import apt, browser, docker, proton
 from testbed.broker import OF_THE_DEMO, SUITES, BrokerFailed, root_file_system
 from testbed.browser import BrowserFailed
 from testbed.docker import DockerFailed
@@ -43,7 +43,9 @@ class Part:
 
 #: What making a part may fail with; all of them say why.
 FAILURES = (apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, NoGo, OSError, CalledProcessError)
-BROKER_TIERS = frozenset({"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline", "relay"})
+BROKER_TIERS = frozenset(
+    {"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline", "relay", "bus"}
+)
 
 
 def installed(install: str) -> None:
@@ -79,6 +81,7 @@ def parts() -> list[Part]:
         Part("browser", browser.command, frozenset({"jobs", "pipeline"})),
         Part("Redis", partial(installed, "redis"), frozenset({"relay", "infra"}), small=True),
         Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs"})),
+        Part("qpid-proton", proton.folder, frozenset({"bus"})),
         Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
         Part("containerd", partial(installed, "kubernetes.keeper"), clusters),
         Part("image of workers", docker.worker_root, frozenset({"drivers"})),

@@ -11,3 +11,46 @@ class MessagingError(OsrdyneError):
 
 class InvalidTarget(MessagingError, ValueError):
     """A target has a name that no address can hold; nothing was sent."""
+
+
+class ConnectFailed(MessagingError):
+    """No connection to the peer could be opened: check its address, that it runs, and that it speaks AMQP 1.0."""
+
+
+class LoginRefused(MessagingError):
+    """The peer did not accept user, password or certificate."""
+
+
+class PeerLost(MessagingError):
+    """The connection to the peer ended. What was under way may have been done."""
+
+
+class LinkRefused(MessagingError):
+    """The peer did not attach a link, or detached it; the text has its reason."""
+
+
+class DeliveryFailure(MessagingError):
+    """The message was not delivered: no receiver took it. It can be sent again without doing anything twice."""
+
+
+class DeliveryRejected(MessagingError):
+    """A receiver refused the message for good."""
+
+    def __init__(self, address: str, condition: str, description: str) -> None:
+        super().__init__(
+            f"the message to {address!r} was rejected: {description or condition or 'no reason was given'}"
+        )
+        #: The peer's own words; either may be empty.
+        self.condition = condition
+        self.description = description
+
+
+class SendTimedOut(MessagingError):
+    """A message could not be sent, or was not acknowledged, in time."""
+
+    def __init__(self, address: str, timeout: float, *, sent: bool) -> None:
+        what = "was not acknowledged; it may have been delivered" if sent else "had no credit; it was not sent"
+        super().__init__(f"within {timeout:g} s the message to {address!r} {what}")
+        self.timeout = timeout
+        #: Whether the message left: then a receiver may have it.
+        self.sent = sent

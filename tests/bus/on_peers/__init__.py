@@ -1,0 +1,1 @@
+"""Tests with proton, on peers that speak AMQP 1.0."""

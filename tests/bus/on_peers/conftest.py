@@ -1,0 +1,49 @@
+"""Puts proton where the tests import it from, and connects to the run's brokers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed import proton
+from tests.conftest import Vhost
+
+sys.path.insert(0, str(proton.folder()))
+
+from osrdyne_bus.connection import BusConnection, Login
+
+Connect = Callable[..., Any]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.full)
+
+
+@pytest.fixture
+async def connect(vhost: Vhost) -> AsyncIterator[Connect]:
+    """Connects to the test's vhost as administrator; closes all connections in the end."""
+    opened: list[BusConnection] = []
+
+    async def one(**changed: Any) -> BusConnection:
+        broker = vhost.broker
+        given = {"login": Login(broker.admin, broker.admin_password), "virtual_host": f"vhost:{vhost.name}", **changed}
+        opened.append(await BusConnection.connect("127.0.0.1", broker.amqp_port, **given))
+        return opened[-1]
+
+    yield one
+    for connection in opened:
+        await connection.close()
+
+
+@pytest.fixture
+def queue(vhost: Vhost) -> str:
+    """The address of an empty queue."""
+    body = {"durable": True, "arguments": {"x-queue-type": "quorum"}}
+    vhost.broker.management.put("queues", vhost.name, "q", body=body)
+    return "/queues/q"

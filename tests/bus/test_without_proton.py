@@ -1,0 +1,28 @@
+"""A machine without proton: what does not need it works, and what does says what to install."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+BLOCKED = "import sys; sys.modules['proton'] = None; "
+
+
+def python(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", BLOCKED + program], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_addresses_and_credit_work() -> None:
+    done = python("from osrdyne_bus import Routable, Target; print(Routable().shared(Target('maps')))")
+
+    assert (done.returncode, done.stdout) == (0, "osrdyne/bus/rpc/anycast/osrdyne/maps\n"), done.stderr
+
+
+def test_a_connection_says_which_package_is_missing_and_what_it_needs() -> None:
+    done = python("import osrdyne_bus.connection")
+
+    assert done.returncode == 1
+    said = "osrdyne_bus.connection needs proton: install osrdyne-bus[proton], which compiles C (docs/decisions/0030)"
+    assert done.stderr.splitlines()[-1] == f"ImportError: {said}"
