@@ -2,9 +2,9 @@
 
     Routable().shared(Target("maps", exchange="flights"))  # osrdyne/bus/rpc/anycast/flights/maps
 
-Programs name the receivers of a message by `targets`, and `addresses` has what a peer calls these. `credit` is how
-many messages a subscription lets its peer send, and `errors` has what is raised. All of it is pure. `connection` has
-links to a peer, and needs the extra `proton`.
+Programs name the receivers of a message by `targets`, and `addresses` has what a peer calls these. `envelopes` are what
+is sent, and `credit` is how many of them a subscription lets its peer send. `errors` has what is raised. All of it is
+pure. `engine` connects to a peer, and needs the extra `proton`.
 """
 
 from osrdyne_bus.addresses import SCHEMES, Brokered, RabbitMQ, Routable, Scheme, scheme_for

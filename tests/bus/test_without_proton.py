@@ -21,8 +21,8 @@ def test_addresses_and_credit_work() -> None:
 
 
 def test_a_connection_says_which_package_is_missing_and_what_it_needs() -> None:
-    done = python("import osrdyne_bus.connection")
+    done = python("import osrdyne_bus.engine")
 
     assert done.returncode == 1
-    said = "osrdyne_bus.connection needs proton: install osrdyne-bus[proton], which compiles C (docs/decisions/0030)"
+    said = "osrdyne_bus.engine needs proton: install osrdyne-bus[proton], which compiles C (docs/decisions/0030)"
     assert done.stderr.splitlines()[-1] == f"ImportError: {said}"

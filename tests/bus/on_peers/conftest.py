@@ -14,7 +14,7 @@ from tests.conftest import Vhost
 
 sys.path.insert(0, str(proton.folder()))
 
-from osrdyne_bus.connection import BusConnection, Login
+from osrdyne_bus.engine import BusConnection, Login
 
 Connect = Callable[..., Any]
 

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from proton import Message
 
 from osrdyne_bus.addresses import RabbitMQ, scheme_for
-from osrdyne_bus.connection import MOST_SESSIONS, BusConnection, Incoming, Login
 from osrdyne_bus.credit import CreditWindow
+from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, Incoming, Login
+from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import (
     ConnectFailed,
     DeliveryFailure,
@@ -33,12 +33,12 @@ from tests.conftest import Vhost
 pytestmark = pytest.mark.both_versions
 
 
-def text(message: Message) -> str:
+def text(message: Envelope) -> str:
     return bytes(message.body).decode()
 
 
-def messages(number: int) -> list[Message]:
-    return [Message(body=str(one).encode(), inferred=True) for one in range(number)]
+def messages(number: int) -> list[Envelope]:
+    return [Envelope(body=str(one).encode()) for one in range(number)]
 
 
 async def test_messages_arrive_in_their_order_and_a_send_ends_when_the_peer_has_them(
@@ -52,7 +52,7 @@ async def test_messages_arrive_in_their_order_and_a_send_ends_when_the_peer_has_
     seen: list[str] = []
 
     def received(incoming: Incoming) -> None:
-        seen.append(text(incoming.message))
+        seen.append(text(incoming.envelope))
         incoming.accept()
 
     await receiver_side.subscribe(queue, CreditWindow(100), received)
@@ -75,13 +75,13 @@ async def test_a_receiver_that_settles_nothing_is_sent_its_window_and_no_more(co
 
     await until_async(lambda: len(held) >= 10)
     # A round trip on the same connection: what was to come would have come before its answer.
-    await link.send(Message(body=b"last", inferred=True), PATIENCE)
+    await link.send(Envelope(body=b"last"), PATIENCE)
     assert (len(held), subscription.window.stalls) == (10, 1)
     # And it goes on once half of them are settled
     for one in held[:5]:
         one.accept()
     await until_async(lambda: len(held) >= 15)
-    await link.send(Message(body=b"last", inferred=True), PATIENCE)
+    await link.send(Envelope(body=b"last"), PATIENCE)
     assert len(held) == 15
 
 
@@ -94,17 +94,17 @@ async def test_a_message_that_is_released_comes_again_and_one_that_is_rejected_d
     seen: list[str] = []
 
     def received(incoming: Incoming) -> None:
-        seen.append(text(incoming.message))
+        seen.append(text(incoming.envelope))
         if len(seen) == 1:
             incoming.release()
-        elif text(incoming.message) == "1":
+        elif text(incoming.envelope) == "1":
             incoming.reject("example:no", "not wanted")
         else:
             incoming.accept()
 
     await connection.subscribe(queue, CreditWindow(10), received)
     await until_async(lambda: len(seen) >= 3)
-    await link.send(Message(body=b"2", inferred=True), PATIENCE)
+    await link.send(Envelope(body=b"2"), PATIENCE)
     await until_async(lambda: "2" in seen)
 
     assert sorted(seen) == ["0", "0", "1", "2"]
@@ -198,7 +198,7 @@ async def test_a_message_that_no_queue_takes_is_a_delivery_failure(connect: Conn
     with pytest.raises(
         DeliveryFailure, match="the message to '/exchanges/broadcast' was released: no receiver took it"
     ):
-        await link.send(Message(body=b"x", inferred=True), PATIENCE)
+        await link.send(Envelope(body=b"x"), PATIENCE)
 
 
 async def test_a_link_that_is_refused_says_why_and_harms_no_other(connect: Connect, queue: str) -> None:
@@ -210,7 +210,7 @@ async def test_a_link_that_is_refused_says_why_and_harms_no_other(connect: Conne
     with pytest.raises(LinkRefused, match="ended the link to '/queues/none': no queue 'none'"):
         await connection.subscribe("/queues/none", CreditWindow(1), print)
 
-    await link.send(Message(body=b"x", inferred=True), PATIENCE)
+    await link.send(Envelope(body=b"x"), PATIENCE)
     assert connection.ended is None
     # And a link that was refused leaves nothing in the engine
     link.close()
@@ -243,7 +243,7 @@ async def test_a_queue_that_is_deleted_ends_its_links_and_no_other(connect: Conn
 
     await until_async(lambda: subscription.ended is not None)
     assert isinstance(subscription.ended, LinkRefused)
-    await other.send(Message(body=b"x", inferred=True), PATIENCE)
+    await other.send(Envelope(body=b"x"), PATIENCE)
 
 
 async def test_a_peer_gives_an_address_for_replies_from_version_4_3(connect: Connect, broker_version: str) -> None:
@@ -260,9 +260,9 @@ async def test_a_peer_gives_an_address_for_replies_from_version_4_3(connect: Con
     subscription = await reply
 
     link = await (await connect()).sender(subscription.address)
-    await link.send(Message(body=b"answer", inferred=True), PATIENCE)
+    await link.send(Envelope(body=b"answer"), PATIENCE)
     await until_async(lambda: bool(seen))
-    assert text(seen[0].message) == "answer"
+    assert text(seen[0].envelope) == "answer"
 
 
 async def test_the_peer_says_what_it_is_and_gets_the_scheme_for_it(connect: Connect, broker_version: str) -> None:

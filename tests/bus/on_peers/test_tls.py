@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from proton import Message
 
-from osrdyne_bus.connection import BusConnection, Incoming, Login
 from osrdyne_bus.credit import CreditWindow
+from osrdyne_bus.engine import BusConnection, Incoming, Login
+from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed
 from testbed.pem import Certificate
 from testbed.tls import Authority, TlsBroker
@@ -50,10 +50,10 @@ async def test_a_client_with_a_certificate_needs_no_password_and_may_have_one(
     connection = await BusConnection.connect(
         "127.0.0.1", broker.amqps_port, login=login, tls=tls, virtual_host="vhost:/"
     )
-    await (await connection.sender("/queues/q")).send(Message(body=b"x" * 100_000, inferred=True), PATIENCE)
+    await (await connection.sender("/queues/q")).send(Envelope(body=b"x" * 100_000), PATIENCE)
 
     def received(incoming: Incoming) -> None:
-        seen.append(bytes(incoming.message.body))
+        seen.append(bytes(incoming.envelope.body))
         incoming.accept()
 
     await connection.subscribe("/queues/q", CreditWindow(1), received)

@@ -1,4 +1,4 @@
-"""One AMQP 1.0 connection on an asyncio loop. The only module that imports proton.
+"""One AMQP 1.0 connection on an asyncio loop.
 
 proton reads and writes frames and keeps the state of links. This module moves bytes between it and a socket, and makes
 calls of its events. TLS is that of Python, below proton. Use everything here only in the loop of the connection.
@@ -10,34 +10,23 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
-try:
-    import proton
-except ImportError as error:
-    raise ImportError(
-        "osrdyne_bus.connection needs proton: install osrdyne-bus[proton], which compiles C (docs/decisions/0030)"
-    ) from error
-from proton import Collector, Delivery, Event, Link, Message, Terminus, symbol
+import proton
+from proton import Collector, Event, Link, Terminus, symbol
 
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.errors import (
-    ConnectFailed,
-    DeliveryFailure,
-    DeliveryRejected,
-    LinkRefused,
-    LoginRefused,
-    MessagingError,
-    PeerLost,
-    SendTimedOut,
-)
+from osrdyne_bus.engine.links import End, Incoming, Received, SendLink, Subscription, words
+from osrdyne_bus.engine.messages import UnreadableMessage, decoded
+from osrdyne_bus.envelopes import Envelope
+from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 
 #: Seconds without a frame after which the peer counts as gone. proton sends empty frames in time for the peer's own.
 IDLE = 30.0
-#: Seconds for each of: connecting, logging in, and attaching a link.
+#: Seconds to connect and log in.
 PATIENCE = 10.0
 #: Most sessions of a connection, where the peer allows as many; RabbitMQ allows 64.
 MOST_SESSIONS = 64
@@ -55,235 +44,6 @@ class Login:
     mechanisms: str | None = None
 
 
-class Incoming:
-    """A message that came over a subscription. Settle it, by one of its methods; the first one counts."""
-
-    __slots__ = ("_delivery", "_settled", "_subscription", "message")
-
-    def __init__(self, message: Message, delivery: Delivery, subscription: Subscription) -> None:
-        self.message = message
-        self._delivery = delivery
-        self._subscription = subscription
-        self._settled = False
-
-    def accept(self) -> None:
-        """Acknowledge it."""
-        self._settle(Delivery.ACCEPTED)
-
-    def release(self) -> None:
-        """Give it back as if it had never come: another receiver may get it."""
-        self._settle(Delivery.RELEASED)
-
-    def reject(self, condition: str, description: str) -> None:
-        """Refuse it for good; the sender sees both texts."""
-        if self._subscription.is_open:
-            self._delivery.local.condition = proton.Condition(condition, description)
-        self._settle(Delivery.REJECTED)
-
-    def _settle(self, state: int) -> None:
-        if self._settled or not self._subscription.is_open:
-            return  # it went with its link: the peer delivers it again where it keeps messages
-        self._settled = True
-        self._delivery.update(state)
-        self._delivery.settle()
-        self._subscription.settled()
-
-
-#: Called with each message of a subscription, in the loop; it must not raise.
-Received = Callable[[Incoming], None]
-
-
-class _End:
-    """What both kinds of links share: how they are attached, and how they end."""
-
-    def __init__(self, owner: BusConnection, link: Any) -> None:
-        self._owner = owner
-        self._link = link
-        self._attached: asyncio.Future[None] = owner.loop.create_future()
-        #: Why the link ended; None while it is there.
-        self.ended: MessagingError | None = None
-        link.context = self
-
-    @property
-    def session(self) -> Any:
-        return self._link.session
-
-    @property
-    def is_open(self) -> bool:
-        return self.ended is None and self._attached.done()
-
-    async def attached(self) -> Self:
-        """Wait until the peer has taken the link. Raises LinkRefused and PeerLost."""
-        self._link.open()
-        self._owner.flush_soon()
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await asyncio.shield(self._attached)
-        except TimeoutError:
-            raise LinkRefused(f"{self._owner.peer} did not attach {self.address!r} within {PATIENCE:g} s") from None
-        finally:
-            if not self.is_open:
-                self.close()
-        return self
-
-    @property
-    def address(self) -> str:
-        raise NotImplementedError
-
-    def opened(self) -> None:
-        """The peer attached the link."""
-        if not self._attached.done():
-            self._attached.set_result(None)
-
-    def end(self, why: MessagingError) -> None:
-        """The link is no longer there."""
-        if self.ended is not None:
-            return
-        self.ended = why
-        if not self._attached.done():
-            self._attached.set_exception(why)
-            self._attached.exception()  # a wait may have ended before
-
-    def close(self) -> None:
-        """Detach the link."""
-        if self.ended is None:
-            self.end(PeerLost(f"the link to {self.address!r} was closed here"))
-            self._link.close()
-            self._owner.gone(self)
-            self._owner.flush_soon()
-
-
-class Subscription(_End):
-    """A receiver, with its credit."""
-
-    def __init__(self, owner: BusConnection, link: Any, window: CreditWindow, received: Received) -> None:
-        super().__init__(owner, link)
-        self.window = window
-        self.received = received
-
-    @property
-    def address(self) -> str:
-        """Where messages are sent to reach this subscription; the peer chose it if it was asked for a dynamic one."""
-        return str(self._link.remote_source.address or self._link.source.address or "")
-
-    def opened(self) -> None:
-        super().opened()
-        self._link.flow(self.window.opened())
-
-    def settled(self) -> None:
-        """A message was settled: grant credit where that is due."""
-        if room := self.window.acknowledged():
-            self._link.flow(room)
-        self._owner.flush_soon()
-
-
-@dataclass(slots=True, eq=False)
-class _Outgoing:
-    """A message that waits for credit, or for its outcome."""
-
-    encoded: bytes
-    outcome: asyncio.Future[None]
-    delivery: Delivery | None = None
-
-
-class SendLink(_End):
-    """A sender to one address. Messages leave in the order of `send`, each as soon as there is credit for it."""
-
-    def __init__(self, owner: BusConnection, link: Any) -> None:
-        super().__init__(owner, link)
-        self._waiting: deque[_Outgoing] = deque()
-        self._unsettled: set[_Outgoing] = set()
-        #: When something was last sent, in seconds of the loop's clock.
-        self.last_used = owner.loop.time()
-
-    @property
-    def address(self) -> str:
-        return str(self._link.target.address or "")
-
-    @property
-    def credit(self) -> int:
-        """Messages that the peer takes now."""
-        return int(self._link.credit)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits and nothing is unsettled."""
-        return not self._waiting and not self._unsettled
-
-    async def send(self, message: Message, timeout: float) -> None:
-        """Send a message and wait for its outcome, `timeout` seconds at most.
-
-        Raises SendTimedOut, DeliveryFailure (the peer released or modified it), DeliveryRejected, and what ended the
-        link or connection meanwhile.
-        """
-        if self.ended is not None:
-            raise self.ended
-        one = _Outgoing(message.encode(), self._owner.loop.create_future())
-        self._waiting.append(one)
-        self.pump()
-        try:
-            async with asyncio.timeout(timeout):
-                await one.outcome
-        except TimeoutError:
-            raise SendTimedOut(self.address, timeout, sent=one.delivery is not None) from None
-        finally:
-            self._forget(one)
-
-    def pump(self) -> None:
-        """Send what waits, as far as there is credit."""
-        while self._waiting and self._link.credit > 0:
-            one = self._waiting.popleft()
-            one.delivery = self._link.delivery(self._link.delivery_tag())
-            one.delivery.context = one
-            self._unsettled.add(one)
-            self._link.stream(one.encoded)
-            self._link.advance()
-            self.last_used = self._owner.loop.time()
-        self._owner.flush_soon()
-
-    def updated(self, delivery: Delivery) -> None:
-        """The peer said what became of a message."""
-        one = delivery.context
-        state = delivery.remote_state
-        if one is None or not (state in _OUTCOMES or delivery.settled):
-            return
-        if not one.outcome.done():
-            if (failure := _failure(delivery, self.address)) is None:
-                one.outcome.set_result(None)
-            else:
-                one.outcome.set_exception(failure)
-        self._unsettled.discard(one)
-        delivery.settle()
-
-    def end(self, why: MessagingError) -> None:
-        super().end(why)
-        for one in (*self._waiting, *self._unsettled):
-            if not one.outcome.done():
-                one.outcome.set_exception(why)
-        self._waiting.clear()
-        self._unsettled.clear()
-
-    def _forget(self, one: _Outgoing) -> None:
-        # One that has left stays unsettled until its outcome comes: proton would send it as settled where it still
-        # waits for the peer.
-        with contextlib.suppress(ValueError):
-            self._waiting.remove(one)
-
-
-_OUTCOMES = {Delivery.ACCEPTED, Delivery.REJECTED, Delivery.RELEASED, Delivery.MODIFIED}
-
-
-def _failure(delivery: Delivery, address: str) -> MessagingError | None:
-    """What an outcome means to the sender; None where the message was taken."""
-    state = delivery.remote_state
-    if state in (Delivery.RELEASED, Delivery.MODIFIED):
-        word = "released" if state == Delivery.RELEASED else "modified"
-        return DeliveryFailure(f"the message to {address!r} was {word}: no receiver took it")
-    if state == Delivery.REJECTED:
-        return DeliveryRejected(address, *_words(delivery.remote.condition))
-    return None
-
-
 def _put(terminus: Terminus, capabilities: tuple[str, ...]) -> None:
     # RabbitMQ understands an array, and not the single symbol that stands for an array of one.
     if capabilities:
@@ -292,11 +52,7 @@ def _put(terminus: Terminus, capabilities: tuple[str, ...]) -> None:
         )
 
 
-def _words(condition: Any) -> tuple[str, str]:
-    return (str(condition.name or ""), str(condition.description or "")) if condition else ("", "")
-
-
-EndT = TypeVar("EndT", bound=_End)
+EndT = TypeVar("EndT", bound=End)
 
 
 class BusConnection(asyncio.Protocol):
@@ -312,7 +68,7 @@ class BusConnection(asyncio.Protocol):
         self._collector = Collector()
         self._connection.collect(self._collector)
         self._engine = proton.Transport()
-        self._ends: set[_End] = set()
+        self._ends: set[End] = set()
         self._open: asyncio.Future[None] = self.loop.create_future()
         self._flush: asyncio.Handle | None = None
         self._tick: asyncio.TimerHandle | None = None
@@ -428,7 +184,7 @@ class BusConnection(asyncio.Protocol):
     def _most_sessions(self) -> int:
         return min(MOST_SESSIONS, int(self._engine.remote_channel_max) + 1)
 
-    def gone(self, end: _End) -> None:
+    def gone(self, end: End) -> None:
         """Forget a link."""
         self._ends.discard(end)
 
@@ -524,7 +280,7 @@ class BusConnection(asyncio.Protocol):
             self._open.set_result(None)
 
     def _closed(self, event: Event) -> None:
-        name, description = _words(event.connection.remote_condition)
+        name, description = words(event.connection.remote_condition)
         self._end(PeerLost(f"{self.peer} closed the connection: {description or name or 'it gave no reason'}"))
         self._connection.close()
 
@@ -537,7 +293,7 @@ class BusConnection(asyncio.Protocol):
         session.free()
 
     def _broken(self, event: Event) -> None:
-        name, description = _words(event.transport.condition)
+        name, description = words(event.transport.condition)
         said = description or name
         if self._engine.sasl().outcome not in (proton.SASL.OK, None):
             self._end(LoginRefused(f"{self.peer} refused the login: {said}"))
@@ -565,8 +321,8 @@ class BusConnection(asyncio.Protocol):
         link.close()
         link.free()
 
-    def _refused(self, end: _End, condition: Any) -> None:
-        name, description = _words(condition)
+    def _refused(self, end: End, condition: Any) -> None:
+        name, description = words(condition)
         end.end(LinkRefused(f"{self.peer} ended the link to {end.address!r}: {description or name or 'no reason'}"))
         self.gone(end)
 
@@ -589,13 +345,12 @@ class BusConnection(asyncio.Protocol):
             if subscription.ended is not None:
                 return  # closed here while it was on its way: the peer takes it back
             subscription.window.arrived()
-            message = Message()
             try:
-                message.decode(encoded or b"")
-            except proton.MessageException as error:
-                Incoming(message, delivery, subscription).reject("amqp:decode-error", str(error)[:200])
+                envelope = decoded(encoded or b"")
+            except UnreadableMessage as error:
+                Incoming(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))
             else:
-                subscription.received(Incoming(message, delivery, subscription))
+                subscription.received(Incoming(envelope, delivery, subscription))
 
     _HANDLERS: ClassVar[Mapping[Any, Callable[[BusConnection, Event], None]]] = {
         Event.CONNECTION_REMOTE_OPEN: _opened,

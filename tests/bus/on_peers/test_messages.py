@@ -1,0 +1,81 @@
+"""Messages on the wire: what is sent comes back, and of any other bytes comes an envelope or a reason."""
+
+from __future__ import annotations
+
+import math
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from proton import Message, symbol, timestamp, ulong
+
+from osrdyne_bus.engine.messages import UnreadableMessage, decoded, encoded
+from osrdyne_bus.envelopes import Envelope
+from tests.security.arbitrary import mutated
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+HEADERS = st.dictionaries(
+    TEXT,
+    TEXT | st.binary(max_size=20) | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False),
+    max_size=4,
+)
+IDS = TEXT | st.binary(min_size=1, max_size=20) | st.uuids() | st.integers(0, 2**64 - 1)
+MAYBE = st.none() | TEXT
+WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
+ENVELOPES = st.builds(
+    Envelope,
+    body=st.binary(max_size=200),
+    id=st.none() | IDS,
+    correlation_id=st.none() | IDS,
+    reply_to=MAYBE,
+    subject=MAYBE,
+    content_type=st.none() | WORDS.filter(lambda word: word != "None"),
+    expires=st.none() | st.integers(1, 2**33).map(float),
+    headers=HEADERS,
+)
+
+
+@given(ENVELOPES)
+def test_what_is_encoded_is_decoded_to_the_same(envelope: Envelope) -> None:
+    found = decoded(encoded(envelope))
+
+    assert found == envelope
+    assert type(found.id) in (type(envelope.id), ulong)
+    assert [type(one) for one in found.headers.values()] == [type(one) for one in envelope.headers.values()]
+
+
+def read(data: bytes) -> Envelope | UnreadableMessage:
+    try:
+        return decoded(data)
+    except UnreadableMessage as error:
+        return error
+
+
+@settings(max_examples=500)
+@given(st.binary(max_size=300) | ENVELOPES.map(encoded).flatmap(mutated))
+def test_of_any_bytes_comes_an_envelope_or_a_reason(data: bytes) -> None:
+    found = read(data)
+
+    assert 0 < len(str(found)) <= 200 or isinstance(found, Envelope)
+
+
+@pytest.mark.parametrize(
+    "body, said", [({"a": 1}, "its body is dict"), ([1], "its body is list"), (7, "its body is int")]
+)
+def test_a_body_that_is_neither_bytes_nor_text_is_refused_with_what_to_send(body: object, said: str) -> None:
+    with pytest.raises(UnreadableMessage, match=f"{said}; send bytes or text"):
+        decoded(Message(body=body).encode())
+
+
+def test_text_of_other_clients_is_taken_as_its_utf_8_and_headers_of_other_types_are_left_out() -> None:
+    message = Message(body="é", properties={"kept": "a", "list": [1, 2], "time": timestamp(5), "none": None})
+    message.id = UUID(int=5)
+    message.content_type = symbol("text/plain")
+
+    found = decoded(message.encode())
+
+    assert (found.body, found.id, found.content_type) == ("é".encode(), UUID(int=5), "text/plain")
+    assert found.headers["kept"] == "a"
+    assert not {"list", "none"} & set(found.headers)
+    assert not any(isinstance(one, float) and math.isnan(one) for one in found.headers.values())
