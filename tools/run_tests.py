@@ -44,8 +44,8 @@ class Plan:
 
     #: Processes at most; there are no more than cores.
     processes: int
-    #: For how many cores they count with all engines, and without the slow ones: about as many as they keep busy, less
-    #: where tests take no harm from a busy machine.
+    #: How many cores are kept for them, with all engines and without the slow ones: about as many as they keep busy,
+    #: and fewer where tests take no harm from a busy machine.
     load_of_all: float
     load_of_some: float
     #: Whether its tests wait more than they compute, so that there may be one process more.
@@ -106,7 +106,7 @@ def tiers() -> list[str]:
 
 
 def load(tier: str, choice: Choice) -> float:
-    """For how many cores a tier counts."""
+    """How many cores are kept for a tier."""
     plan = PLANS.get(tier, OTHER)
     return plan.load_of_all if choice.all else plan.load_of_some
 

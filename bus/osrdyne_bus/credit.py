@@ -44,7 +44,6 @@ class CreditWindow:
     def arrived(self) -> bool:
         """Note a message, and return whether it was the last one that the peer may send."""
         self._unacknowledged += 1
-        # A peer that sends more than it may is none of this window's business: proton ends its link.
         self.credit = max(0, self.credit - 1)
         stalled = self.credit == 0
         self.stalls += stalled

@@ -30,7 +30,7 @@ class LinkRefused(MessagingError):
 
 
 class DeliveryFailure(MessagingError):
-    """The message was not delivered: no receiver took it. It can be sent again without doing anything twice."""
+    """No receiver took the message. Where it was released, it can be sent again without doing anything twice."""
 
 
 class DeliveryRejected(MessagingError):
@@ -43,6 +43,10 @@ class DeliveryRejected(MessagingError):
         #: The peer's own words; either may be empty.
         self.condition = condition
         self.description = description
+
+
+class OutcomeUnknown(MessagingError):
+    """The peer did not say whether a message was taken. It may have been delivered."""
 
 
 class SendTimedOut(MessagingError):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
 import proton
-from proton import Collector, Event, Link, Terminus, symbol
+from proton import Collector, Endpoint, Event, Link, Terminus, symbol
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.links import End, Incoming, Received, SendLink, Subscription, words
@@ -34,7 +34,7 @@ MOST_SESSIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A login: with a user PLAIN or SCRAM, without one EXTERNAL where TLS has a certificate, or ANONYMOUS.
+    """A login: with a user SCRAM or PLAIN, without one EXTERNAL (the certificate of TLS) or ANONYMOUS.
 
     `mechanisms` are names of SASL mechanisms with spaces between; only these are used then.
     """
@@ -58,17 +58,19 @@ EndT = TypeVar("EndT", bound=End)
 class BusConnection(asyncio.Protocol):
     """A connection to a peer. `await BusConnection.connect(...)` opens one."""
 
-    def __init__(self, peer: str, lost: Callable[[MessagingError], None] | None = None) -> None:
+    def __init__(self, peer: str) -> None:
         self.loop = asyncio.get_running_loop()
         #: The peer's address, for people.
         self.peer = peer
-        self._lost = lost
+        self._lost: Callable[[MessagingError], None] | None = None
         self._socket: asyncio.Transport | None = None
         self._connection = proton.Connection()
         self._collector = Collector()
         self._connection.collect(self._collector)
         self._engine = proton.Transport()
-        self._ends: set[End] = set()
+        # By link, and not in proton's objects: what these refer to lives as long as they do, and no collector sees it.
+        self._ends: dict[Any, End] = {}
+        self._given_up: asyncio.TimerHandle | None = None
         self._open: asyncio.Future[None] = self.loop.create_future()
         self._flush: asyncio.Handle | None = None
         self._tick: asyncio.TimerHandle | None = None
@@ -96,7 +98,7 @@ class BusConnection(asyncio.Protocol):
         """
         loop = asyncio.get_running_loop()
         peer = f"{host}:{port}"
-        made = cls(peer, lost)
+        made = cls(peer)
         made._prepare(login, virtual_host or host, container)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -107,9 +109,14 @@ class BusConnection(asyncio.Protocol):
             raise made.ended or ConnectFailed(peer) from None
         except OSError as error:
             raise ConnectFailed(f"cannot connect to {peer}: {error}") from error
-        except asyncio.CancelledError:
+        except BaseException:
             made._abort(None)
             raise
+        # A peer that refuses may open first, and close at once.
+        if made.ended is not None:
+            made._abort(None)
+            raise ConnectFailed(str(made.ended))
+        made._lost = lost
         return made
 
     def _prepare(self, login: Login, virtual_host: str, container: str) -> None:
@@ -121,8 +128,9 @@ class BusConnection(asyncio.Protocol):
         sasl = self._engine.sasl()
         # PLAIN without TLS is what the address asked for: whether that may be is decided there.
         sasl.allow_insecure_mechs = True
-        if login.mechanisms:
-            sasl.allowed_mechs(login.mechanisms)
+        # Left alone, proton takes EXTERNAL wherever it is offered.
+        default = "SCRAM-SHA-256 SCRAM-SHA-1 PLAIN" if login.user is not None else "EXTERNAL ANONYMOUS"
+        sasl.allowed_mechs(login.mechanisms or default)
         self._engine.idle_timeout = IDLE
         self._engine.bind(self._connection)
         self._connection.open()
@@ -141,7 +149,12 @@ class BusConnection(asyncio.Protocol):
         capabilities: tuple[str, ...] = (),
         settled: bool = False,
     ) -> Subscription:
-        """Attach a receiver; without an address the peer makes one. Raises LinkRefused and PeerLost."""
+        """Attach a receiver; without an address the peer makes one. Raises LinkRefused and PeerLost.
+
+        With `settled`, a message counts as delivered for the peer when it leaves. It is settled here all the same, for
+        its credit.
+        """
+        self._check()
         link = self._session().receiver(self._name())
         if address is None:
             link.source.dynamic = True
@@ -151,20 +164,23 @@ class BusConnection(asyncio.Protocol):
         _put(link.source, capabilities)
         if settled:
             link.snd_settle_mode = Link.SND_SETTLED
-        return await self._attach(Subscription(self, link, window, received))
+        return await self._attach(link, Subscription(self, link, window, received))
 
     async def sender(self, address: str, *, capabilities: tuple[str, ...] = ()) -> SendLink:
         """Attach a sender. Raises LinkRefused and PeerLost."""
+        self._check()
         link = self._session().sender(self._name())
         link.target.address = address
         _put(link.target, capabilities)
         link.snd_settle_mode = Link.SND_UNSETTLED
-        return await self._attach(SendLink(self, link))
+        return await self._attach(link, SendLink(self, link))
 
-    async def _attach(self, end: EndT) -> EndT:
+    def _check(self) -> None:
         if self.ended is not None:
-            raise self.ended
-        self._ends.add(end)
+            raise self.ended.with_traceback(None)
+
+    async def _attach(self, link: Any, end: EndT) -> EndT:
+        self._ends[link] = end
         await end.attached()
         return end
 
@@ -172,7 +188,7 @@ class BusConnection(asyncio.Protocol):
         # RabbitMQ 4.0 ends the whole session of a link that it refuses. So each link has a session of its own, as long
         # as the peer allows one more; then links share those with the fewest. One without links is used again: RabbitMQ
         # does not follow when a session is ended and another one begun at once.
-        links = Counter(end.session for end in self._ends)
+        links = Counter(link.session for link in self._ends)
         if all(links[one] for one in self._sessions) and len(self._sessions) < self._most_sessions:
             session = self._connection.session()
             session.open()
@@ -186,7 +202,7 @@ class BusConnection(asyncio.Protocol):
 
     def gone(self, end: End) -> None:
         """Forget a link."""
-        self._ends.discard(end)
+        self._ends = {link: one for link, one in self._ends.items() if one is not end}
 
     def _name(self) -> str:
         self._number += 1
@@ -194,15 +210,17 @@ class BusConnection(asyncio.Protocol):
 
     async def close(self) -> None:
         """Close the connection; the peer has PATIENCE to say that it is closed. Safe to repeat."""
-        if self.ended is not None:
-            return
-        self._end(PeerLost(f"the connection to {self.peer} was closed here"), report=False)
-        self._connection.close()
-        self._work()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                await self._gone.wait()
-        self._abort(None)
+        self._lost = None
+        try:
+            if self.ended is None:
+                self._end(PeerLost(f"the connection to {self.peer} was closed here"))
+                self._connection.close()
+                self._work()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        await self._gone.wait()
+        finally:
+            self._abort(None)
 
     # --- of asyncio ---------------------------------------------------------------------------------------------------
 
@@ -230,8 +248,9 @@ class BusConnection(asyncio.Protocol):
         self._events()
         why = f": {exc}" if exc else ""
         self._end(PeerLost(f"the connection to {self.peer} ended{why}; what was under way may have been done"))
-        if self._tick is not None:
-            self._tick.cancel()
+        for timer in (self._tick, self._given_up):
+            if timer is not None:
+                timer.cancel()
 
     def flush_soon(self) -> None:
         """Write what there is to write before the loop waits again."""
@@ -286,11 +305,12 @@ class BusConnection(asyncio.Protocol):
 
     def _session_closed(self, event: Event) -> None:
         session = event.session
-        for end in [one for one in self._ends if one.session == session]:
+        for end in [one for link, one in self._ends.items() if link.session == session]:
             self._refused(end, session.remote_condition)
-        self._sessions.remove(session)
         session.close()
-        session.free()
+        if session in self._sessions:
+            self._sessions.remove(session)
+            session.free()
 
     def _broken(self, event: Event) -> None:
         name, description = words(event.transport.condition)
@@ -309,15 +329,18 @@ class BusConnection(asyncio.Protocol):
 
     def _link_opened(self, event: Event) -> None:
         link = event.link
+        if link.state & Endpoint.LOCAL_UNINIT:
+            self._refuse(link, "amqp:not-allowed", "this client takes no links")
+            return
         # A peer that refuses a link attaches it without an address, and detaches it with the reason at once.
         far = link.remote_target if link.is_sender else link.remote_source
-        if link.context is not None and far.address:
-            link.context.opened()
+        if link in self._ends and far.address:
+            self._ends[link].opened()
 
     def _link_closed(self, event: Event) -> None:
         link = event.link
-        if link.context is not None:
-            self._refused(link.context, link.remote_condition)
+        if link in self._ends:
+            self._refused(self._ends[link], link.remote_condition)
         link.close()
         link.free()
 
@@ -326,31 +349,43 @@ class BusConnection(asyncio.Protocol):
         end.end(LinkRefused(f"{self.peer} ended the link to {end.address!r}: {description or name or 'no reason'}"))
         self.gone(end)
 
+    def _refuse(self, link: Any, condition: str, description: str) -> None:
+        link.open()
+        link.condition = proton.Condition(condition, description)
+        link.close()
+
     def _flow(self, event: Event) -> None:
-        if event.link.is_sender and event.link.context is not None:
-            event.link.context.pump()
+        if isinstance(end := self._ends.get(event.link), SendLink):
+            end.pump()
 
     def _delivered(self, event: Event) -> None:
         delivery, link = event.delivery, event.link
-        if link.is_sender:
-            link.context.updated(delivery)
-        elif delivery.aborted:
-            link.advance()
-            delivery.settle()
-            link.context.settled()
-        elif delivery.readable and not delivery.partial:
-            encoded = link.recv(delivery.pending)
-            link.advance()
-            subscription: Subscription = link.context
-            if subscription.ended is not None:
-                return  # closed here while it was on its way: the peer takes it back
-            subscription.window.arrived()
-            try:
-                envelope = decoded(encoded or b"")
-            except UnreadableMessage as error:
-                Incoming(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))
-            else:
-                subscription.received(Incoming(envelope, delivery, subscription))
+        end = self._ends.get(link)
+        if isinstance(end, SendLink):
+            end.updated(delivery)
+        elif isinstance(end, Subscription) and delivery.readable and not (delivery.partial and not delivery.aborted):
+            self._received(end, link, delivery)
+
+    def _received(self, subscription: Subscription, link: Any, delivery: Any) -> None:
+        if subscription.window.credit == 0:
+            said = "it sent more than it had credit for"
+            subscription.end(LinkRefused(f"the link to {subscription.address!r} was ended: {said}"))
+            self.gone(subscription)
+            self._refuse(link, "amqp:link:transfer-limit-exceeded", said)
+            return
+        subscription.window.arrived()
+        if delivery.aborted:
+            delivery.settle()  # which makes the next one the current one
+            subscription.settled()
+            return
+        encoded = link.recv(delivery.pending)
+        link.advance()
+        try:
+            envelope = decoded(encoded or b"")
+        except UnreadableMessage as error:
+            Incoming(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))
+        else:
+            subscription.received(Incoming(envelope, delivery, subscription))
 
     _HANDLERS: ClassVar[Mapping[Any, Callable[[BusConnection, Event], None]]] = {
         Event.CONNECTION_REMOTE_OPEN: _opened,
@@ -364,22 +399,25 @@ class BusConnection(asyncio.Protocol):
         Event.DELIVERY: _delivered,
     }
 
-    def _end(self, why: MessagingError, *, report: bool = True) -> None:
+    def _end(self, why: MessagingError) -> None:
         if self.ended is not None:
             return
         self.ended = why
-        was_open = self._open.done()
-        if not was_open:
+        if not self._open.done():
             self._open.set_exception(why)
             self._open.exception()
-        for end in list(self._ends):
+        ends, self._ends = list(self._ends.values()), {}
+        for end in ends:
             end.end(why)
-        self._ends.clear()
-        if was_open and report and self._lost is not None:
+        # A peer that reads nothing would else keep the socket, and what is to be written, for ever.
+        self._given_up = self.loop.call_later(PATIENCE, self._abort, None)
+        if self._lost is not None:
             self._lost(why)
 
     def _abort(self, why: MessagingError | None) -> None:
         if why is not None:
-            self._end(why, report=False)
+            self._end(why)
+        if self._given_up is not None:
+            self._given_up.cancel()
         if self._socket is not None:
             self._socket.abort()

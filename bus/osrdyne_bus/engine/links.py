@@ -18,7 +18,15 @@ from proton import Delivery
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.messages import encoded
 from osrdyne_bus.envelopes import Envelope
-from osrdyne_bus.errors import DeliveryFailure, DeliveryRejected, LinkRefused, MessagingError, PeerLost, SendTimedOut
+from osrdyne_bus.errors import (
+    DeliveryFailure,
+    DeliveryRejected,
+    LinkRefused,
+    MessagingError,
+    OutcomeUnknown,
+    PeerLost,
+    SendTimedOut,
+)
 
 #: Seconds for the peer to attach a link.
 PATIENCE = 10.0
@@ -38,14 +46,14 @@ class Owner(Protocol):
 
 
 class Incoming:
-    """A message that came over a subscription. Settle it, by one of its methods; the first one counts."""
+    """A message that came over a subscription. Settle it by one of its methods; the first one counts."""
 
-    __slots__ = ("_delivery", "_settled", "_subscription", "envelope")
+    __slots__ = ("_delivery", "_settled", "envelope", "subscription")
 
     def __init__(self, envelope: Envelope, delivery: Delivery, subscription: Subscription) -> None:
         self.envelope = envelope
         self._delivery = delivery
-        self._subscription = subscription
+        self.subscription = subscription
         self._settled = False
 
     def accept(self) -> None:
@@ -53,25 +61,25 @@ class Incoming:
         self._settle(Delivery.ACCEPTED)
 
     def release(self) -> None:
-        """Give it back as if it had never come: another receiver may get it."""
+        """Give it back as if it had never come: another receiver may get it. One that came settled is lost."""
         self._settle(Delivery.RELEASED)
 
     def reject(self, condition: str, description: str) -> None:
         """Refuse it for good; the sender sees both texts."""
-        if self._subscription.is_open:
+        if self.subscription.is_open:
             self._delivery.local.condition = proton.Condition(condition, description)
         self._settle(Delivery.REJECTED)
 
     def _settle(self, state: int) -> None:
-        if self._settled or not self._subscription.is_open:
+        if self._settled or not self.subscription.is_open:
             return  # it went with its link: the peer delivers it again where it keeps messages
         self._settled = True
         self._delivery.update(state)
         self._delivery.settle()
-        self._subscription.settled()
+        self.subscription.settled()
 
 
-#: Called with each message of a subscription, in the loop; it must not raise.
+#: Called in the loop with each message of a subscription, also before `subscribe` has returned. It must not raise.
 Received = Callable[[Incoming], None]
 
 
@@ -84,7 +92,6 @@ class End:
         self._attached: asyncio.Future[None] = owner.loop.create_future()
         #: Why the link ended; None while it is there.
         self.ended: MessagingError | None = None
-        link.context = self
 
     @property
     def session(self) -> Any:
@@ -102,10 +109,11 @@ class End:
             async with asyncio.timeout(PATIENCE):
                 await asyncio.shield(self._attached)
         except TimeoutError:
+            self.close()
             raise LinkRefused(f"{self._owner.peer} did not attach {self.address!r} within {PATIENCE:g} s") from None
-        finally:
-            if not self.is_open:
-                self.close()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     @property
@@ -114,7 +122,7 @@ class End:
 
     def opened(self) -> None:
         """The peer attached the link."""
-        if not self._attached.done():
+        if self.ended is None and not self._attached.done():
             self._attached.set_result(None)
 
     def end(self, why: MessagingError) -> None:
@@ -150,7 +158,8 @@ class Subscription(End):
 
     def opened(self) -> None:
         super().opened()
-        self._link.flow(self.window.opened())
+        if self.ended is None:
+            self._link.flow(self.window.opened())
 
     def settled(self) -> None:
         """A message was settled: grant credit where that is due."""
@@ -165,7 +174,8 @@ class _Outgoing:
 
     encoded: bytes
     outcome: asyncio.Future[None]
-    delivery: Delivery | None = None
+    #: Names its delivery once it has left.
+    tag: str | None = None
 
 
 class SendLink(End):
@@ -174,7 +184,8 @@ class SendLink(End):
     def __init__(self, owner: Owner, link: Any) -> None:
         super().__init__(owner, link)
         self._waiting: deque[_Outgoing] = deque()
-        self._unsettled: set[_Outgoing] = set()
+        # By tag, and not in proton's objects: what these refer to lives as long as they do, and no collector sees it.
+        self._unsettled: dict[str, _Outgoing] = {}
         #: When something was last sent, in seconds of the loop's clock.
         self.last_used = owner.loop.time()
 
@@ -195,11 +206,11 @@ class SendLink(End):
     async def send(self, envelope: Envelope, timeout: float) -> None:
         """Send a message and wait for its outcome, `timeout` seconds at most.
 
-        Raises SendTimedOut, DeliveryFailure (the peer released or modified it), DeliveryRejected, and what ended the
-        link or connection meanwhile.
+        Raises SendTimedOut, DeliveryFailure (the peer released or modified it), DeliveryRejected, OutcomeUnknown, and
+        what ended the link or connection meanwhile.
         """
         if self.ended is not None:
-            raise self.ended
+            raise self.ended.with_traceback(None)
         one = _Outgoing(encoded(envelope), self._owner.loop.create_future())
         self._waiting.append(one)
         self.pump()
@@ -207,7 +218,7 @@ class SendLink(End):
             async with asyncio.timeout(timeout):
                 await one.outcome
         except TimeoutError:
-            raise SendTimedOut(self.address, timeout, sent=one.delivery is not None) from None
+            raise SendTimedOut(self.address, timeout, sent=one.tag is not None) from None
         finally:
             self._forget(one)
 
@@ -215,9 +226,8 @@ class SendLink(End):
         """Send what waits, as far as there is credit."""
         while self._waiting and self._link.credit > 0:
             one = self._waiting.popleft()
-            one.delivery = self._link.delivery(self._link.delivery_tag())
-            one.delivery.context = one
-            self._unsettled.add(one)
+            one.tag = self._link.delivery(self._link.delivery_tag()).tag
+            self._unsettled[one.tag] = one
             self._link.stream(one.encoded)
             self._link.advance()
             self.last_used = self._owner.loop.time()
@@ -225,21 +235,19 @@ class SendLink(End):
 
     def updated(self, delivery: Delivery) -> None:
         """The peer said what became of a message."""
-        one = delivery.context
-        state = delivery.remote_state
-        if one is None or not (state in _OUTCOMES or delivery.settled):
+        if not (delivery.remote_state in _OUTCOMES or delivery.settled):
             return
-        if not one.outcome.done():
+        one = self._unsettled.pop(delivery.tag, None)
+        if one is not None and not one.outcome.done():
             if (failure := _failure(delivery, self.address)) is None:
                 one.outcome.set_result(None)
             else:
                 one.outcome.set_exception(failure)
-        self._unsettled.discard(one)
         delivery.settle()
 
     def end(self, why: MessagingError) -> None:
         super().end(why)
-        for one in (*self._waiting, *self._unsettled):
+        for one in (*self._waiting, *self._unsettled.values()):
             if not one.outcome.done():
                 one.outcome.set_exception(why)
         self._waiting.clear()
@@ -258,12 +266,15 @@ _OUTCOMES = {Delivery.ACCEPTED, Delivery.REJECTED, Delivery.RELEASED, Delivery.M
 def _failure(delivery: Delivery, address: str) -> MessagingError | None:
     """What an outcome means to the sender; None where the message was taken."""
     state = delivery.remote_state
-    if state in (Delivery.RELEASED, Delivery.MODIFIED):
-        word = "released" if state == Delivery.RELEASED else "modified"
-        return DeliveryFailure(f"the message to {address!r} was {word}: no receiver took it")
+    if state == Delivery.ACCEPTED:
+        return None
+    if state == Delivery.RELEASED:
+        return DeliveryFailure(f"the message to {address!r} was released: no receiver took it")
+    if state == Delivery.MODIFIED:
+        return DeliveryFailure(f"the message to {address!r} was modified: a receiver gave it back, and may have begun")
     if state == Delivery.REJECTED:
         return DeliveryRejected(address, *words(delivery.remote.condition))
-    return None
+    return OutcomeUnknown(f"the peer settled the message to {address!r} and did not say whether it was taken")
 
 
 def words(condition: Any) -> tuple[str, str]:

@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from proton import Message, ProtonException
+from proton import Data, Message
 
 from osrdyne_bus.envelopes import Envelope, Header, Id
 
 #: Most characters of what is said of an unreadable message.
 _MOST_WORDS = 200
+#: Codes of sections, and how one of data begins in both encodings of its code.
+_DATA_SECTION, _FOOTER = 0x75, 0x78
+_DATA, _LONG_DATA = b"\x00\x53\x75", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x75"
 
 
 class UnreadableMessage(ValueError):
-    """A message is no AMQP 1.0, or holds what an envelope cannot."""
+    """A message is not valid AMQP 1.0, or holds what an envelope cannot."""
 
 
 def encoded(envelope: Envelope) -> bytes:
@@ -40,7 +43,7 @@ def decoded(data: bytes) -> Envelope:
     try:
         message.decode(data)
         return Envelope(
-            body=_body(message.body),
+            body=_joined(data) if _has_parts(data) else _body(message.body),
             id=_id(message.id),
             correlation_id=_id(message.correlation_id),
             reply_to=message.reply_to or None,
@@ -49,8 +52,31 @@ def decoded(data: bytes) -> Envelope:
             expires=message.expiry_time or None,
             headers=_headers(message.properties or {}),
         )
-    except (ProtonException, UnicodeError, ValueError, TypeError, AttributeError) as error:
-        raise UnreadableMessage(f"the message cannot be read: {error}"[:_MOST_WORDS]) from error
+    except UnreadableMessage:
+        raise
+    except Exception as error:  # proton raises what it meets: RecursionError for lists in lists, OverflowError, ...
+        raise UnreadableMessage(f"the message cannot be read: {type(error).__name__}: {error}"[:_MOST_WORDS]) from error
+
+
+def _has_parts(data: bytes) -> bool:
+    # Of several data sections proton keeps the last. Their first bytes, in both encodings, may also be within one.
+    return data.count(_DATA) + data.count(_LONG_DATA) > 1
+
+
+def _joined(data: bytes) -> bytes:
+    """Return the body of a message that may have several data sections (AMQP 1.0, part 3, section 3.2.6)."""
+    parts, others, rest = [], None, data
+    while rest:
+        section = Data()
+        rest = rest[section.decode(rest) :]
+        section.rewind()
+        section.next()
+        found = section.get_py_described()
+        if int(found.descriptor) == _DATA_SECTION:
+            parts.append(bytes(found.value))
+        elif int(found.descriptor) > _DATA_SECTION and int(found.descriptor) != _FOOTER:
+            others = found.value
+    return b"".join(parts) if parts else _body(others)
 
 
 def _content_type(message: Message) -> str | None:

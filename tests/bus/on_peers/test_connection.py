@@ -135,9 +135,9 @@ async def test_what_comes_after_a_subscription_was_closed_is_not_shown_and_comes
 
     def received(incoming: Incoming) -> None:
         first.append(incoming)
-        subscription.close()
+        incoming.subscription.close()
 
-    subscription = await connection.subscribe(queue, CreditWindow(50), received)
+    await connection.subscribe(queue, CreditWindow(50), received)
     await until_async(lambda: bool(first))
     first[0].accept()
     await connection.subscribe(queue, CreditWindow(100), second.append)

@@ -60,6 +60,34 @@ def test_of_any_bytes_comes_an_envelope_or_a_reason(data: bytes) -> None:
     assert 0 < len(str(found)) <= 200 or isinstance(found, Envelope)
 
 
+def nested(depth: int) -> bytes:
+    """A message whose body is a list in a list in a list."""
+    value = b"\x45"
+    for _ in range(depth):
+        value = b"\xd0" + (len(value) + 4).to_bytes(4, "big") + (1).to_bytes(4, "big") + value
+    return b"\x00\x53\x77" + value
+
+
+@pytest.mark.parametrize("depth", [1, 900, 3000])
+def test_lists_in_lists_of_any_depth_are_refused(depth: int) -> None:
+    assert isinstance(read(nested(depth)), UnreadableMessage)
+
+
+def test_a_character_that_python_has_not_is_refused() -> None:
+    # An application property of the type char with the highest bit set
+    properties = b"\x00\x53\x74\xc1\x09\x02\xa1\x01a\x73\xff\xff\xff\xff"
+
+    assert isinstance(read(properties + b"\x00\x53\x75\xa0\x01x"), UnreadableMessage)
+
+
+@given(st.lists(st.binary(max_size=20) | st.just(b"\x00\x53\x75\xa0\x01x"), min_size=1, max_size=4), HEADERS)
+def test_several_sections_of_data_are_one_body(parts: list[bytes], headers: dict[str, str]) -> None:
+    head = encoded(Envelope(headers=headers)).removesuffix(b"\x00\x53\x75\xa0\x00")
+    sections = b"".join(b"\x00\x53\x75\xa0" + bytes([len(part)]) + part for part in parts)
+
+    assert decoded(head + sections) == Envelope(body=b"".join(parts), headers=headers)
+
+
 @pytest.mark.parametrize(
     "body, said", [({"a": 1}, "its body is dict"), ([1], "its body is list"), (7, "its body is int")]
 )

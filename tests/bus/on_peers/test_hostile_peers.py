@@ -1,0 +1,256 @@
+"""Peers that do what RabbitMQ does not: each ends in an error or a message, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from functools import partial
+from typing import Any
+
+import pytest
+from proton import Condition, Delivery
+
+from osrdyne_bus.credit import CreditWindow
+from osrdyne_bus.engine import BusConnection, Incoming, connection, links
+from osrdyne_bus.engine.messages import encoded
+from osrdyne_bus.envelopes import Envelope
+from osrdyne_bus.errors import ConnectFailed, LinkRefused, MessagingError, OutcomeUnknown, PeerLost
+from testbed.waiting import PATIENCE, until_async
+from tests.bus.on_peers.scripted_peer import ScriptedPeer, serving
+from tests.bus.on_peers.test_messages import nested
+
+GOOD = encoded(Envelope(body=b"good"))
+
+
+async def test_what_was_sent_and_what_was_closed_is_forgotten() -> None:
+    async with serving(ScriptedPeer()) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        kept = await made.sender("q")
+        for _ in range(20):
+            await kept.send(Envelope(body=b"x" * 1000), PATIENCE)
+        closed = await made.sender("q")
+        closed.close()
+        subscription = await made.subscribe("q", CreditWindow(1), print)
+        watched = [weakref.ref(one) for one in (made, kept, closed, subscription)]
+        await made.close()
+        del made, kept, closed, subscription
+
+        gc.collect()
+        assert [one() for one in watched] == [None] * 4
+        assert not [one for one in gc.get_objects() if type(one) is links._Outgoing]
+
+
+async def test_a_peer_that_opens_and_closes_at_once_refuses_the_connection() -> None:
+    class Refusing(ScriptedPeer):
+        def on_connection_remote_open(self, event: Any) -> None:
+            super().on_connection_remote_open(event)
+            self.connection.condition = Condition("amqp:not-allowed", "no such host")
+            self.connection.close()
+
+    lost: list[MessagingError] = []
+    async with serving(Refusing()) as port:
+        with pytest.raises(ConnectFailed, match="closed the connection: no such host"):
+            await BusConnection.connect("127.0.0.1", port, lost=lost.append)
+    assert lost == []
+
+
+async def test_a_message_that_was_settled_without_an_outcome_is_not_taken_for_delivered() -> None:
+    class Silent(ScriptedPeer):
+        def took(self, delivery: Any) -> None:
+            delivery.settle()
+
+    async with serving(Silent()) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        link = await made.sender("q")
+        with pytest.raises(OutcomeUnknown, match="settled the message to 'q' and did not say whether it was taken"):
+            await link.send(Envelope(), PATIENCE)
+        await made.close()
+
+
+async def test_a_message_that_was_modified_is_told_apart_from_one_that_was_released() -> None:
+    class Modifying(ScriptedPeer):
+        def took(self, delivery: Any) -> None:
+            delivery.update(Delivery.MODIFIED)
+            delivery.settle()
+
+    async with serving(Modifying()) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        link = await made.sender("q")
+        with pytest.raises(MessagingError, match="was modified: a receiver gave it back, and may have begun"):
+            await link.send(Envelope(), PATIENCE)
+        await made.close()
+
+
+async def test_deliveries_that_are_aborted_cost_no_credit_and_no_other_message() -> None:
+    peer, seen = ScriptedPeer(), []
+    async with serving(peer) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        window = CreditWindow(4)
+
+        def received(incoming: Incoming) -> None:
+            seen.append(incoming.envelope.body)
+            incoming.accept()
+
+        await made.subscribe("a", window, received)
+        await made.subscribe("b", CreditWindow(4), lambda incoming: incoming.accept())
+        first, second = peer.links
+        for number in range(6):
+            await until_async(lambda: first.credit > 0)
+            # In one read: a part of a message, one of another link, the end of the first, and a whole message
+            data = b""
+            delivery = first.delivery(f"aborted-{number}")
+            first.stream(b"y" * 40_000)
+            data += peer.pending()
+            peer.send(second, GOOD)
+            data += peer.pending()
+            delivery.abort()
+            data += peer.pending()
+            await until_async(lambda: first.credit > 0)
+            peer.send(first, GOOD)
+            peer.write(data + peer.pending())
+            await until_async(partial(reached, seen, number + 1))
+
+        assert seen == [b"good"] * 6
+        assert window.unacknowledged == 0
+        await made.close()
+
+
+async def test_a_message_that_cannot_be_read_is_rejected_and_the_next_one_is_shown() -> None:
+    peer, seen = ScriptedPeer(), []
+    async with serving(peer) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+
+        def received(incoming: Incoming) -> None:
+            seen.append(incoming.envelope.body)
+            incoming.accept()
+
+        await made.subscribe("q", CreditWindow(4), received)
+        await until_async(lambda: bool(peer.links) and peer.links[0].credit > 0)
+        peer.send(peer.links[0], nested(900))
+        peer.send(peer.links[0], GOOD)
+        peer.flush()
+
+        await until_async(lambda: len(peer.outcomes) == 2)
+        assert peer.outcomes == [Delivery.REJECTED, Delivery.ACCEPTED]
+        assert seen == [b"good"]
+        await made.close()
+
+
+async def test_a_peer_that_reads_nothing_more_does_not_keep_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "IDLE", 1.0)
+    monkeypatch.setattr(connection, "PATIENCE", 1.0)
+    peer = ScriptedPeer()
+    lost: list[MessagingError] = []
+    async with serving(peer) as port:
+        made = await BusConnection.connect("127.0.0.1", port, lost=lost.append)
+        link = await made.sender("q")
+        peer.socket.pause_reading()
+
+        sending = [asyncio.create_task(link.send(Envelope(body=b"z" * 200_000), PATIENCE)) for _ in range(90)]
+        ended = await asyncio.gather(*sending, return_exceptions=True)
+
+        assert {type(one) for one in ended} == {PeerLost}
+        assert len(lost) == 1
+        await asyncio.wait_for(made._gone.wait(), PATIENCE)
+        assert made._socket is not None
+        assert made._socket.get_extra_info("socket").fileno() == -1
+
+
+async def test_sessions_and_links_that_the_peer_begins_harm_nothing() -> None:
+    peer = ScriptedPeer()
+    async with serving(peer) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        link = await made.sender("q")
+        session = peer.connection.session()
+        session.open()
+        foreign = peer.links[0].session.sender("of the peer")
+        foreign.target.address = foreign.source.address = "x"
+        foreign.open()
+        peer.flush()
+        await link.send(Envelope(), PATIENCE)
+        session.close()
+        peer.flush()
+
+        await link.send(Envelope(), PATIENCE)
+        assert foreign.remote_condition.description == "this client takes no links"
+        assert made.ended is None
+        await made.close()
+
+
+def reached(seen: list[bytes], number: int) -> bool:
+    return len(seen) == number
+
+
+def transfer(number: int, handle: int = 0) -> bytes:
+    """A frame with a message, whether there is credit for it or not: proton itself would wait."""
+    tag = str(number).encode()
+    fields = b"\x52" + bytes([handle]) + b"\x52" + bytes([number]) + b"\xa0" + bytes([len(tag)]) + tag + b"\x43\x42"
+    performative = b"\x00\x53\x14\xc0" + bytes([len(fields) + 1, 5]) + fields
+    frame = performative + GOOD
+    return (len(frame) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + frame
+
+
+async def test_a_peer_that_sends_more_than_its_credit_loses_the_link_and_fills_no_memory() -> None:
+    peer = ScriptedPeer()
+    held: list[Incoming] = []
+    async with serving(peer) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        subscription = await made.subscribe("q", CreditWindow(2), held.append)
+        await until_async(lambda: bool(peer.links) and peer.links[0].credit == 2)
+
+        for number in range(12):
+            peer.write(transfer(number))
+
+        await until_async(lambda: subscription.ended is not None)
+        assert len(held) == 2
+        assert isinstance(subscription.ended, LinkRefused)
+        assert "it sent more than it had credit for" in str(subscription.ended)
+        assert made.ended is None
+        await made.close()
+
+
+async def test_a_link_that_is_attached_just_as_its_wait_is_cancelled_is_closed() -> None:
+    async with serving(ScriptedPeer()) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        window = CreditWindow(3)
+        task = asyncio.create_task(made.subscribe("q", window, print))
+        await asyncio.sleep(0)
+        (end,) = made._ends.values()
+        end._attached.add_done_callback(lambda _: task.cancel())
+
+        await asyncio.wait([task])
+
+        assert task.cancelled()
+        assert isinstance(end.ended, PeerLost)
+        await made.close()
+
+
+async def test_a_link_that_is_attached_after_its_wait_was_cancelled_grants_nothing() -> None:
+    async with serving(ScriptedPeer()) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        window = CreditWindow(3)
+        task = asyncio.create_task(made.subscribe("q", window, print))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+        await (await made.sender("q")).send(Envelope(), PATIENCE)
+
+        assert window.credit == 0
+        await made.close()
+
+
+async def test_an_error_that_is_raised_again_and_again_does_not_grow() -> None:
+    async with serving(ScriptedPeer()) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        link = await made.sender("q")
+        await made.close()
+        for _ in range(50):
+            with pytest.raises(PeerLost):
+                await link.send(Envelope(), PATIENCE)
+
+        entries, at = 0, link.ended.__traceback__ if link.ended else None
+        while at is not None:
+            entries, at = entries + 1, at.tb_next
+        assert 0 < entries < 10
