@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from osrdyne_protocol.console.imports import uncollected
 from osrdyne_protocol.console.output import CANNOT, complain
 
 _HELP = """Call keyed workers through RabbitMQ, and run and look at the daemon that starts them.
@@ -43,7 +44,8 @@ class _Commands(TyperGroup):
         # For an unknown name, load all commands, so that the error can suggest one.
         for name in [cmd_name] if cmd_name in known else known:
             if name not in self.commands:
-                self.add_command(_loaded(name), name)
+                with uncollected():
+                    self.add_command(_loaded(name), name)
         return super().get_command(ctx, cmd_name)
 
 

@@ -13,6 +13,7 @@ import typer
 from osrdyne.commands.output import one_line_errors
 from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
 from osrdyne_protocol.console import log_format
+from osrdyne_protocol.console.imports import uncollected
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,9 @@ def command(
 
     When the settings file changes it goes over to the changed settings, unless they are wrong.
     """
-    from osrdyne.process import Process  # takes a moment, which the other commands need not wait for
-    from osrdyne.settings.file import SettingsFile
+    with uncollected():
+        from osrdyne.process import Process  # takes a moment, which the other commands need not wait for
+        from osrdyne.settings.file import SettingsFile
 
     log_format.configure(as_json=json, verbose=verbose)
     process = Process(SettingsFile(settings))
