@@ -63,9 +63,9 @@ PLANS = {
     "infra": Plan(2, 1.5, 1.0),
     "roles": Plan(3, 1.5, 1.0),
     "faults": Plan(1, 2.5, 1.0),
-    "jobs": Plan(2, 1.0, 1.0),
-    "relay": Plan(2, 0.5, 1.0),
-    "bus": Plan(2, 0.5, 1.0),
+    "jobs": Plan(2, 1.0, 0.5),
+    "relay": Plan(2, 0.5, 0.5),
+    "bus": Plan(2, 0.5, 0.5),
 }
 #: A tier that is not named above: after those, alone in its process.
 OTHER = Plan(1, 1.0, 1.0)

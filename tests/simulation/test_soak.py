@@ -35,6 +35,7 @@ def test_keys_that_come_and_go_leave_daemon_and_client_as_small_as_before() -> N
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("owner", "method", "attribute"), [(Keyed, "pop", "data"), (Confirms, "_settle_one", "_pending")]
 )

@@ -146,6 +146,7 @@ def test_without_a_flight_that_left_there_is_no_mean_delay() -> None:
     assert day_figures.of_day(airport(), date(2013, 1, 1)) == (0, 0, None)
 
 
+@pytest.mark.full
 def test_the_figures_of_the_workers_are_those_of_pandas(tmp_path: Path) -> None:
     source = cache.source()
     prepare.write(source, str(tmp_path / "prepared"))

@@ -13,6 +13,8 @@ import pytest
 from examples.airports import cache, fields, flights, prepare, questions, weather
 from examples.airports.whole_table import WholeTable
 
+pytestmark = pytest.mark.xdist_group("airports")  # the files are prepared once
+
 ORIGINS = ("EWR", "JFK", "LGA")
 
 
@@ -44,6 +46,7 @@ def test_every_destination_of_the_data_set_loads_all_of_its_flights(folder: str)
     assert min(loaded.values()) == 1
 
 
+@pytest.mark.full
 @pytest.mark.full
 def test_sampled_questions_get_the_answer_of_the_whole_table(folder: str, table: WholeTable) -> None:
     # Given every destination, and a question of each kind at a random moment
@@ -94,12 +97,14 @@ EDGES: dict[str, tuple[str, questions.Question]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("edge", EDGES)
 def test_edges_get_the_answer_of_the_whole_table(folder: str, table: WholeTable, edge: str) -> None:
     key, question = EDGES[edge]
     assert answer(folder, key, question) == table.answer(key, question)
 
 
+@pytest.mark.full
 def test_an_hour_without_weather_falls_back_to_all_weather(folder: str, table: WholeTable) -> None:
     # Given the last hour of the year whose weather at JFK is not recorded
     bos = flights.load("BOS", folder)

@@ -240,6 +240,7 @@ def test_one(word):
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("flaky", [1, 4])
 def test_a_run_with_a_few_flaky_tests_passes_and_says_so_and_one_with_many_fails(
     flaky: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
