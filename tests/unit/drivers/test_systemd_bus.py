@@ -11,18 +11,18 @@ import pytest
 from dbus_fast import Message, MessageType
 
 from osrdyne.drivers.systemd import bus
-from osrdyne.drivers.systemd.bus import Bus, BusError, Listener, MethodCall
+from osrdyne.drivers.systemd.bus import BusError, DBusConnection, Listener, MethodCall
 from testbed.waiting import PATIENCE
 
 HELLO = MethodCall("/", "org.example", "Hello")
 
 
-def bus_at(path: Path, timeout: float = PATIENCE) -> Bus:
+def bus_at(path: Path, timeout: float = PATIENCE) -> DBusConnection:
     async def prepare() -> None:
         pass
 
     listener = Listener((), prepare, lambda _: None, lambda _: None)
-    return Bus(f"unix:path={path}", "org.example", listener, timeout=timeout)
+    return DBusConnection(f"unix:path={path}", "org.example", listener, timeout=timeout)
 
 
 async def test_a_bus_that_is_not_there_is_reported(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ async def test_an_address_that_is_none_is_reported() -> None:
 
     listener = Listener((), prepare, lambda _: None, lambda _: None)
     with pytest.raises(BusError, match="cannot reach the bus at /run/dbus"):
-        await Bus("/run/dbus", "org.example", listener).call(HELLO)
+        await DBusConnection("/run/dbus", "org.example", listener).call(HELLO)
 
 
 def test_the_usual_bus_is_the_one_that_systemctl_uses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,5 +114,5 @@ async def test_a_call_is_not_given_up_because_a_hundred_others_are_before_it(mon
         pass
 
     monkeypatch.setattr(bus, "MessageBus", SerialBus)
-    crowded = Bus("unix:path=/bus", "org.example", Listener((), prepare, lambda _: None, lambda _: None))
+    crowded = DBusConnection("unix:path=/bus", "org.example", Listener((), prepare, lambda _: None, lambda _: None))
     assert await asyncio.gather(*(crowded.call(HELLO) for _ in range(100))) == [[]] * 100

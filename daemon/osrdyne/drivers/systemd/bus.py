@@ -80,7 +80,7 @@ def default_address(manager: str) -> str:
     return os.environ.get("DBUS_SESSION_BUS_ADDRESS") or f"unix:path={runtime / 'bus'}"
 
 
-class Bus:
+class DBusConnection:
     """A connection to `peer`, a name on the bus, opened by `connect` or the first call. `timeout` in seconds."""
 
     def __init__(self, address: str, peer: str, listener: Listener, *, timeout: float = TIMEOUT) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osrdyne.drivers.systemd.bus import Bus, BusError, Listener, MethodCall, Signal, default_address
+from osrdyne.drivers.systemd.bus import BusError, DBusConnection, Listener, MethodCall, Signal, default_address
 from osrdyne.drivers.systemd.snapshot import JOB_FAILURES
 from osrdyne.drivers.systemd.template import SERVICE, UnitPlace
 
@@ -91,7 +91,7 @@ class Manager:
         self._half: dict[str, Mapping[str, Any]] = {}
         self._reloading = False
         listener = Listener(_RULES, self._subscribe, self._heard, ears.on_lost)
-        self._bus = Bus(place.bus_address or default_address(place.manager), _PEER, listener)
+        self._bus = DBusConnection(place.bus_address or default_address(place.manager), _PEER, listener)
 
     async def connect(self) -> None:
         """Return once systemd's signals are listened to."""
