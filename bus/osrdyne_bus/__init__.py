@@ -2,9 +2,13 @@
 
     Routable().shared(Target("maps", exchange="flights"))  # osrdyne/bus/rpc/anycast/flights/maps
 
-Programs name the receivers of a message by `targets`, and `addresses` has what a peer calls these. `envelopes` are what
-is sent, and `credit` is how many of them a subscription lets its peer send. `errors` has what is raised. All of it is
-pure. `engine` connects to a peer, and needs the extra `proton`.
+`aio` has the bus, its clients and servers for asyncio, and `threads` those for threads: docs/bus.md. Both stand on
+`engine`, which connects to a peer and needs the extra `proton`.
+
+The rest is pure. Programs name the receivers of a message by `targets`, and `addresses` has what a peer calls these.
+`endpoints` are what a server can be asked for, and `wire` is how requests and replies look as `envelopes`. `credit` is
+how many of them a subscription lets its peer send. `peers` are addresses to connect to. `settings` and `errors` are as
+their names say.
 """
 
 from osrdyne_bus.addresses import SCHEMES, Brokered, RabbitMQ, Routable, Scheme, scheme_for

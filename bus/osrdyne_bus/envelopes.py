@@ -12,6 +12,9 @@ Id = str | bytes | int | UUID
 #: What a header may hold.
 Header = str | int | float | bool | bytes
 
+#: Most characters of a reason.
+MOST_WORDS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
@@ -20,6 +23,8 @@ class Envelope:
     body: bytes = b""
     id: Id | None = None
     correlation_id: Id | None = None
+    #: Where it goes, over a link that is for any address. Elsewhere the link says so.
+    to: str | None = None
     reply_to: str | None = None
     subject: str | None = None
     content_type: str | None = None
@@ -27,3 +32,8 @@ class Envelope:
     expires: float | None = None
     #: The application properties.
     headers: Mapping[str, Header] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def words(text: str) -> str:
+    """Return a reason as a message can carry it: short, and without surrogates, as a file name may have."""
+    return text[:MOST_WORDS].encode("utf-8", "replace").decode()

@@ -25,12 +25,30 @@ class PeerLost(MessagingError):
     """The connection to the peer ended. What was under way may have been done."""
 
 
+class Unsent(PeerLost):
+    """The connection or link ended before the message left: it can be sent again without doing anything twice."""
+
+
+class BusClosed(MessagingError):
+    """This bus is closed; open another one."""
+
+
 class LinkRefused(MessagingError):
     """The peer did not attach a link, or detached it; the text has its reason."""
 
+    def __init__(self, message: str | None = None, *, condition: str = "") -> None:
+        super().__init__(message)
+        #: What AMQP calls the reason, such as `amqp:not-found`; empty where the peer gave none.
+        self.condition = condition
+
 
 class DeliveryFailure(MessagingError):
-    """No receiver took the message. Where it was released, it can be sent again without doing anything twice."""
+    """No receiver took the message."""
+
+    def __init__(self, message: str | None = None, *, released: bool = False) -> None:
+        super().__init__(message)
+        #: Whether it was released: then it can be sent again without doing anything twice.
+        self.released = released
 
 
 class DeliveryRejected(MessagingError):
@@ -46,15 +64,32 @@ class DeliveryRejected(MessagingError):
 
 
 class OutcomeUnknown(MessagingError):
-    """The peer did not say whether a message was taken. It may have been delivered."""
+    """The peer did not say whether a message was taken, or ended the link before. It may have been delivered."""
 
 
 class SendTimedOut(MessagingError):
     """A message could not be sent, or was not acknowledged, in time."""
 
-    def __init__(self, address: str, timeout: float, *, sent: bool) -> None:
+    def __init__(self, address: str, timeout: float, *, sent: bool, connected: bool = True) -> None:
         what = "was not acknowledged; it may have been delivered" if sent else "had no credit; it was not sent"
+        if not connected:
+            what = "had no connection; it was not sent"
         super().__init__(f"within {timeout:g} s the message to {address!r} {what}")
         self.timeout = timeout
         #: Whether the message left: then a receiver may have it.
         self.sent = sent
+
+
+class MessagingTimeout(MessagingError):
+    """A call had no answer in the time that it was given. Its text says whether a server may have the request."""
+
+
+class MessageTooLarge(MessagingError, ValueError):
+    """A message is larger than the peer takes; it was not sent."""
+
+    def __init__(self, address: str, size: int, limit: int) -> None:
+        super().__init__(f"the message to {address!r} has {size} bytes, and its peer takes at most {limit}")
+        #: bytes of the encoded message
+        self.size = size
+        #: most bytes that the peer takes
+        self.limit = limit

@@ -13,15 +13,44 @@ once more. The broker makes none of them when a program attaches (www.rabbitmq.c
 
 from __future__ import annotations
 
-from urllib.parse import quote
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from osrdyne_bus.addresses.brokered import dotted
 from osrdyne_bus.addresses.schemes import server_of
 from osrdyne_bus.errors import InvalidTarget
 from osrdyne_bus.targets import Priority, Target
 
+#: How the address of a queue begins.
+QUEUES = "/queues/"
 #: Most bytes of the name of a queue or exchange.
 MOST_NAME = 255
+#: Milliseconds after which the queue of a server that is gone is deleted, with what is in it.
+SERVER_QUEUE_EXPIRES = 30 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclaration:
+    """A queue as it has to be declared before a receiver attaches to it."""
+
+    name: str
+    arguments: Mapping[str, str | int]
+    #: The exchange of the type fanout that it is bound to.
+    exchange: str | None = None
+
+
+def queue_of(address: str) -> QueueDeclaration:
+    """Return the queue behind a receiver's address, one of those above.
+
+    What any server of a topic takes is kept until one does; what one server takes is deleted some time after it.
+    """
+    name = unquote(address.removeprefix(QUEUES))
+    kind, *words = name.split(".")
+    arguments: dict[str, str | int] = {"x-queue-type": "quorum"}
+    if kind in ("exclusive", "broadcast"):
+        arguments["x-expires"] = SERVER_QUEUE_EXPIRES
+    return QueueDeclaration(name, arguments, ".".join((kind, *words[:2])) if kind == "broadcast" else None)
 
 
 class RabbitMQ:
@@ -46,7 +75,7 @@ class RabbitMQ:
 
 
 def _queue(*names: str) -> str:
-    return f"/queues/{_quoted(*names)}"
+    return f"{QUEUES}{_quoted(*names)}"
 
 
 def _quoted(*names: str) -> str:

@@ -1,6 +1,7 @@
 """AMQP 1.0 by proton, on asyncio: the only package that imports proton.
 
 `connection` is one to a peer, `links` are its senders and subscriptions, and `messages` encodes what they carry.
+`rabbitmq_nodes` declares what RabbitMQ does not make when a link is attached.
 """
 
 try:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -19,15 +20,21 @@ import proton
 from proton import Collector, Endpoint, Event, Link, Terminus, symbol
 
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine.links import End, Incoming, Received, SendLink, Subscription, words
+from osrdyne_bus.engine.links import End, Incoming, Received, SendLink, Subscription, said_by
 from osrdyne_bus.engine.messages import UnreadableMessage, decoded
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
+
+log = logging.getLogger(__name__)
 
 #: Seconds without a frame after which the peer counts as gone. proton sends empty frames in time for the peer's own.
 IDLE = 30.0
 #: Seconds to connect and log in.
 PATIENCE = 10.0
+#: Seconds until the end of a session by the peer is answered.
+SESSION_ENDS = 1.0
+#: Most bytes of a message that a subscription takes.
+LARGEST_MESSAGE = 128 * 2**20
 #: Most sessions of a connection, where the peer allows as many; RabbitMQ allows 64.
 MOST_SESSIONS = 64
 
@@ -75,6 +82,11 @@ class BusConnection(asyncio.Protocol):
         self._flush: asyncio.Handle | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._sessions: list[Any] = []
+        #: Those that the peer ended, and whose end is not answered yet: they have their channels still.
+        self._ended_sessions: list[Any] = []
+        #: Those in which a link is being attached.
+        self._attaching: list[Any] = []
+        self._session_free = asyncio.Event()
         self._number = 0
         self._gone = asyncio.Event()
         #: Why the connection ended; None while it is there.
@@ -107,7 +119,7 @@ class BusConnection(asyncio.Protocol):
         except TimeoutError:
             made._abort(ConnectFailed(f"{peer} did not open an AMQP 1.0 connection within {PATIENCE:g} s"))
             raise made.ended or ConnectFailed(peer) from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a host that is no name is a UnicodeError
             raise ConnectFailed(f"cannot connect to {peer}: {error}") from error
         except BaseException:
             made._abort(None)
@@ -126,7 +138,7 @@ class BusConnection(asyncio.Protocol):
             self._connection.user = login.user
             self._connection.password = login.password or ""
         sasl = self._engine.sasl()
-        # PLAIN without TLS is what the address asked for: whether that may be is decided there.
+        # PLAIN without TLS is what the address asked for, as over AMQP 0-9-1.
         sasl.allow_insecure_mechs = True
         # Left alone, proton takes EXTERNAL wherever it is offered.
         default = "SCRAM-SHA-256 SCRAM-SHA-1 PLAIN" if login.user is not None else "EXTERNAL ANONYMOUS"
@@ -139,6 +151,11 @@ class BusConnection(asyncio.Protocol):
     def properties(self) -> Mapping[object, object]:
         """What the peer says of itself, its `product` among it."""
         return {str(key): value for key, value in (self._connection.remote_properties or {}).items()}
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the peer offers, `ANONYMOUS-RELAY` among it where one link can reach any address."""
+        return frozenset(map(str, self._connection.remote_offered_capabilities or ()))
 
     async def subscribe(
         self,
@@ -154,26 +171,49 @@ class BusConnection(asyncio.Protocol):
         With `settled`, a message counts as delivered for the peer when it leaves. It is settled here all the same, for
         its credit.
         """
-        self._check()
-        link = self._session().receiver(self._name())
-        if address is None:
-            link.source.dynamic = True
-            link.source.expiry_policy = Terminus.EXPIRE_WITH_LINK
-        else:
-            link.source.address = address
-        _put(link.source, capabilities)
-        if settled:
-            link.snd_settle_mode = Link.SND_SETTLED
-        return await self._attach(link, Subscription(self, link, window, received))
+        async with self._session() as session:
+            link = session.receiver(self._name())
+            if address is None:
+                link.source.dynamic = True
+                link.source.expiry_policy = Terminus.EXPIRE_WITH_LINK
+            else:
+                link.source.address = address
+            _put(link.source, capabilities)
+            link.max_message_size = LARGEST_MESSAGE
+            if settled:
+                link.snd_settle_mode = Link.SND_SETTLED
+            return await self._attach(link, Subscription(self, link, window, received))
 
-    async def sender(self, address: str, *, capabilities: tuple[str, ...] = ()) -> SendLink:
-        """Attach a sender. Raises LinkRefused and PeerLost."""
-        self._check()
-        link = self._session().sender(self._name())
-        link.target.address = address
-        _put(link.target, capabilities)
-        link.snd_settle_mode = Link.SND_UNSETTLED
-        return await self._attach(link, SendLink(self, link))
+    async def sender(self, address: str | None, *, capabilities: tuple[str, ...] = ()) -> SendLink:
+        """Attach a sender; without an address it reaches any, named by each message. Raises LinkRefused and PeerLost.
+
+        Without an address it is the `anonymous terminus` of AMQP, for peers with the capability ANONYMOUS-RELAY.
+        """
+        async with self._session() as session:
+            link = session.sender(self._name())
+            link.target.address = address
+            _put(link.target, capabilities)
+            link.snd_settle_mode = Link.SND_UNSETTLED
+            return await self._attach(link, SendLink(self, link))
+
+    async def pair(self, address: str, window: CreditWindow, received: Received) -> tuple[SendLink, Subscription]:
+        """Attach a sender and a receiver of one name, for requests to the peer itself. Raises LinkRefused and PeerLost.
+
+        Neither settles: this is the "link pair" of RabbitMQ's management over AMQP 1.0.
+        """
+        async with self._session() as session:
+            name = self._name()
+            back, out = session.receiver(name), session.sender(name)
+            for link in (back, out):
+                link.source.address = link.target.address = address
+                link.snd_settle_mode = Link.SND_SETTLED
+                link.properties = {symbol("paired"): True}
+            answers = await self._attach(back, Subscription(self, back, window, received, any_body=True))
+            try:
+                return await self._attach(out, SendLink(self, out, settled=True)), answers
+            except BaseException:
+                answers.close()
+                raise
 
     def _check(self) -> None:
         if self.ended is not None:
@@ -184,17 +224,35 @@ class BusConnection(asyncio.Protocol):
         await end.attached()
         return end
 
-    def _session(self) -> Any:
-        # RabbitMQ 4.0 ends the whole session of a link that it refuses. So each link has a session of its own, as long
-        # as the peer allows one more; then links share those with the fewest. One without links is used again: RabbitMQ
-        # does not follow when a session is ended and another one begun at once.
-        links = Counter(link.session for link in self._ends)
-        if all(links[one] for one in self._sessions) and len(self._sessions) < self._most_sessions:
-            session = self._connection.session()
-            session.open()
-            self._sessions.append(session)
-            return session
-        return min(self._sessions, key=links.__getitem__)
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[Any]:
+        """Give a session in which no other link is being attached. Raises PeerLost.
+
+        RabbitMQ 4.0 ends the whole session of a link that it refuses. So each link has a session of its own, as long as
+        the peer allows one more; then links share those with the fewest. One without links is used again: RabbitMQ does
+        not follow when a session is ended and another one begun at once.
+        """
+        while True:
+            self._check()
+            links = Counter(link.session for link in self._ends)
+            free = [one for one in self._sessions if one not in self._attaching]
+            if not (session := next((one for one in free if not links[one]), None)):
+                if len(self._sessions) + len(self._ended_sessions) < self._most_sessions:
+                    session = self._connection.session()
+                    session.open()
+                    self._sessions.append(session)
+                elif free:
+                    session = min(free, key=links.__getitem__)
+            if session:
+                break
+            self._session_free.clear()
+            await self._session_free.wait()
+        self._attaching.append(session)
+        try:
+            yield session
+        finally:
+            self._attaching.remove(session)
+            self._session_free.set()
 
     @property
     def _most_sessions(self) -> int:
@@ -221,6 +279,10 @@ class BusConnection(asyncio.Protocol):
                         await self._gone.wait()
         finally:
             self._abort(None)
+
+    def abort(self, why: MessagingError) -> None:
+        """End the connection at once, as if it had been lost."""
+        self._abort(why)
 
     # --- of asyncio ---------------------------------------------------------------------------------------------------
 
@@ -299,21 +361,34 @@ class BusConnection(asyncio.Protocol):
             self._open.set_result(None)
 
     def _closed(self, event: Event) -> None:
-        name, description = words(event.connection.remote_condition)
+        name, description = said_by(event.connection.remote_condition)
         self._end(PeerLost(f"{self.peer} closed the connection: {description or name or 'it gave no reason'}"))
         self._connection.close()
 
     def _session_closed(self, event: Event) -> None:
         session = event.session
-        for end in [one for link, one in self._ends.items() if link.session == session]:
-            self._refused(end, session.remote_condition)
-        session.close()
+        for link, end in list(self._ends.items()):
+            if link.session == session:
+                self._refused(end, session.remote_condition)
+                link.close()
+                link.free()
         if session in self._sessions:
             self._sessions.remove(session)
-            session.free()
+        # Answered late, so that no new session has its channel meanwhile: RabbitMQ 4.0 may still give the first frames
+        # of that one to the session that it ended. And not freed: with proton 0.40.0 the process aborts later, when
+        # Python collects what refers to it.
+        self._ended_sessions.append(session)
+        self.loop.call_later(SESSION_ENDS, self._end_session, session)
+
+    def _end_session(self, session: Any) -> None:
+        if self.ended is None and session in self._ended_sessions:
+            self._ended_sessions.remove(session)
+            session.close()
+            self._work()
+            self._session_free.set()
 
     def _broken(self, event: Event) -> None:
-        name, description = words(event.transport.condition)
+        name, description = said_by(event.transport.condition)
         said = description or name
         if self._engine.sasl().outcome not in (proton.SASL.OK, None):
             self._end(LoginRefused(f"{self.peer} refused the login: {said}"))
@@ -332,9 +407,9 @@ class BusConnection(asyncio.Protocol):
         if link.state & Endpoint.LOCAL_UNINIT:
             self._refuse(link, "amqp:not-allowed", "this client takes no links")
             return
-        # A peer that refuses a link attaches it without an address, and detaches it with the reason at once.
+        # A peer that refuses a link attaches it without a terminus, and detaches it with the reason at once.
         far = link.remote_target if link.is_sender else link.remote_source
-        if link in self._ends and far.address:
+        if link in self._ends and far.type != Terminus.UNSPECIFIED:
             self._ends[link].opened()
 
     def _link_closed(self, event: Event) -> None:
@@ -345,8 +420,9 @@ class BusConnection(asyncio.Protocol):
         link.free()
 
     def _refused(self, end: End, condition: Any) -> None:
-        name, description = words(condition)
-        end.end(LinkRefused(f"{self.peer} ended the link to {end.address!r}: {description or name or 'no reason'}"))
+        name, description = said_by(condition)
+        why = f"{self.peer} ended the link to {end.address!r}: {description or name or 'no reason'}"
+        end.end(LinkRefused(why, condition=name))
         self.gone(end)
 
     def _refuse(self, link: Any, condition: str, description: str) -> None:
@@ -363,15 +439,15 @@ class BusConnection(asyncio.Protocol):
         end = self._ends.get(link)
         if isinstance(end, SendLink):
             end.updated(delivery)
-        elif isinstance(end, Subscription) and delivery.readable and not (delivery.partial and not delivery.aborted):
-            self._received(end, link, delivery)
+        elif isinstance(end, Subscription) and delivery.readable:
+            if delivery.pending > LARGEST_MESSAGE:
+                self._detach(end, link, "amqp:link:message-size-exceeded", "it sent more than a message may have")
+            elif delivery.aborted or not delivery.partial:
+                self._received(end, link, delivery)
 
     def _received(self, subscription: Subscription, link: Any, delivery: Any) -> None:
         if subscription.window.credit == 0:
-            said = "it sent more than it had credit for"
-            subscription.end(LinkRefused(f"the link to {subscription.address!r} was ended: {said}"))
-            self.gone(subscription)
-            self._refuse(link, "amqp:link:transfer-limit-exceeded", said)
+            self._detach(subscription, link, "amqp:link:transfer-limit-exceeded", "it sent more than it had credit for")
             return
         subscription.window.arrived()
         if delivery.aborted:
@@ -381,11 +457,17 @@ class BusConnection(asyncio.Protocol):
         encoded = link.recv(delivery.pending)
         link.advance()
         try:
-            envelope = decoded(encoded or b"")
+            envelope = decoded(encoded or b"", any_body=subscription.any_body)
         except UnreadableMessage as error:
+            log.warning("a message to %s is rejected: %s", subscription.address, error)
             Incoming(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))
         else:
             subscription.received(Incoming(envelope, delivery, subscription))
+
+    def _detach(self, subscription: Subscription, link: Any, condition: str, said: str) -> None:
+        subscription.end(LinkRefused(f"the link to {subscription.address!r} was ended: {said}"))
+        self.gone(subscription)
+        self._refuse(link, condition, said)
 
     _HANDLERS: ClassVar[Mapping[Any, Callable[[BusConnection, Event], None]]] = {
         Event.CONNECTION_REMOTE_OPEN: _opened,
@@ -403,6 +485,7 @@ class BusConnection(asyncio.Protocol):
         if self.ended is not None:
             return
         self.ended = why
+        self._session_free.set()
         if not self._open.done():
             self._open.set_exception(why)
             self._open.exception()

@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import Any, Protocol, Self
 
 import proton
 from proton import Delivery
 
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine.messages import encoded
-from osrdyne_bus.envelopes import Envelope
+from osrdyne_bus.engine.messages import Value, encoded
+from osrdyne_bus.envelopes import Envelope, words
 from osrdyne_bus.errors import (
     DeliveryFailure,
     DeliveryRejected,
     LinkRefused,
+    MessageTooLarge,
     MessagingError,
     OutcomeUnknown,
     PeerLost,
     SendTimedOut,
+    Unsent,
 )
 
 #: Seconds for the peer to attach a link.
@@ -56,6 +60,11 @@ class Incoming:
         self.subscription = subscription
         self._settled = False
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it can still be settled. Otherwise it went with its link, and comes again where the peer keeps it."""
+        return self.subscription.is_open
+
     def accept(self) -> None:
         """Acknowledge it."""
         self._settle(Delivery.ACCEPTED)
@@ -66,13 +75,13 @@ class Incoming:
 
     def reject(self, condition: str, description: str) -> None:
         """Refuse it for good; the sender sees both texts."""
-        if self.subscription.is_open:
-            self._delivery.local.condition = proton.Condition(condition, description)
+        if self.is_here and not self._settled:
+            self._delivery.local.condition = proton.Condition(condition, words(description))
         self._settle(Delivery.REJECTED)
 
     def _settle(self, state: int) -> None:
-        if self._settled or not self.subscription.is_open:
-            return  # it went with its link: the peer delivers it again where it keeps messages
+        if self._settled or not self.is_here:
+            return
         self._settled = True
         self._delivery.update(state)
         self._delivery.settle()
@@ -83,7 +92,7 @@ class Incoming:
 Received = Callable[[Incoming], None]
 
 
-class End:
+class End(ABC):
     """What both kinds of links share: how they are attached, and how they end."""
 
     def __init__(self, owner: Owner, link: Any) -> None:
@@ -92,6 +101,8 @@ class End:
         self._attached: asyncio.Future[None] = owner.loop.create_future()
         #: Why the link ended; None while it is there.
         self.ended: MessagingError | None = None
+        #: Called once when an attached link ends without `close`.
+        self.on_end: Callable[[MessagingError], None] | None = None
 
     @property
     def session(self) -> Any:
@@ -117,8 +128,9 @@ class End:
         return self
 
     @property
+    @abstractmethod
     def address(self) -> str:
-        raise NotImplementedError
+        """What the link is attached to."""
 
     def opened(self) -> None:
         """The peer attached the link."""
@@ -133,9 +145,12 @@ class End:
         if not self._attached.done():
             self._attached.set_exception(why)
             self._attached.exception()  # a wait may have ended before
+        elif self.on_end is not None:
+            self.on_end(why)
 
     def close(self) -> None:
         """Detach the link."""
+        self.on_end = None
         if self.ended is None:
             self.end(PeerLost(f"the link to {self.address!r} was closed here"))
             self._link.close()
@@ -146,8 +161,12 @@ class End:
 class Subscription(End):
     """A receiver, with its credit."""
 
-    def __init__(self, owner: Owner, link: Any, window: CreditWindow, received: Received) -> None:
+    def __init__(
+        self, owner: Owner, link: Any, window: CreditWindow, received: Received, *, any_body: bool = False
+    ) -> None:
+        """`any_body`: a body that is neither bytes nor text is taken for an empty one; otherwise it is rejected."""
         super().__init__(owner, link)
+        self.any_body = any_body
         self.window = window
         self.received = received
 
@@ -181,8 +200,10 @@ class _Outgoing:
 class SendLink(End):
     """A sender to one address. Messages leave in the order of `send`, each as soon as there is credit for it."""
 
-    def __init__(self, owner: Owner, link: Any) -> None:
+    def __init__(self, owner: Owner, link: Any, *, settled: bool = False) -> None:
+        """`settled`: a message counts as taken as soon as it leaves."""
         super().__init__(owner, link)
+        self._settled = settled
         self._waiting: deque[_Outgoing] = deque()
         # By tag, and not in proton's objects: what these refer to lives as long as they do, and no collector sees it.
         self._unsettled: dict[str, _Outgoing] = {}
@@ -203,15 +224,19 @@ class SendLink(End):
         """Whether nothing waits and nothing is unsettled."""
         return not self._waiting and not self._unsettled
 
-    async def send(self, envelope: Envelope, timeout: float) -> None:
-        """Send a message and wait for its outcome, `timeout` seconds at most.
+    async def send(self, envelope: Envelope, timeout: float, *, value: Value | EllipsisType = ...) -> None:
+        """Send a message and wait for its outcome, `timeout` seconds at most. A `value` takes the place of its body.
 
-        Raises SendTimedOut, DeliveryFailure (the peer released or modified it), DeliveryRejected, OutcomeUnknown, and
-        what ended the link or connection meanwhile.
+        Raises SendTimedOut, DeliveryFailure (the peer released or modified it), DeliveryRejected, OutcomeUnknown,
+        MessageTooLarge, Unsent where link or connection ended before the message left, and PeerLost where they ended
+        after that.
         """
         if self.ended is not None:
-            raise self.ended.with_traceback(None)
-        one = _Outgoing(encoded(envelope), self._owner.loop.create_future())
+            raise Unsent(str(self.ended)) from self.ended
+        one = _Outgoing(encoded(envelope, value), self._owner.loop.create_future())
+        most = int(self._link.remote_max_message_size or 0)
+        if most and len(one.encoded) > most:
+            raise MessageTooLarge(self.address, len(one.encoded), most)
         self._waiting.append(one)
         self.pump()
         try:
@@ -226,10 +251,17 @@ class SendLink(End):
         """Send what waits, as far as there is credit."""
         while self._waiting and self._link.credit > 0:
             one = self._waiting.popleft()
-            one.tag = self._link.delivery(self._link.delivery_tag()).tag
-            self._unsettled[one.tag] = one
+            if one.outcome.done():
+                continue
+            delivery = self._link.delivery(self._link.delivery_tag())
+            one.tag = tag = delivery.tag
             self._link.stream(one.encoded)
             self._link.advance()
+            if self._settled:
+                delivery.settle()
+                one.outcome.set_result(None)
+            else:
+                self._unsettled[tag] = one
             self.last_used = self._owner.loop.time()
         self._owner.flush_soon()
 
@@ -247,9 +279,10 @@ class SendLink(End):
 
     def end(self, why: MessagingError) -> None:
         super().end(why)
+        unknown = OutcomeUnknown(f"{why}; it may have been delivered") if isinstance(why, LinkRefused) else why
         for one in (*self._waiting, *self._unsettled.values()):
             if not one.outcome.done():
-                one.outcome.set_exception(why)
+                one.outcome.set_exception(Unsent(str(why)) if one.tag is None else unknown)
         self._waiting.clear()
         self._unsettled.clear()
 
@@ -269,14 +302,14 @@ def _failure(delivery: Delivery, address: str) -> MessagingError | None:
     if state == Delivery.ACCEPTED:
         return None
     if state == Delivery.RELEASED:
-        return DeliveryFailure(f"the message to {address!r} was released: no receiver took it")
+        return DeliveryFailure(f"the message to {address!r} was released: no receiver took it", released=True)
     if state == Delivery.MODIFIED:
         return DeliveryFailure(f"the message to {address!r} was modified: a receiver gave it back, and may have begun")
     if state == Delivery.REJECTED:
-        return DeliveryRejected(address, *words(delivery.remote.condition))
+        return DeliveryRejected(address, *said_by(delivery.remote.condition))
     return OutcomeUnknown(f"the peer settled the message to {address!r} and did not say whether it was taken")
 
 
-def words(condition: Any) -> tuple[str, str]:
+def said_by(condition: Any) -> tuple[str, str]:
     """Return name and description of an AMQP error; both empty where there is none."""
     return (str(condition.name or ""), str(condition.description or "")) if condition else ("", "")

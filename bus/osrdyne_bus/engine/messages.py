@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import EllipsisType
 from typing import Any
 from uuid import UUID
 
@@ -21,21 +22,29 @@ class UnreadableMessage(ValueError):
     """A message is not valid AMQP 1.0, or holds what an envelope cannot."""
 
 
-def encoded(envelope: Envelope) -> bytes:
-    """Return the message to send. Its body is one section of data."""
-    message = Message(body=envelope.body, inferred=True)
+#: The section that proton leaves out for a body of None.
+_NULL_BODY = b"\x00\x53\x77\x40"
+#: A body that is one AMQP value: a map or null.
+Value = Mapping[str, Any] | None
+
+
+def encoded(envelope: Envelope, value: Value | EllipsisType = ...) -> bytes:
+    """Return the message to send. Its body is one section of data, or the `value` where one is given."""
+    message = Message(body=envelope.body, inferred=True) if value is ... else Message(body=value)
     for name in ("id", "correlation_id", "reply_to", "subject", "content_type"):
-        if (value := getattr(envelope, name)) is not None:
-            setattr(message, name, value)
+        if (given := getattr(envelope, name)) is not None:
+            setattr(message, name, given)
+    if envelope.to is not None:
+        message.address = envelope.to
     if envelope.expires is not None:
         message.expiry_time = envelope.expires
     if envelope.headers:
         message.properties = dict(envelope.headers)
-    return bytes(message.encode())
+    return bytes(message.encode()) + (_NULL_BODY if value is None else b"")
 
 
-def decoded(data: bytes) -> Envelope:
-    """Return what a message holds. Raises UnreadableMessage.
+def decoded(data: bytes, *, any_body: bool = False) -> Envelope:
+    """Return what a message holds. Raises UnreadableMessage; with `any_body` no more for what a body is.
 
     A body of text is taken as its UTF-8. Headers of other types than `Header` are left out: they are for others.
     """
@@ -43,9 +52,10 @@ def decoded(data: bytes) -> Envelope:
     try:
         message.decode(data)
         return Envelope(
-            body=_joined(data) if _has_parts(data) else _body(message.body),
+            body=_joined(data) if _has_parts(data) else _body(message.body, any_body=any_body),
             id=_id(message.id),
             correlation_id=_id(message.correlation_id),
+            to=message.address or None,
             reply_to=message.reply_to or None,
             subject=message.subject or None,
             content_type=_content_type(message),
@@ -85,11 +95,13 @@ def _content_type(message: Message) -> str | None:
     return None if found in ("", "None") else found
 
 
-def _body(body: Any) -> bytes:
+def _body(body: Any, *, any_body: bool = False) -> bytes:
     body = _own(b"" if body is None else body)
     if isinstance(body, str):
         return body.encode()
     if not isinstance(body, bytes):
+        if any_body:
+            return b""
         raise UnreadableMessage(f"its body is {type(body).__name__}; send bytes or text")
     return body
 

@@ -23,18 +23,21 @@ class Reply:
 
 
 def read(message: Message) -> Reply | RemoteError:
-    """Return the answer, or the error of a status that is not `ok`.
+    """Return the answer, or the error of a status that is not `ok`, as `answer_of`."""
+    properties = message.properties
+    return answer_of(properties.headers or {}, message.body, str(properties.correlation_id))
+
+
+def answer_of(headers: Mapping[str, Any], body: bytes, correlation_id: str) -> Reply | RemoteError:
+    """Return what a reply with these headers and this body says, whatever it came over.
 
     A reply without `x-status` is an answer: foreign workers may leave it out. A status that is neither text nor a byte
     array of UTF-8 is an error, because it may mean anything.
     """
-    properties = message.properties
-    headers: Mapping[str, Any] = properties.headers or {}
-    correlation_id = str(properties.correlation_id)
     value = headers.get(X_STATUS)
     status = OK if value is None else text(value)
     if status == OK:
-        return Reply(OK, message.body, headers, correlation_id)
+        return Reply(OK, body, headers, correlation_id)
     if status is None:
         status = f"unreadable status {value!r}"
     reason = text(headers.get(X_REASON))
@@ -42,7 +45,7 @@ def read(message: Message) -> Reply | RemoteError:
     return REMOTE_ERRORS.get(status, RemoteError)(
         f"{status}: {meaning} (correlation id {correlation_id})",
         status=status,
-        body=message.body,
+        body=body,
         reason=reason,
         correlation_id=correlation_id,
         headers=headers,

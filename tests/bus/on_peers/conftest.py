@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -14,9 +15,11 @@ from tests.conftest import Vhost
 
 sys.path.insert(0, str(proton.folder()))
 
+from osrdyne_bus.aio import AsyncBus
 from osrdyne_bus.engine import BusConnection, Login
 
 Connect = Callable[..., Any]
+OpenBus = Callable[..., Any]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,6 +42,29 @@ async def connect(vhost: Vhost) -> AsyncIterator[Connect]:
     yield one
     for connection in opened:
         await connection.close()
+
+
+@pytest.fixture
+async def open_bus(vhost: Vhost) -> AsyncIterator[OpenBus]:
+    """Opens buses on the test's vhost, as administrator; closes them in the end."""
+    opened: list[AsyncBus] = []
+    broker = vhost.broker
+
+    async def one(
+        *, user: str = broker.admin, password: str = broker.admin_password, ports: tuple[int, ...] = (), **given: Any
+    ) -> AsyncBus:
+        peers = [
+            f"amqp://{quote(user)}:{quote(password)}@127.0.0.1:{port}/{quote(vhost.name, safe='')}"
+            for port in ports or (broker.amqp_port,)
+        ]
+        made = AsyncBus(peers, **given)
+        await made.open()
+        opened.append(made)
+        return made
+
+    yield one
+    for bus in opened:
+        await bus.close()
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ PAGES = (
     "docs/pipeline.md",
     "docs/protocol.md",
     "docs/quickstart.md",
+    "docs/bus.md",
     "docs/relay.md",
     "docs/rabbitmq-facts.md",
     "docs/security.md",

@@ -1,0 +1,94 @@
+"""A subscription that is attached again whenever its link or connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from osrdyne_bus.addresses import Scheme
+from osrdyne_bus.aio.joined import Joined
+from osrdyne_bus.credit import CreditWindow
+from osrdyne_bus.engine import Incoming, Subscription
+from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost
+from osrdyne_protocol.pauses import jittered
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which a link counts as one that works: the next one is then attached without a pause.
+SETTLED = 5.0
+#: Returns the bus' present connection, and waits for one where there is none. Raises BusClosed.
+Join = Callable[[], "asyncio.Future[Joined]"]
+
+
+class KeptSubscription:
+    """A receiver at one address of each connection that the bus has."""
+
+    def __init__(
+        self,
+        join: Join,
+        address: Callable[[Scheme], str],
+        credit: int,
+        received: Callable[[Incoming], None],
+    ) -> None:
+        """`address` names it, by the scheme of the connection."""
+        self._join = join
+        self._address = address
+        self._received = received
+        self.window = CreditWindow(credit)
+        self._task: asyncio.Task[None] | None = None
+        self._link: Subscription | None = None
+        self._lost: asyncio.Future[MessagingError]
+
+    async def open(self) -> None:
+        """Attach for the first time, and keep it from then on. Raises LinkRefused and PeerLost."""
+        await self._attach()
+        self._task = asyncio.create_task(self._keep())
+
+    async def _attach(self) -> None:
+        joined = await asyncio.shield(self._join())
+        address = self._address(joined.scheme)
+        await joined.provide(address)
+        self._lost = asyncio.get_running_loop().create_future()
+        link = self._link = await joined.connection.subscribe(address, self.window, self._received)
+        link.on_end = self._ended
+        if link.ended is not None:  # between its attachment and this line
+            self._ended(link.ended)
+
+    def _ended(self, why: MessagingError) -> None:
+        if not self._lost.done():
+            self._lost.set_result(why)
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while True:
+            began = loop.time()
+            why = await self._lost
+            # A link that ends again and again must not be attached without pause.
+            failures = 0 if loop.time() - began > SETTLED else failures + 1
+            warned = False
+            while True:
+                try:
+                    await asyncio.sleep(jittered(failures) if failures else 0)
+                    await self._attach()
+                except BusClosed:
+                    return
+                except Exception as error:  # noqa: BLE001 - whatever it is, the subscription is kept
+                    failures += 1
+                    # The bus itself logs the end of its connection.
+                    if not warned and not isinstance(error, PeerLost):
+                        log.warning("a subscription ended (%s) and cannot be attached again yet: %r", why, error)
+                        warned = True
+                else:
+                    break
+            if warned:
+                log.info("subscription to %s is attached again", self._link and self._link.address)
+
+    async def close(self) -> None:
+        """Detach. What is not settled by now goes back to the peer."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._link is not None:
+            self._link.close()

@@ -1,0 +1,59 @@
+"""Where a bus connects to: the addresses of its peers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from osrdyne_bus.errors import MessagingError
+
+_LOOKS_LIKE = "it looks like amqp://user:password@host:5672/vhost, or amqps:// for TLS"
+
+
+class InvalidPeer(MessagingError, ValueError):
+    """The address of a peer cannot be read; the text does not repeat it, because it may hold a password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One broker or router."""
+
+    host: str
+    port: int
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    #: What the open frame names as `hostname`; None stands for the host.
+    hostname: str | None = None
+    tls: bool = False
+
+    @classmethod
+    def parse(cls, address: str) -> Self:
+        """Read `amqp://user:password@host:port/vhost`, or `amqps://` for TLS. Raises InvalidPeer.
+
+        The ports are 5672 and 5671 unless the address says otherwise. A virtual host is sent as RabbitMQ reads it,
+        `vhost:NAME` in the field `hostname` of the open frame. Other peers have a form of their own there:
+        `?hostname=TEXT` sends that text as it is.
+        """
+        try:
+            parts = urlsplit(address)
+            host, port = parts.hostname, parts.port
+            query = parse_qs(parts.query, strict_parsing=True) if parts.query else {}
+            names = [None if one is None else unquote(one, errors="strict") for one in (parts.username, parts.password)]
+            path = unquote(parts.path.removeprefix("/"), errors="strict")
+        except ValueError:
+            raise InvalidPeer(f"the address of a peer cannot be read: {_LOOKS_LIKE}") from None
+        if parts.scheme not in ("amqp", "amqps") or not host or parts.fragment or not set(query) <= {"hostname"}:
+            raise InvalidPeer(f"the address of a peer cannot be used: {_LOOKS_LIKE}")
+        tls = parts.scheme == "amqps"
+        hostname = query["hostname"][0] if query else f"vhost:{path}" if path else None
+        return cls(host, port or (5671 if tls else 5672), names[0] or None, names[1], hostname, tls)
+
+
+def peers_of(addresses: str | Sequence[str]) -> tuple[Peer, ...]:
+    """Return the peers of one address or several. Raises InvalidPeer, also for none."""
+    given = (addresses,) if isinstance(addresses, str) else tuple(addresses)
+    if not given:
+        raise InvalidPeer(f"there is no peer to connect to; give one address or several: {_LOOKS_LIKE}")
+    return tuple(map(Peer.parse, given))

@@ -1,0 +1,43 @@
+"""The settings of a bus, with their defaults. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from osrdyne_bus.addresses import DYNAMIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusSettings:
+    """Times are in seconds, and credit is in messages. Raises ValueError for what cannot work."""
+
+    #: Which addresses targets get: `dynamic` goes by what the peer says of itself; see `addresses`.
+    addressing: str = DYNAMIC
+    #: Credit of the address that all replies to this connection come to.
+    reply_credit: int = 200
+    #: Credit of each of the three subscriptions of a server.
+    server_credit: int = 100
+    #: Credit of a subscription to notifications.
+    notification_credit: int = 100
+    #: How long a call, or a cast or fanout, takes at most where it gives no time itself.
+    call_timeout: float = 30.0
+    #: How long a reply waits for credit and for its acknowledgement; after that it is logged, and lost.
+    reply_timeout: float = 10.0
+    #: How long a notification waits for credit and for its acknowledgement.
+    notification_timeout: float = 30.0
+    #: How often a message that no receiver took is sent again, within its time.
+    resends: int = 0
+    #: After how long a sender link without use is dropped.
+    unused_links: float = 600.0
+    #: Calls that may wait for an answer at once; one more raises NoFreeSlot.
+    slots: int = 1024
+
+    def __post_init__(self) -> None:
+        for name in ("reply_credit", "server_credit", "notification_credit", "slots"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; give it 1 or more")
+        for name in ("call_timeout", "reply_timeout", "notification_timeout", "unused_links"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; give it more than 0 seconds")
+        if self.resends < 0:
+            raise ValueError(f"resends is {self.resends}; give it 0 or more")

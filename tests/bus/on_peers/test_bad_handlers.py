@@ -1,0 +1,231 @@
+"""On RabbitMQ: what handlers do wrong, what users may not do, what is asked at the wrong moment. The bus goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from osrdyne_bus import Target
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
+from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.errors import BusClosed, ConnectFailed, LinkRefused
+from osrdyne_bus.settings import BusSettings
+from osrdyne_bus.wire import BusRequest, Notification
+from osrdyne_client.errors import WorkerFailed
+from osrdyne_worker.handling import Reject, WorkerError
+from testbed.waiting import PATIENCE, until_async
+from tests.bus.on_peers.conftest import OpenBus
+from tests.bus.on_peers.proxy import Proxy
+from tests.conftest import Vhost
+
+pytestmark = pytest.mark.both_versions
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Keep what handlers raise out of the log: pytest cannot report texts with surrogates."""
+    caplog.set_level(logging.CRITICAL, "osrdyne_bus.aio.server")
+
+
+MAPS = Target("maps")
+N = Target("maps", server="n")
+
+
+def endpoint(**handlers: Callable[[BusRequest], Any]) -> list[Endpoint]:
+    made = Endpoint()
+    made.add("echo", lambda request: request.body)
+    for name, handler in handlers.items():
+        made.add(name, handler)
+    return [made]
+
+
+def stop_iteration(_: object) -> bytes:
+    return next(iter(()))
+
+
+def leave(_: object) -> None:
+    sys.exit(3)
+
+
+async def leave_on_loop(_: object) -> None:
+    sys.exit(3)
+
+
+async def cancelled(_: object) -> None:
+    task = asyncio.create_task(asyncio.sleep(PATIENCE))
+    task.cancel()
+    await task
+
+
+def surrogates(_: object) -> None:
+    raise OSError("caf\udce9")
+
+
+def worker_error(_: object) -> None:
+    raise WorkerError(b"", "caf\udce9")
+
+
+def text(_: object) -> str:
+    return "text"
+
+
+BAD = (stop_iteration, leave, leave_on_loop, cancelled, surrogates, worker_error, text)
+
+
+@pytest.mark.parametrize("acknowledge", ["start", "end"])
+async def test_whatever_a_handler_does_its_caller_gets_an_error_and_the_server_goes_on(
+    open_bus: OpenBus, acknowledge: Any
+) -> None:
+    bus, far = await open_bus(), await open_bus(settings=BusSettings(server_credit=2))
+    handlers = {one.__name__: one for one in BAD}
+    async with AsyncBusServer(far, N, endpoint(**handlers), concurrency=2, acknowledge=acknowledge) as server:
+        calls = AsyncBusClient(bus)
+        for _ in range(3):
+            for name in handlers:
+                with pytest.raises(WorkerFailed):
+                    await calls.call(MAPS, name, timeout=PATIENCE)
+        assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert server.lost_replies == 0
+
+
+async def test_a_plain_function_that_returns_a_coroutine_is_awaited(open_bus: OpenBus) -> None:
+    bus = await open_bus()
+
+    async def later(request: BusRequest) -> bytes:
+        return b"later"
+
+    def plain(request: BusRequest) -> Any:
+        return later(request)
+
+    async with AsyncBusServer(bus, N, endpoint(later=plain)):
+        assert (await AsyncBusClient(bus).call(MAPS, "later", timeout=PATIENCE)).body == b"later"
+
+
+def long_reject(_: object) -> None:
+    raise Reject("x" * 100_000)
+
+
+async def test_whatever_a_listener_does_it_hears_the_next_notification(open_bus: OpenBus) -> None:
+    bus, far = await open_bus(), await open_bus(settings=BusSettings(notification_credit=2))
+    bad = {one.__name__: one for one in (*BAD[:5], long_reject)}
+    heard: list[str] = []
+
+    def listen(notification: Notification) -> Any:
+        heard.append(notification.event_type)
+        return bad[notification.event_type](notification) if notification.event_type in bad else None
+
+    async with AsyncBusListener(far, MAPS, listen, concurrency=1):
+        for name in (*bad, *bad, "last"):
+            await AsyncBusClient(bus).notify(MAPS, name, timeout=PATIENCE)
+        await until_async(lambda: "last" in heard)
+    assert heard == [*bad, *bad, "last"]
+    assert far.connections == 1
+
+
+async def test_an_answer_that_is_too_large_is_an_error_for_its_caller(open_bus: OpenBus) -> None:
+    bus = await open_bus()
+    async with AsyncBusServer(bus, N, endpoint(large=lambda request: bytes(20 * 2**20))) as server:
+        with pytest.raises(WorkerFailed, match=r"the answer cannot be sent: .* its peer takes at most 16777216"):
+            await AsyncBusClient(bus).call(MAPS, "large", timeout=PATIENCE)
+        assert server.lost_replies == 0
+
+
+async def test_a_server_that_could_not_start_starts_when_it_can(open_bus: OpenBus, vhost: Vhost) -> None:
+    management, user = vhost.broker.management, f"bus-{vhost.name}"
+    management.put("users", user, body={"password": "of-a-test", "tags": ""})
+    management.put("permissions", vhost.name, user, body={"configure": "^$", "write": ".*", "read": ".*"})
+    try:
+        bus, narrow = await open_bus(), await open_bus(user=user, password="of-a-test")
+        server = AsyncBusServer(narrow, N, endpoint())
+        with pytest.raises(LinkRefused):
+            await server.start()
+        async with AsyncBusServer(bus, N, endpoint()):
+            pass
+        for _ in range(2):
+            async with server:
+                with pytest.raises(RuntimeError, match="started already"):
+                    await server.start()
+                assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+    finally:
+        management.delete("users", user)
+
+
+async def test_a_program_that_may_not_have_replies_serves_on_after_its_connection_was_cut(
+    open_bus: OpenBus, vhost: Vhost
+) -> None:
+    management, user = vhost.broker.management, f"bus-{vhost.name}"
+    management.put("users", user, body={"password": "of-a-test", "tags": ""})
+    rights = {"configure": "^(unicast|exclusive|broadcast)", "write": ".*", "read": ".*"}
+    management.put("permissions", vhost.name, user, body=rights)
+    try:
+        bus = await open_bus()
+        async with Proxy(vhost.broker.amqp_port) as proxy:
+            narrow = await open_bus(user=user, password="of-a-test", ports=(proxy.port,))
+            async with AsyncBusServer(narrow, N, endpoint()):
+                with pytest.raises(LinkRefused, match="reply-bus-"):
+                    await AsyncBusClient(narrow).call(MAPS, "echo", timeout=PATIENCE)
+                proxy.cut()
+                await until_async(lambda: narrow.connections == 2)
+                assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+            await narrow.close()
+    finally:
+        management.delete("users", user)
+
+
+async def test_many_refused_addresses_at_once_harm_no_other(open_bus: OpenBus) -> None:
+    bus = await open_bus()
+    async with AsyncBusServer(bus, N, endpoint()):
+        calls = AsyncBusClient(bus)
+        ended = await asyncio.gather(
+            *(calls.fanout(Target(f"never-{number}"), "echo", timeout=PATIENCE) for number in range(150)),
+            return_exceptions=True,
+        )
+        assert {type(one) for one in ended} == {LinkRefused}
+        assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert bus.connections == 1
+
+
+async def test_what_a_server_holds_is_bounded_however_often_its_connection_ends(
+    open_bus: OpenBus, vhost: Vhost
+) -> None:
+    bus, go = await open_bus(), asyncio.Event()
+
+    async def wait(_: BusRequest) -> None:
+        await go.wait()
+
+    async with Proxy(vhost.broker.amqp_port) as proxy:
+        far = await open_bus(ports=(proxy.port,), settings=BusSettings(server_credit=10))
+        async with AsyncBusServer(far, N, endpoint(wait=wait), concurrency=1) as server:
+            await asyncio.gather(*(AsyncBusClient(bus).cast(MAPS, "wait", timeout=PATIENCE) for _ in range(50)))
+            for times in range(2, 5):
+                await until_async(lambda: server.in_hand >= 10)
+                proxy.cut()
+                await until_async(lambda times=times: far.connections == times)  # type: ignore[misc]
+                await until_async(lambda: server.in_hand >= 10)
+                assert server.in_hand <= 11
+            go.set()
+
+
+async def test_a_host_that_is_no_name_is_no_peer_and_hinders_no_other(open_bus: OpenBus, vhost: Vhost) -> None:
+    with pytest.raises(ConnectFailed, match=r"cannot connect to a\.\.b"):
+        await AsyncBus("amqp://a..b").open()
+    async with Proxy(vhost.broker.amqp_port) as proxy:
+        bus = AsyncBus(["amqp://a..b", vhost.amqp_uri().replace(str(vhost.broker.amqp_port), str(proxy.port))])
+        async with bus:
+            proxy.cut()
+            await until_async(lambda: bus.connections == 2)
+
+
+async def test_a_bus_that_is_not_open_says_so(vhost: Vhost) -> None:
+    bus = AsyncBus(vhost.amqp_uri())
+    assert not bus.is_connected
+    with pytest.raises(BusClosed, match="not open"):
+        await AsyncBusClient(bus).cast(MAPS, "echo", timeout=PATIENCE)
+    await bus.close()
+    with pytest.raises(BusClosed, match="opened before"):
+        await bus.open()

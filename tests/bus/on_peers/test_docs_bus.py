@@ -1,0 +1,95 @@
+"""docs/bus.md and the README of the package: their programs run, and their tables are those of the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import steps
+from osrdyne_bus import SCHEMES, Priority, Target, errors
+from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.settings import BusSettings
+from osrdyne_bus.threads import Bus, BusServer
+from testbed import proton
+from tests.conftest import Vhost
+
+PAGE = Path(steps.ROOT, "docs/bus.md").read_text()
+README = Path(steps.ROOT, "bus/README.md").read_text()
+
+
+def programs(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+
+def run(program: str, folder: Path) -> str:
+    path = folder / "program.py"
+    path.write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=steps.environment(PYTHONPATH=str(proton.folder())),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("program", programs(PAGE), ids=["asyncio", "threads"])
+def test_a_program_of_the_page_runs_and_prints_its_answer(program: str, vhost: Vhost, tmp_path: Path) -> None:
+    address = "amqp://guest:guest@localhost:5672/"
+    assert address in program
+    assert run(program.replace(address, vhost.amqp_uri()), tmp_path) == "b'the map of Lille'\n"
+
+
+def test_the_program_of_the_readme_gets_its_answer(vhost: Vhost, tmp_path: Path) -> None:
+    (program,) = programs(README)
+    address = "amqps://user:password@broker/vhost"
+    assert address in program
+    maps = Endpoint("maps")
+    maps.add("find", lambda request: request.body.upper())
+    with Bus(vhost.amqp_uri()) as bus, BusServer(bus, Target("maps", server="n"), [maps]):
+        assert run(program.replace(address, vhost.amqp_uri()), tmp_path) == "b'LILLE'\n"
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_the_settings_of_the_page_are_those_of_the_code_with_their_defaults() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", section("Settings"), re.MULTILINE)
+    fields = {one.name: one.default for one in dataclasses.fields(BusSettings)}
+    assert [name for name, _ in rows] == list(fields)
+    for name, default in rows:
+        assert default == str(fields[name]) or float(default) == fields[name]
+
+
+def test_the_addresses_of_the_page_are_those_of_the_schemes() -> None:
+    rows = [row.split(" | ") for row in section("Addresses").splitlines() if row.startswith("| ") and "`" in row]
+    target = Target("TOPIC", exchange="EXCHANGE", server="SERVER")
+    for column, name in enumerate(("routable", "brokered", "rabbitmq"), start=1):
+        scheme = SCHEMES[name]()
+        expected = [
+            scheme.shared(target),
+            scheme.server(target),
+            scheme.fanout(target),
+            scheme.notifications(target, Priority.INFO),
+        ]
+        shown = [row[column].strip(" |`") for row in rows]
+        for word, value in (("exchange", "EXCHANGE"), ("topic", "TOPIC"), ("server", "SERVER"), ("priority", "info")):
+            shown = [one.replace(f"{{{word}}}", value) for one in shown]
+        assert shown == expected
+
+
+def test_the_page_names_the_errors_that_a_message_can_end_with() -> None:
+    named = set(re.findall(r"^\| `(\w+)`", section("Errors"), re.MULTILINE))
+    ours = {name for name, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, errors.MessagingError)}
+    # These are raised before a message is sent, are a part of others, or are what others are made of.
+    elsewhere = {"MessagingError", "InvalidTarget", "ConnectFailed", "LoginRefused", "SendTimedOut", "Unsent"}
+    assert named - {"RemoteError", "NoFreeSlot"} == ours - elsewhere

@@ -1,0 +1,201 @@
+"""What happens to calls and servers when a connection, a link, a queue or the whole broker goes away, on RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from osrdyne_bus import Target
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
+from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.engine import connection
+from osrdyne_bus.errors import BusClosed, DeliveryFailure, LinkRefused, MessagingTimeout, OutcomeUnknown
+from osrdyne_bus.settings import BusSettings
+from osrdyne_bus.wire import BusRequest
+from testbed.broker import Broker
+from testbed.waiting import PATIENCE, until_async
+from tests.bus.on_peers.conftest import OpenBus
+from tests.bus.on_peers.proxy import Proxy
+from tests.conftest import Vhost
+
+pytestmark = pytest.mark.both_versions
+
+MAPS = Target("maps")
+N = Target("maps", server="n")
+
+
+def echo(**more: Callable[[BusRequest], Any]) -> list[Endpoint]:
+    made = Endpoint()
+    made.add("echo", lambda request: request.body)
+    for name, handler in more.items():
+        made.add(name, handler)
+    return [made]
+
+
+class Gate:
+    """A handler that waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.begun: list[bytes] = []
+
+    async def __call__(self, request: BusRequest) -> bytes:
+        self.begun.append(request.body)
+        await self.go.wait()
+        return request.body
+
+
+async def test_a_call_whose_connection_was_cut_gets_its_reply_over_the_next_one(
+    open_bus: OpenBus, vhost: Vhost
+) -> None:
+    far, gate = await open_bus(), Gate()
+    async with Proxy(vhost.broker.amqp_port) as proxy, AsyncBusServer(far, N, echo(wait=gate)):
+        bus = await open_bus(ports=(proxy.port,))
+        waiting = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "wait", b"x", timeout=PATIENCE))
+        await until_async(lambda: bool(gate.begun))
+        proxy.cut(refuse=True)
+        await until_async(lambda: not bus.is_connected)
+        gate.go.set()
+        proxy.refuses = False
+        assert (await waiting).body == b"x"
+        assert gate.begun == [b"x"]
+        assert bus.connections == 2
+
+
+async def test_what_is_asked_while_there_is_no_connection_waits_for_one(
+    open_bus: OpenBus, vhost: Vhost, caplog: pytest.LogCaptureFixture
+) -> None:
+    far = await open_bus()
+    async with AsyncBusServer(far, N, echo()), Proxy(vhost.broker.amqp_port) as proxy:
+        bus = await open_bus(ports=(proxy.port,))
+        calls = AsyncBusClient(bus)
+        await calls.call(MAPS, "echo", timeout=PATIENCE)
+        for _ in range(3):
+            proxy.cut(refuse=True)
+            await until_async(lambda: not bus.is_connected)
+            asked = [asyncio.create_task(calls.call(MAPS, "echo", b"x", timeout=PATIENCE)) for _ in range(20)]
+            await asyncio.sleep(0)
+            proxy.refuses = False
+            assert [one.body for one in await asyncio.gather(*asked)] == [b"x"] * 20
+        assert bus.connections == 4
+    assert "connecting again" in caplog.text
+
+
+async def test_without_a_connection_a_message_fails_in_its_time_and_says_that_it_was_not_sent(
+    open_bus: OpenBus, vhost: Vhost
+) -> None:
+    async with Proxy(vhost.broker.amqp_port) as proxy:
+        bus = await open_bus(ports=(proxy.port,), settings=BusSettings(call_timeout=0.5))
+    await until_async(lambda: not bus.is_connected)
+    calls = AsyncBusClient(bus)
+    with pytest.raises(MessagingTimeout, match=r"had no connection; it was not sent"):
+        await calls.call(MAPS, "echo", timeout=0.5)
+    with pytest.raises(DeliveryFailure, match=r"had no connection; it was not sent"):
+        await calls.call(MAPS, "echo")
+    with pytest.raises(MessagingTimeout, match=r"had no connection"):
+        await calls.cast(MAPS, "echo", timeout=0.5)
+    waiting = asyncio.create_task(calls.call(MAPS, "echo", timeout=PATIENCE))
+    await asyncio.sleep(0)
+    await bus.close()
+    with pytest.raises(BusClosed):
+        await waiting
+
+
+async def test_a_server_serves_over_its_next_connection_and_begins_nothing_twice_that_it_had_not_begun(
+    open_bus: OpenBus, vhost: Vhost
+) -> None:
+    bus, gate = await open_bus(), Gate()
+    async with Proxy(vhost.broker.amqp_port) as proxy:
+        far = await open_bus(ports=(proxy.port,))
+        server = AsyncBusServer(far, N, echo(wait=gate), concurrency=1)
+        async with server:
+            bodies = [str(number).encode() for number in range(10)]
+            asked = [
+                asyncio.create_task(AsyncBusClient(bus).call(MAPS, "wait", body, timeout=PATIENCE)) for body in bodies
+            ]
+            await until_async(lambda: server.in_hand == 10)
+
+            def unacknowledged() -> int:
+                found = vhost.broker.management.queue(vhost.name, "unicast.osrdyne.maps") or {}
+                return int(found.get("messages_unacknowledged", 0))
+
+            # The broker has the acknowledgement of the one that was begun.
+            await until_async(lambda: unacknowledged() == 9)
+            proxy.cut()
+            await until_async(lambda: far.connections == 2)
+            gate.go.set()
+            answers = await asyncio.gather(*asked)
+    assert [one.body for one in answers] == bodies
+    assert sorted(gate.begun) == bodies
+
+
+async def test_the_next_peer_is_taken_when_one_goes_away(open_bus: OpenBus, vhost: Vhost) -> None:
+    far = await open_bus()
+    async with AsyncBusServer(far, N, echo()), Proxy(vhost.broker.amqp_port) as second:
+        async with Proxy(vhost.broker.amqp_port) as first:
+            bus = await open_bus(ports=(1, first.port, second.port))
+            assert bus.peer == f"127.0.0.1:{first.port}"
+        assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert bus.peer == f"127.0.0.1:{second.port}"
+
+
+async def test_a_peer_that_falls_silent_is_left_after_the_idle_time(
+    open_bus: OpenBus, vhost: Vhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = await open_bus()
+    monkeypatch.setattr(connection, "IDLE", 5.0)
+    async with (
+        AsyncBusServer(far, N, echo()),
+        Proxy(vhost.broker.amqp_port) as first,
+        Proxy(vhost.broker.amqp_port) as second,
+    ):
+        bus = await open_bus(ports=(first.port, second.port))
+        first.silence()
+        assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert bus.peer == f"127.0.0.1:{second.port}"
+
+
+async def test_a_server_whose_queue_was_deleted_declares_it_again(open_bus: OpenBus, vhost: Vhost) -> None:
+    bus, far = await open_bus(), await open_bus()
+    async with AsyncBusServer(far, N, echo()):
+        calls = AsyncBusClient(bus)
+        await calls.call(MAPS, "echo", timeout=PATIENCE)
+        vhost.broker.management.delete("queues", vhost.name, "unicast.osrdyne.maps")
+
+        async def answered() -> bool:
+            try:
+                return (await calls.call(MAPS, "echo", b"x", timeout=2)).body == b"x"
+            except (DeliveryFailure, LinkRefused, MessagingTimeout, OutcomeUnknown):
+                return False
+
+        while not await answered():
+            pass
+        assert far.connections == 1
+
+
+async def test_a_caller_whose_reply_queue_was_deleted_goes_on_with_another_one(open_bus: OpenBus, vhost: Vhost) -> None:
+    bus, far = await open_bus(), await open_bus()
+    async with AsyncBusServer(far, N, echo()):
+        calls = AsyncBusClient(bus)
+        await calls.call(MAPS, "echo", timeout=PATIENCE)
+        queues = [one["name"] for one in vhost.broker.management.get("queues", vhost.name)]
+        for queue in queues:
+            if queue.startswith("reply-"):
+                vhost.broker.management.delete("queues", vhost.name, queue)
+        await until_async(lambda: bus.connections == 2)
+        assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+
+
+async def test_calls_and_servers_outlive_a_broker_that_is_started_again(private_broker: Broker) -> None:
+    private_broker.start()
+    uri = private_broker.amqp_uri()
+    async with AsyncBus(uri) as bus, AsyncBus(uri) as far, AsyncBusServer(far, N, echo()):
+        calls = AsyncBusClient(bus)
+        await calls.call(MAPS, "echo", timeout=PATIENCE)
+        await asyncio.to_thread(private_broker.stop)
+        waiting = [asyncio.create_task(calls.call(MAPS, "echo", b"x", timeout=PATIENCE)) for _ in range(10)]
+        await asyncio.to_thread(private_broker.start)
+        assert [one.body for one in await asyncio.gather(*waiting)] == [b"x"] * 10
