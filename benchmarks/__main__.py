@@ -15,6 +15,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from benchmarks import (
+    bus_calls,
     calls,
     cold_start,
     jobs_peers,
@@ -47,6 +48,7 @@ MEASUREMENTS: dict[str, Callable[[Rig], list[Row]]] = {
     "jobs-peers": jobs_peers.measure,
     "relay-calls": relay_calls.measure,
     "relay-idle": relay_idle.measure,
+    "bus-calls": bus_calls.measure,
     "pipeline-source": pipeline_source.measure,
     "pipeline-tables": pipeline_tables.measure,
 }

@@ -75,7 +75,9 @@ class SendTimedOut(MessagingError):
         if not connected:
             what = "had no connection; it was not sent"
         super().__init__(f"within {timeout:g} s the message to {address!r} {what}")
+        self.address = address
         self.timeout = timeout
+        self.connected = connected
         #: Whether the message left: then a receiver may have it.
         self.sent = sent
 

@@ -29,6 +29,8 @@ X_VERSION = "x-version"
 X_ERROR = "x-error"
 X_PUBLISHER = "x-publisher"
 
+#: What a request asks for that names no version.
+DEFAULT_VERSION = "1.0"
 NO_HEADERS: Mapping[str, Header] = MappingProxyType({})
 
 
@@ -39,7 +41,7 @@ class BusRequest:
     method: str
     body: bytes = b""
     namespace: str = ""
-    version: str = "1.0"
+    version: str = DEFAULT_VERSION
     #: All headers as they came.
     headers: Mapping[str, Header] = field(default_factory=lambda: NO_HEADERS)
     content_type: str | None = None
@@ -79,7 +81,9 @@ class BusAnswer:
 
 def request_envelope(request: BusRequest) -> Envelope:
     """Return the message of a request."""
-    headers: dict[str, Header] = {**request.headers, X_VERSION: request.version}
+    headers: dict[str, Header] = dict(request.headers)
+    if request.version != DEFAULT_VERSION:
+        headers[X_VERSION] = request.version
     if request.namespace:
         headers[X_NAMESPACE] = request.namespace
     if request.deadline is not None:
@@ -101,7 +105,7 @@ def read_request(envelope: Envelope) -> BusRequest:
         method=envelope.subject or "",
         body=envelope.body,
         namespace=text(envelope.headers.get(X_NAMESPACE)) or "",
-        version=text(envelope.headers.get(X_VERSION)) or "1.0",
+        version=text(envelope.headers.get(X_VERSION)) or DEFAULT_VERSION,
         headers=envelope.headers,
         content_type=envelope.content_type,
         deadline=None if deadline is None else deadline / 1000,
@@ -112,7 +116,9 @@ def read_request(envelope: Envelope) -> BusRequest:
 
 def reply_envelope(request: BusRequest, answer: BusAnswer) -> Envelope:
     """Return the message of a reply; `to` names its address."""
-    given = {X_STATUS: answer.status, X_REASON: answer.reason, X_ERROR: answer.error}
+    # A reply without a status is an answer.
+    status = None if answer.status == OK else answer.status
+    given = {X_STATUS: status, X_REASON: answer.reason, X_ERROR: answer.error}
     headers: dict[str, Header] = {name: value for name, value in given.items() if value}
     return Envelope(body=answer.body, to=request.reply_to, correlation_id=request.id, headers=headers)
 

@@ -25,7 +25,7 @@ class Brief(Rig):
 
 
 #: Not those that need more than a broker, which the tiers of the pipeline, of infra and of the jobs run.
-ON_A_BROKER = [name for name in MEASUREMENTS if not name.startswith(("pipeline-", "stack-", "jobs-"))]
+ON_A_BROKER = [name for name in MEASUREMENTS if not name.startswith(("pipeline-", "stack-", "jobs-", "bus-"))]
 #: The one that `make test` runs.
 QUICKEST = "steady"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import quote
 
@@ -33,6 +34,7 @@ class Scheme(Protocol):
         ...
 
 
+@lru_cache(4096)
 def quoted(name: str) -> str:
     """Return a name in percent encoding (RFC 3986), without the separators and wildcards of any peer.
 

@@ -16,7 +16,8 @@ from osrdyne_bus.addresses import DYNAMIC, Scheme, scheme_for
 from osrdyne_bus.aio.joined import Joined, join
 from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import BusConnection, Incoming, Login
+from osrdyne_bus.engine import BusConnection, Incoming, Login, SendLink
+from osrdyne_bus.engine.links import expire
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import (
     BusClosed,
@@ -228,8 +229,11 @@ class AsyncBus:
                 call.sent = True
                 if joined.connection.ended is not None and joined.nodes is None and not call.reply.done():
                     raise joined.connection.ended
-            async with asyncio.timeout_at(deadline):
+            timer = loop.call_at(deadline, expire, call.reply)
+            try:
                 return await call.reply
+            finally:
+                timer.cancel()
         except TimeoutError:
             raise MessagingTimeout(
                 f"no reply within {timeout:g} s; the request was delivered, and may be under way"
@@ -259,13 +263,13 @@ class AsyncBus:
         while True:
             try:
                 joined = self._joined
-                if joined is None or (wants_reply and not joined.reply_to) or not joined.senders.ready(address(joined)):
-                    joined = await self._ready(address, timeout, deadline, wants_reply=wants_reply)
-                link = joined.senders.ready(address(joined))
-                if link is None:
-                    raise Unsent
+                link = None if joined is None else joined.senders.ready(address(joined))
+                if joined is None or link is None or (wants_reply and not joined.reply_to):
+                    joined, link = await self._ready(address, timeout, deadline, wants_reply=wants_reply)
                 await link.send(make(joined), max(0.0, deadline - loop.time()))
                 return joined
+            except SendTimedOut as late:
+                raise SendTimedOut(late.address, timeout, sent=late.sent, connected=late.connected) from None
             except Unsent:
                 failures += 1
             except DeliveryFailure as failure:
@@ -274,8 +278,10 @@ class AsyncBus:
                 failures = resends = resends + 1
             await asyncio.sleep(max(0.0, min(jittered(failures, first=0.05, limit=2.0), deadline - loop.time())))
 
-    async def _ready(self, address: AddressOf, timeout: float, deadline: float, *, wants_reply: bool) -> Joined:
-        """Return a connection with a link to the address. Raises SendTimedOut, LinkRefused, Unsent, BusClosed."""
+    async def _ready(
+        self, address: AddressOf, timeout: float, deadline: float, *, wants_reply: bool
+    ) -> tuple[Joined, SendLink]:
+        """Return a connection, and its link to the address. Raises SendTimedOut, LinkRefused, Unsent, BusClosed."""
         to: str | None = None
         try:
             async with asyncio.timeout_at(deadline):
@@ -283,8 +289,7 @@ class AsyncBus:
                 to = address(joined)
                 if wants_reply:
                     await self._receive_replies(joined)
-                await joined.sender(to)
-                return joined
+                return joined, await joined.sender(to)
         except TimeoutError:
             raise SendTimedOut(to or "", timeout, sent=False, connected=self.is_connected) from None
         except PeerLost as lost:

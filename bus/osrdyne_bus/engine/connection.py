@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
 import proton
-from proton import Collector, Endpoint, Event, Link, Terminus, symbol
+from cproton import addressof, isnull, pn_collector_peek, pn_delivery_link, pn_event_delivery, pn_event_type
+from proton import Collector, Delivery, Endpoint, Event, Link, Terminus, symbol
 
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine.links import End, Incoming, Received, SendLink, Subscription, said_by
+from osrdyne_bus.engine.links import End, Incoming, Received, SendLink, Subscription, refuse, said_by
 from osrdyne_bus.engine.messages import UnreadableMessage, decoded
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
@@ -75,8 +76,9 @@ class BusConnection(asyncio.Protocol):
         self._collector = Collector()
         self._connection.collect(self._collector)
         self._engine = proton.Transport()
-        # By link, and not in proton's objects: what these refer to lives as long as they do, and no collector sees it.
-        self._ends: dict[Any, End] = {}
+        # By the address of the link, and not in proton's objects: what these refer to lives as long as they do, and no
+        # collector sees it.
+        self._ends: dict[int, End] = {}
         self._given_up: asyncio.TimerHandle | None = None
         self._open: asyncio.Future[None] = self.loop.create_future()
         self._flush: asyncio.Handle | None = None
@@ -220,7 +222,7 @@ class BusConnection(asyncio.Protocol):
             raise self.ended.with_traceback(None)
 
     async def _attach(self, link: Any, end: EndT) -> EndT:
-        self._ends[link] = end
+        self._ends[hash(link)] = end
         await end.attached()
         return end
 
@@ -234,7 +236,7 @@ class BusConnection(asyncio.Protocol):
         """
         while True:
             self._check()
-            links = Counter(link.session for link in self._ends)
+            links = Counter(end.session for end in self._ends.values())
             free = [one for one in self._sessions if one not in self._attaching]
             if not (session := next((one for one in free if not links[one]), None)):
                 if len(self._sessions) + len(self._ended_sessions) < self._most_sessions:
@@ -349,10 +351,14 @@ class BusConnection(asyncio.Protocol):
             self._tick = self.loop.call_later(max(0.0, deadline - now), self._work)
 
     def _events(self) -> None:
-        while (event := self._collector.peek()) is not None:
+        # An Event wraps all that it belongs to, five objects: too much for each message and each outcome.
+        while not isnull(event := pn_collector_peek(self._collector._impl)):  # noqa: SLF001
             try:
-                if (handle := self._HANDLERS.get(event.type)) is not None:
-                    handle(self, event)
+                number = pn_event_type(event)
+                if number == Event.DELIVERY.number:
+                    self._delivered(Delivery.wrap(pn_event_delivery(event)))
+                elif (handle := self._HANDLERS.get(number)) is not None:
+                    handle(self, Event.wrap(event))
             finally:
                 self._collector.pop()
 
@@ -367,11 +373,10 @@ class BusConnection(asyncio.Protocol):
 
     def _session_closed(self, event: Event) -> None:
         session = event.session
-        for link, end in list(self._ends.items()):
-            if link.session == session:
+        for end in list(self._ends.values()):
+            if end.session == session:
                 self._refused(end, session.remote_condition)
-                link.close()
-                link.free()
+                end.free()
         if session in self._sessions:
             self._sessions.remove(session)
         # Answered late, so that no new session has its channel meanwhile: RabbitMQ 4.0 may still give the first frames
@@ -405,17 +410,17 @@ class BusConnection(asyncio.Protocol):
     def _link_opened(self, event: Event) -> None:
         link = event.link
         if link.state & Endpoint.LOCAL_UNINIT:
-            self._refuse(link, "amqp:not-allowed", "this client takes no links")
+            refuse(link, "amqp:not-allowed", "this client takes no links")
             return
         # A peer that refuses a link attaches it without a terminus, and detaches it with the reason at once.
         far = link.remote_target if link.is_sender else link.remote_source
-        if link in self._ends and far.type != Terminus.UNSPECIFIED:
-            self._ends[link].opened()
+        if (end := self._ends.get(hash(link))) and far.type != Terminus.UNSPECIFIED:
+            end.opened()
 
     def _link_closed(self, event: Event) -> None:
         link = event.link
-        if link in self._ends:
-            self._refused(self._ends[link], link.remote_condition)
+        if end := self._ends.get(hash(link)):
+            self._refused(end, link.remote_condition)
         link.close()
         link.free()
 
@@ -425,60 +430,51 @@ class BusConnection(asyncio.Protocol):
         end.end(LinkRefused(why, condition=name))
         self.gone(end)
 
-    def _refuse(self, link: Any, condition: str, description: str) -> None:
-        link.open()
-        link.condition = proton.Condition(condition, description)
-        link.close()
-
     def _flow(self, event: Event) -> None:
-        if isinstance(end := self._ends.get(event.link), SendLink):
+        if isinstance(end := self._ends.get(hash(event.link)), SendLink):
             end.pump()
 
-    def _delivered(self, event: Event) -> None:
-        delivery, link = event.delivery, event.link
-        end = self._ends.get(link)
+    def _delivered(self, delivery: Any) -> None:
+        end = self._ends.get(addressof(pn_delivery_link(delivery._impl)))  # noqa: SLF001
         if isinstance(end, SendLink):
             end.updated(delivery)
         elif isinstance(end, Subscription) and delivery.readable:
             if delivery.pending > LARGEST_MESSAGE:
-                self._detach(end, link, "amqp:link:message-size-exceeded", "it sent more than a message may have")
+                self._detach(end, "amqp:link:message-size-exceeded", "it sent more than a message may have")
             elif delivery.aborted or not delivery.partial:
-                self._received(end, link, delivery)
+                self._received(end, delivery)
 
-    def _received(self, subscription: Subscription, link: Any, delivery: Any) -> None:
+    def _received(self, subscription: Subscription, delivery: Any) -> None:
         if subscription.window.credit == 0:
-            self._detach(subscription, link, "amqp:link:transfer-limit-exceeded", "it sent more than it had credit for")
+            self._detach(subscription, "amqp:link:transfer-limit-exceeded", "it sent more than it had credit for")
             return
         subscription.window.arrived()
         if delivery.aborted:
             delivery.settle()  # which makes the next one the current one
             subscription.settled()
             return
-        encoded = link.recv(delivery.pending)
-        link.advance()
         try:
-            envelope = decoded(encoded or b"", any_body=subscription.any_body)
+            envelope = decoded(subscription.read(delivery.pending), any_body=subscription.any_body)
         except UnreadableMessage as error:
             log.warning("a message to %s is rejected: %s", subscription.address, error)
             Incoming(Envelope(), delivery, subscription).reject("amqp:decode-error", str(error))
         else:
             subscription.received(Incoming(envelope, delivery, subscription))
 
-    def _detach(self, subscription: Subscription, link: Any, condition: str, said: str) -> None:
+    def _detach(self, subscription: Subscription, condition: str, said: str) -> None:
         subscription.end(LinkRefused(f"the link to {subscription.address!r} was ended: {said}"))
         self.gone(subscription)
-        self._refuse(link, condition, said)
+        subscription.refuse(condition, said)
 
-    _HANDLERS: ClassVar[Mapping[Any, Callable[[BusConnection, Event], None]]] = {
-        Event.CONNECTION_REMOTE_OPEN: _opened,
-        Event.CONNECTION_REMOTE_CLOSE: _closed,
-        Event.SESSION_REMOTE_CLOSE: _session_closed,
-        Event.TRANSPORT_ERROR: _broken,
-        Event.LINK_REMOTE_OPEN: _link_opened,
-        Event.LINK_REMOTE_CLOSE: _link_closed,
-        Event.LINK_REMOTE_DETACH: _link_closed,
-        Event.LINK_FLOW: _flow,
-        Event.DELIVERY: _delivered,
+    _HANDLERS: ClassVar[Mapping[int, Callable[[BusConnection, Event], None]]] = {
+        Event.CONNECTION_REMOTE_OPEN.number: _opened,
+        Event.CONNECTION_REMOTE_CLOSE.number: _closed,
+        Event.SESSION_REMOTE_CLOSE.number: _session_closed,
+        Event.TRANSPORT_ERROR.number: _broken,
+        Event.LINK_REMOTE_OPEN.number: _link_opened,
+        Event.LINK_REMOTE_CLOSE.number: _link_closed,
+        Event.LINK_REMOTE_DETACH.number: _link_closed,
+        Event.LINK_FLOW.number: _flow,
     }
 
     def _end(self, why: MessagingError) -> None:

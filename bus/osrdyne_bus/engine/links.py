@@ -148,6 +148,15 @@ class End(ABC):
         elif self.on_end is not None:
             self.on_end(why)
 
+    def free(self) -> None:
+        """Leave nothing of the link in the engine."""
+        self._link.close()
+        self._link.free()
+
+    def refuse(self, condition: str, description: str) -> None:
+        """Detach the link with an error."""
+        refuse(self._link, condition, description)
+
     def close(self) -> None:
         """Detach the link."""
         self.on_end = None
@@ -180,11 +189,23 @@ class Subscription(End):
         if self.ended is None:
             self._link.flow(self.window.opened())
 
+    def read(self, size: int) -> bytes:
+        """Return the present message, of this size, and go on to the next one."""
+        data: bytes | None = self._link.recv(size)
+        self._link.advance()
+        return data or b""
+
     def settled(self) -> None:
         """A message was settled: grant credit where that is due."""
         if room := self.window.acknowledged():
             self._link.flow(room)
         self._owner.flush_soon()
+
+
+def expire(waiting: asyncio.Future[Any]) -> None:
+    """End a wait with TimeoutError. A timer that calls this costs half of `asyncio.timeout`."""
+    if not waiting.done():
+        waiting.set_exception(TimeoutError())
 
 
 @dataclass(slots=True, eq=False)
@@ -239,12 +260,13 @@ class SendLink(End):
             raise MessageTooLarge(self.address, len(one.encoded), most)
         self._waiting.append(one)
         self.pump()
+        timer = self._owner.loop.call_later(timeout, expire, one.outcome)
         try:
-            async with asyncio.timeout(timeout):
-                await one.outcome
+            await one.outcome
         except TimeoutError:
             raise SendTimedOut(self.address, timeout, sent=one.tag is not None) from None
         finally:
+            timer.cancel()
             self._forget(one)
 
     def pump(self) -> None:
@@ -289,8 +311,9 @@ class SendLink(End):
     def _forget(self, one: _Outgoing) -> None:
         # One that has left stays unsettled until its outcome comes: proton would send it as settled where it still
         # waits for the peer.
-        with contextlib.suppress(ValueError):
-            self._waiting.remove(one)
+        if one.tag is None:
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(one)
 
 
 _OUTCOMES = {Delivery.ACCEPTED, Delivery.REJECTED, Delivery.RELEASED, Delivery.MODIFIED}
@@ -308,6 +331,13 @@ def _failure(delivery: Delivery, address: str) -> MessagingError | None:
     if state == Delivery.REJECTED:
         return DeliveryRejected(address, *said_by(delivery.remote.condition))
     return OutcomeUnknown(f"the peer settled the message to {address!r} and did not say whether it was taken")
+
+
+def refuse(link: Any, condition: str, description: str) -> None:
+    """Detach a link with an error, also one that was not attached yet."""
+    link.open()
+    link.condition = proton.Condition(condition, description)
+    link.close()
 
 
 def said_by(condition: Any) -> tuple[str, str]:

@@ -18,6 +18,8 @@ sys.path.insert(0, str(proton.folder()))
 from osrdyne_bus.aio import AsyncBus
 from osrdyne_bus.engine import BusConnection, Login
 
+pytest.register_assert_rewrite("tests.bus.on_peers.conformance")
+
 Connect = Callable[..., Any]
 OpenBus = Callable[..., Any]
 

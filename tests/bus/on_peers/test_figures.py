@@ -1,0 +1,17 @@
+"""The benchmark of the bus runs, with the shortest rounds. No figure is asserted."""
+
+from __future__ import annotations
+
+from benchmarks import bus_calls
+from testbed.broker import Broker
+from tests.broker.test_benchmarks import Brief
+
+
+def test_the_measurement_returns_rows_and_leaves_nothing_on_the_broker(broker: Broker) -> None:
+    before = {one["name"] for one in broker.management.get("vhosts")}
+
+    rows = bus_calls.measure(Brief(broker, quick=True))
+
+    assert len(rows) == 2
+    assert all(row.ratio is not None for row in rows)
+    assert {one["name"] for one in broker.management.get("vhosts")} == before
