@@ -26,6 +26,8 @@ class Envelope:
     #: Where it goes, over a link that is for any address. Elsewhere the link says so.
     to: str | None = None
     reply_to: str | None = None
+    #: Whether a broker writes it to disk where its queue can lose messages. Quorum queues keep every message.
+    durable: bool = False
     subject: str | None = None
     content_type: str | None = None
     #: When the message is of no use any more, in seconds since 1970.

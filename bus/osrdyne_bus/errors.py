@@ -66,6 +66,11 @@ class DeliveryRejected(MessagingError):
 class OutcomeUnknown(MessagingError):
     """The peer did not say whether a message was taken, or ended the link before. It may have been delivered."""
 
+    def __init__(self, message: str | None = None, *, condition: str = "") -> None:
+        super().__init__(message)
+        #: What AMQP calls the reason of the link's end; empty where the link did not end.
+        self.condition = condition
+
 
 class SendTimedOut(MessagingError):
     """A message could not be sent, or was not acknowledged, in time."""

@@ -185,8 +185,10 @@ class AsyncBus:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    async def send(self, address: Callable[[Scheme], str], envelope: Envelope, timeout: float) -> None:
+    async def send(self, address: Callable[[Scheme], str | None], envelope: Envelope, timeout: float) -> None:
         """Send a message and wait for its outcome, `timeout` seconds at most, also for a connection.
+
+        Where `address` gives None it leaves over the link for any address, and says in `to` where it goes.
 
         Raises SendTimedOut, DeliveryFailure, DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, BusClosed.
         """
@@ -203,7 +205,7 @@ class AsyncBus:
         await self._send(address, lambda _: envelope, timeout)
 
     async def call(
-        self, address: Callable[[Scheme], str], make: Callable[[str, str], Envelope], timeout: float
+        self, address: Callable[[Scheme], str | None], make: Callable[[str, str], Envelope], timeout: float
     ) -> Envelope:
         """Send a request and return the reply to it, within `timeout` seconds.
 

@@ -301,7 +301,9 @@ class SendLink(End):
 
     def end(self, why: MessagingError) -> None:
         super().end(why)
-        unknown = OutcomeUnknown(f"{why}; it may have been delivered") if isinstance(why, LinkRefused) else why
+        unknown = why
+        if isinstance(why, LinkRefused):
+            unknown = OutcomeUnknown(f"{why}; it may have been delivered", condition=why.condition)
         for one in (*self._waiting, *self._unsettled.values()):
             if not one.outcome.done():
                 one.outcome.set_exception(Unsent(str(why)) if one.tag is None else unknown)

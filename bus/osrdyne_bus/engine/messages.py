@@ -34,6 +34,8 @@ def encoded(envelope: Envelope, value: Value | EllipsisType = ...) -> bytes:
     for name in ("id", "correlation_id", "reply_to", "subject", "content_type"):
         if (given := getattr(envelope, name)) is not None:
             setattr(message, name, given)
+    if envelope.durable:
+        message.durable = True
     if envelope.to is not None:
         message.address = envelope.to
     if envelope.expires is not None:
@@ -56,11 +58,12 @@ def decoded(data: bytes, *, any_body: bool = False) -> Envelope:
             id=_id(message.id),
             correlation_id=_id(message.correlation_id),
             to=message.address or None,
+            durable=bool(message.durable),
             reply_to=message.reply_to or None,
             subject=message.subject or None,
             content_type=_content_type(message),
             expires=message.expiry_time or None,
-            headers=_headers(message.properties or {}),
+            headers=_headers({**_extensions(message.annotations or {}), **(message.properties or {})}),
         )
     except UnreadableMessage:
         raise
@@ -109,6 +112,12 @@ def _body(body: Any, *, any_body: bool = False) -> bytes:
 def _id(found: Any) -> Id | None:
     found = _own(found)
     return found if isinstance(found, (str, bytes, int, UUID)) else None
+
+
+def _extensions(annotations: Mapping[Any, Any]) -> dict[str, Any]:
+    # RabbitMQ makes annotations of headers that begin with x- when it turns AMQP 0-9-1 into AMQP 1.0
+    # (www.rabbitmq.com/docs/conversions).
+    return {str(name): value for name, value in annotations.items() if str(name).startswith("x-")}
 
 
 def _headers(properties: Mapping[Any, Any]) -> dict[str, Header]:

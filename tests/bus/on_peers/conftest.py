@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from testbed import proton
+from tests.broker.conftest import make_daemon, make_pool
 from tests.conftest import Vhost
 
 sys.path.insert(0, str(proton.folder()))
@@ -20,6 +21,7 @@ from osrdyne_bus.engine import BusConnection, Login
 
 pytest.register_assert_rewrite("tests.bus.on_peers.conformance")
 
+__all__ = ["make_daemon", "make_pool"]  # fixtures of the tests of the daemon
 Connect = Callable[..., Any]
 OpenBus = Callable[..., Any]
 

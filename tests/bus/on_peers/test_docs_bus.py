@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.threads import Bus, BusServer
 from testbed import proton
+from testbed.pool import DaemonProcess, Pool
+from testbed.workers import MINIMAL
 from tests.conftest import Vhost
 
 PAGE = Path(steps.ROOT, "docs/bus.md").read_text()
@@ -41,11 +44,24 @@ def run(program: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("program", programs(PAGE), ids=["asyncio", "threads"])
+@pytest.mark.parametrize("program", programs(PAGE)[:2], ids=["asyncio", "threads"])
 def test_a_program_of_the_page_runs_and_prints_its_answer(program: str, vhost: Vhost, tmp_path: Path) -> None:
     address = "amqp://guest:guest@localhost:5672/"
     assert address in program
     assert run(program.replace(address, vhost.amqp_uri()), tmp_path) == "b'the map of Lille'\n"
+
+
+def test_the_program_that_calls_a_pool_gets_its_answer(
+    make_pool: Callable[..., Pool],
+    make_daemon: Callable[..., DaemonProcess],
+    tmp_path: Path,
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=MINIMAL)
+    program, address = programs(PAGE)[2], "amqp://client:password@localhost:5672/"
+    assert address in program
+    assert run(program.replace(address, pool.client_uri), tmp_path) == "b'LAX|question'\n"
+    assert f"`/exchanges/{pool.names.request_exchange.replace('core', '{pool}')}/{{key}}`" in PAGE
 
 
 def test_the_program_of_the_readme_gets_its_answer(vhost: Vhost, tmp_path: Path) -> None:

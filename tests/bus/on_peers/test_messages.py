@@ -28,6 +28,8 @@ ENVELOPES = st.builds(
     body=st.binary(max_size=200),
     id=st.none() | IDS,
     correlation_id=st.none() | IDS,
+    to=MAYBE,
+    durable=st.booleans(),
     reply_to=MAYBE,
     subject=MAYBE,
     content_type=st.none() | WORDS.filter(lambda word: word != "None"),
@@ -43,6 +45,13 @@ def test_what_is_encoded_is_decoded_to_the_same(envelope: Envelope) -> None:
     assert found == envelope
     assert type(found.id) in (type(envelope.id), ulong)
     assert [type(one) for one in found.headers.values()] == [type(one) for one in envelope.headers.values()]
+
+
+def test_headers_that_rabbitmq_made_annotations_of_are_headers_and_others_are_not() -> None:
+    message = Message(body=b"", inferred=True)
+    message.annotations = {symbol("x-status"): "expired", symbol("x-reason"): "late", symbol("other"): "no"}
+    message.properties = {"x-reason": "as it was sent"}
+    assert decoded(message.encode()).headers == {"x-status": "expired", "x-reason": "as it was sent"}
 
 
 def read(data: bytes) -> Envelope | UnreadableMessage:

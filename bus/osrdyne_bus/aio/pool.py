@@ -1,0 +1,173 @@
+"""Calls to the workers of a pool over AMQP 1.0, with the answers and errors of `osrdyne_client`."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+from urllib.parse import quote
+
+from osrdyne_amqp.errors import AccessRefused
+from osrdyne_amqp.message import MAX_BODY
+from osrdyne_bus.addresses import RabbitMQ, Scheme
+from osrdyne_bus.aio.bus import AsyncBus
+from osrdyne_bus.envelopes import Envelope, Header
+from osrdyne_bus.errors import (
+    BusClosed,
+    DeliveryFailure,
+    DeliveryRejected,
+    InvalidTarget,
+    LinkRefused,
+    MessageTooLarge,
+    MessagingError,
+    MessagingTimeout,
+    OutcomeUnknown,
+    PeerLost,
+    SendTimedOut,
+)
+from osrdyne_bus.wire import NO_HEADERS, read_reply
+from osrdyne_client.dispatcher import DEADLINE_MARGIN, DEADLINE_SHARE
+from osrdyne_client.errors import (
+    BodyTooLarge,
+    CallTimeout,
+    ClientClosed,
+    Nacked,
+    OsrdyneError,
+    Unconfirmed,
+    Undeliverable,
+)
+from osrdyne_client.replies import Reply
+from osrdyne_protocol import keys
+from osrdyne_protocol.headers import X_DEADLINE
+from osrdyne_protocol.names import PoolNames
+
+Result = TypeVar("Result")
+#: Reply addresses of RabbitMQ: workers get the name of the queue.
+_QUEUES = "/queues/"
+#: What AMQP calls a missing right. The broker ends the link of all requests for it, and names the exchange.
+_REFUSED = "amqp:unauthorized-access"
+
+
+class AsyncPoolClient:
+    """Calls the workers of a pool on RabbitMQ, cold keys included. Any number of clients share a bus.
+
+    It raises what the client of pools raises (`osrdyne_client.errors`).
+    """
+
+    def __init__(
+        self, bus: AsyncBus, pool: str, *, timeout: float = 60.0, max_body: int = MAX_BODY, resend: bool = True
+    ) -> None:
+        """Prepare a client; nothing is sent.
+
+        `timeout`: seconds that a call waits unless it says otherwise. `max_body`: most bytes of a request. `resend`: a
+        request that was not acknowledged when the connection broke is sent again, so that a worker may see it twice;
+        False fails it with Unconfirmed instead. Raises InvalidPoolName.
+        """
+        self._bus = bus
+        self._exchange = PoolNames(pool).request_exchange
+        self._timeout = timeout
+        self._max_body = max_body
+        self._resend = resend
+        self._casts = itertools.count()
+        self._prefix = secrets.token_hex(8)
+
+    async def call(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, Header] = NO_HEADERS,
+        deadline: bool = True,
+    ) -> Reply:
+        """Send a request to the workers of `key` and return their answer, as `AsyncClient.call`."""
+        within = self._timeout if timeout is None else timeout
+        to, fields = self._prepared(key, body, headers, within if deadline else None)
+
+        def request(name: str, reply_to: str) -> Envelope:
+            # Workers speak AMQP 0-9-1, where a reply goes to the name of a queue.
+            queue = reply_to.removeprefix(_QUEUES)
+            return Envelope(body, to=to, correlation_id=name, reply_to=queue, headers=fields, durable=True)
+
+        found = await self._sent(within, key, lambda left: self._bus.call(_any, request, left))
+        answer = read_reply(found)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def cast(
+        self, key: str, body: bytes, *, timeout: float | None = None, headers: Mapping[str, Header] = NO_HEADERS
+    ) -> None:
+        """Send a request without a reply; return once the broker has it. As `AsyncClient.cast`."""
+        within = self._timeout if timeout is None else timeout
+        to, fields = self._prepared(key, body, headers, None)
+        name = f"{self._prefix}-cast-{next(self._casts):x}"
+        request = Envelope(body, to=to, correlation_id=name, headers=fields, durable=True)
+        await self._sent(within, key, lambda left: self._bus.send(_any, request, left))
+
+    def _prepared(
+        self, key: str, body: bytes, headers: Mapping[str, Header], lifetime: float | None
+    ) -> tuple[str, Mapping[str, Header]]:
+        keys.decode(key)
+        if len(body) > self._max_body:
+            raise BodyTooLarge(
+                f"body of {len(body)} bytes; this client sends at most {self._max_body} (max_body)",
+                size=len(body),
+                limit=self._max_body,
+            )
+        address = f"/exchanges/{quote(self._exchange, safe='')}/{quote(key, safe='')}"
+        if lifetime is None:
+            return address, headers
+        # So that the answer "expired" comes before the caller stops waiting.
+        lifetime -= min(DEADLINE_MARGIN, lifetime * DEADLINE_SHARE)
+        return address, {**headers, X_DEADLINE: int((time.time() + lifetime) * 1000)}
+
+    async def _sent(self, within: float, key: str, send: Callable[[float], Awaitable[Result]]) -> Result:
+        """Send within so many seconds, again where the connection took the request with it. Raises OsrdyneError."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within
+        while True:
+            try:
+                return await send(max(0.0, deadline - loop.time()))
+            except PeerLost as error:
+                if not self._resend or loop.time() >= deadline:
+                    raise Unconfirmed(f"the broker may have the request for key {key!r} or not: {error}") from error
+            except MessagingError as error:
+                if isinstance(error, OutcomeUnknown) and error.condition == _REFUSED and self._exchange in str(error):
+                    raise AccessRefused(str(error)) from error
+                raise error_for(error, key, within) from error
+
+
+def error_for(error: MessagingError, key: str, within: float) -> OsrdyneError:
+    """Return the error of the client of pools for one of the bus."""
+    if isinstance(error, BusClosed):
+        return ClientClosed(str(error))
+    if isinstance(error, MessagingTimeout):
+        return CallTimeout(f"no reply within {within:g} s for key {key!r}; the broker has the request")
+    if isinstance(error, SendTimedOut):
+        where = "the broker may have the request" if error.sent else "the request was not sent"
+        return CallTimeout(f"nothing within {within:g} s for key {key!r}; {where}")
+    if isinstance(error, MessageTooLarge):
+        text = f"a message of {error.size} bytes; this broker takes at most {error.limit} (max_message_size)"
+        return BodyTooLarge(text, size=error.size, limit=error.limit)
+    if isinstance(error, DeliveryRejected | LinkRefused) and error.condition == _REFUSED:
+        return AccessRefused(str(error))
+    if isinstance(error, DeliveryRejected) and error.condition != "amqp:not-found":
+        return Nacked(f"the broker did not accept the request for key {key!r}: its queue is full")
+    if isinstance(error, DeliveryFailure | DeliveryRejected | LinkRefused):
+        return Undeliverable(
+            f"nothing takes requests: the pool is not set up in this virtual host ({error}); apply its topology, "
+            "and check it with `osrdyne lint`"
+        )
+    if isinstance(error, OutcomeUnknown):
+        return Unconfirmed(f"the broker may have the request for key {key!r} or not: {error}")
+    return error
+
+
+def _any(scheme: Scheme) -> None:
+    """Send over the link for any address: keys come and go."""
+    if not isinstance(scheme, RabbitMQ):
+        raise InvalidTarget("pools are on RabbitMQ: the peer is another one, or the setting `addressing` says so")
