@@ -25,6 +25,10 @@ class PeerLost(MessagingError):
     """The connection to the peer ended. What was under way may have been done."""
 
 
+class RepliesLost(PeerLost):
+    """The replies to calls that were sent cannot be received any more. The calls may have been served."""
+
+
 class Unsent(PeerLost):
     """The connection or link ended before the message left: it can be sent again without doing anything twice."""
 
@@ -89,6 +93,10 @@ class SendTimedOut(MessagingError):
 
 class MessagingTimeout(MessagingError):
     """A call had no answer in the time that it was given. Its text says whether a server may have the request."""
+
+
+class UnsendableMessage(MessagingError, ValueError):
+    """A message holds what AMQP cannot carry; it was not sent."""
 
 
 class MessageTooLarge(MessagingError, ValueError):

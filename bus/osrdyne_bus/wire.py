@@ -82,9 +82,10 @@ class BusAnswer:
 def request_envelope(request: BusRequest) -> Envelope:
     """Return the message of a request."""
     headers: dict[str, Header] = dict(request.headers)
-    if request.version != DEFAULT_VERSION:
+    # A program may pass on the headers of another request.
+    if request.version != DEFAULT_VERSION or X_VERSION in headers:
         headers[X_VERSION] = request.version
-    if request.namespace:
+    if request.namespace or X_NAMESPACE in headers:
         headers[X_NAMESPACE] = request.namespace
     if request.deadline is not None:
         headers[X_DEADLINE] = int(request.deadline * 1000)

@@ -193,10 +193,15 @@ async def test_a_file_that_is_opened_when_its_writer_goes_away_is_closed_and_rem
     assert place.files() == []
 
 
-async def test_a_response_that_comes_too_late_for_its_caller_leaves_no_stream(redis: RedisServer, place: Place) -> None:
+async def test_a_response_that_comes_too_late_for_its_caller_leaves_no_stream(
+    redis: RedisServer, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = settings(redis, streams=place.settings)
+    held: list[bytes] = []
     async with Relay(node) as near, Relay(node) as far:
         call = near.start("e", b"x")
+        receive = call.receive
+        monkeypatch.setattr(call, "receive", held.append)
         waiting = asyncio.create_task(call.response())
         while (request := await far.dequeue("e")) is None:
             pass
@@ -205,6 +210,8 @@ async def test_a_response_that_comes_too_late_for_its_caller_leaves_no_stream(re
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+        await until_async(lambda: bool(held))
+        receive(held[0])
         await until_async(lambda: not place.files())
 
 

@@ -14,6 +14,7 @@ from typing import Self
 
 from osrdyne_bus.addresses import DYNAMIC, Scheme, scheme_for
 from osrdyne_bus.aio.joined import Joined, join
+from osrdyne_bus.aio.senders import AnyAddress, seen
 from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import BusConnection, Incoming, Login, SendLink
@@ -23,9 +24,12 @@ from osrdyne_bus.errors import (
     BusClosed,
     DeliveryFailure,
     InvalidTarget,
+    LinkRefused,
     MessagingError,
     MessagingTimeout,
+    OutcomeUnknown,
     PeerLost,
+    RepliesLost,
     SendTimedOut,
     Unsent,
 )
@@ -41,9 +45,22 @@ log = logging.getLogger(__name__)
 DELETION = 2.0
 #: Seconds after which a connection counts as one that works: the next one is then opened without a pause.
 SETTLED = 5.0
+#: What AMQP calls a missing right.
+REFUSED = "amqp:unauthorized-access"
 #: What a message is sent to, and what it is, by the connection that it leaves over.
-AddressOf = Callable[[Joined], str | None]
+AddressOf = Callable[[Joined], str | AnyAddress]
 Make = Callable[[Joined], Envelope]
+
+
+#: The link that all replies leave over, where one will do.
+REPLIES = AnyAddress("replies")
+
+
+def may_be_sent_again(lost: MessagingError) -> bool:
+    """Return whether a message is worth another try whose link or connection ended before its outcome came."""
+    if isinstance(lost, OutcomeUnknown):
+        return lost.condition not in ("", REFUSED)
+    return True
 
 
 @dataclass(slots=True, eq=False)
@@ -185,29 +202,43 @@ class AsyncBus:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    async def send(self, address: Callable[[Scheme], str | None], envelope: Envelope, timeout: float) -> None:
+    async def send(
+        self,
+        address: Callable[[Scheme], str | AnyAddress],
+        envelope: Envelope,
+        timeout: float,
+        *,
+        resend: bool = False,
+    ) -> None:
         """Send a message and wait for its outcome, `timeout` seconds at most, also for a connection.
 
-        Where `address` gives None it leaves over the link for any address, and says in `to` where it goes.
+        Where `address` gives AnyAddress, the message says in `to` where it goes. With `resend` it is sent again where
+        its link or connection ended before its outcome came, so that it may arrive twice.
 
         Raises SendTimedOut, DeliveryFailure, DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, BusClosed.
         """
-        await self._send(lambda joined: address(joined.scheme), lambda _: envelope, timeout)
+        await self._send(lambda joined: address(joined.scheme), lambda _: envelope, timeout, resend=resend)
 
     async def reply(self, envelope: Envelope, timeout: float) -> None:
         """Send a message to its own address `to`, where a caller takes replies. Raises as `send`, and InvalidTarget."""
 
-        def address(joined: Joined) -> str | None:
-            if not joined.is_reply_address(envelope.to or ""):
-                raise InvalidTarget(f"{envelope.to!r} is no address that a reply can be sent to")
-            return None if joined.replies_by_any_link else envelope.to
+        def address(joined: Joined) -> str | AnyAddress:
+            to = envelope.to or ""
+            if not joined.is_reply_address(to):
+                raise InvalidTarget(f"{to!r} is no address that a reply can be sent to")
+            return REPLIES if joined.replies_by_any_link else to
 
         await self._send(address, lambda _: envelope, timeout)
 
     async def call(
-        self, address: Callable[[Scheme], str | None], make: Callable[[str, str], Envelope], timeout: float
+        self,
+        address: Callable[[Scheme], str | AnyAddress],
+        make: Callable[[str, str], Envelope],
+        timeout: float,
+        *,
+        resend: bool = False,
     ) -> Envelope:
-        """Send a request and return the reply to it, within `timeout` seconds.
+        """Send a request and return the reply to it, within `timeout` seconds. `resend` is as with `send`.
 
         `make` gets the name of the call and where its reply has to go. Raises as `send`, MessagingTimeout where the
         request was sent and nothing came back, and NoFreeSlot.
@@ -222,7 +253,8 @@ class AsyncBus:
                     lambda joined: address(joined.scheme),
                     lambda joined: make(name, joined.reply_to),
                     timeout,
-                    wants_reply=True,
+                    call=call,
+                    resend=resend,
                 )
             except MessagingError:
                 if not call.reply.done():  # a reply shows that the request arrived
@@ -230,7 +262,7 @@ class AsyncBus:
             else:
                 call.sent = True
                 if joined.connection.ended is not None and joined.nodes is None and not call.reply.done():
-                    raise joined.connection.ended
+                    raise RepliesLost(str(joined.connection.ended))
             timer = loop.call_at(deadline, expire, call.reply)
             try:
                 return await call.reply
@@ -257,11 +289,21 @@ class AsyncBus:
         self._subscriptions.remove(subscription)
         await subscription.close()
 
-    async def _send(self, address: AddressOf, make: Make, timeout: float, *, wants_reply: bool = False) -> Joined:
-        """Send a message, and return the connection that it left over."""
+    async def _send(
+        self,
+        address: AddressOf,
+        make: Make,
+        timeout: float,
+        *,
+        call: _Call | None = None,
+        resend: bool = False,
+    ) -> Joined:
+        """Send a message, of a call where one is given, and return the connection that it left over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
+        wants_reply = call is not None
         failures = resends = 0
+        left = False
         while True:
             try:
                 joined = self._joined
@@ -271,8 +313,15 @@ class AsyncBus:
                 await link.send(make(joined), max(0.0, deadline - loop.time()))
                 return joined
             except SendTimedOut as late:
-                raise SendTimedOut(late.address, timeout, sent=late.sent, connected=late.connected) from None
+                sent = left or late.sent
+                raise SendTimedOut(late.address, timeout, sent=sent, connected=sent or late.connected) from None
             except Unsent:
+                failures += 1
+            except (PeerLost, OutcomeUnknown) as lost:
+                answered = call is not None and call.reply.done()
+                if not resend or answered or not may_be_sent_again(lost):
+                    raise
+                left = True
                 failures += 1
             except DeliveryFailure as failure:
                 if not failure.released or resends >= self.settings.resends:
@@ -284,7 +333,7 @@ class AsyncBus:
         self, address: AddressOf, timeout: float, deadline: float, *, wants_reply: bool
     ) -> tuple[Joined, SendLink]:
         """Return a connection, and its link to the address. Raises SendTimedOut, LinkRefused, Unsent, BusClosed."""
-        to: str | None = None
+        to: str | AnyAddress = ""
         try:
             async with asyncio.timeout_at(deadline):
                 joined = await asyncio.shield(self._join_soon())
@@ -293,7 +342,12 @@ class AsyncBus:
                     await self._receive_replies(joined)
                 return joined, await joined.sender(to)
         except TimeoutError:
-            raise SendTimedOut(to or "", timeout, sent=False, connected=self.is_connected) from None
+            at = to if isinstance(to, str) else to.purpose
+            raise SendTimedOut(at, timeout, sent=False, connected=self.is_connected) from None
+        except LinkRefused as refused:
+            if refused.condition:
+                raise
+            raise Unsent(str(refused)) from refused  # the peer was slow: it may be quicker next time
         except PeerLost as lost:
             raise Unsent(str(lost)) from lost
 
@@ -303,6 +357,7 @@ class AsyncBus:
             return
         if joined.attaching_replies is None:
             joined.attaching_replies = asyncio.create_task(self._attach_replies(joined))
+            joined.attaching_replies.add_done_callback(seen)
         await asyncio.shield(joined.attaching_replies)
 
     async def _attach_replies(self, joined: Joined) -> None:
@@ -391,7 +446,7 @@ class AsyncBus:
         except MessagingError as error:
             if joined.connection.ended is not None:
                 raise
-            lost = PeerLost(f"the replies to earlier calls cannot be received any more: {error}")
+            lost = RepliesLost(f"the replies to earlier calls cannot be received any more: {error}")
             log.warning("%s", lost)
             self._reply_queue = self._new_reply_queue()
             self._fail_calls(lost, unsent=False)
@@ -409,7 +464,7 @@ class AsyncBus:
                 ended.senders.close()
             # A queue for replies outlives the connection, and what came meanwhile waits there.
             if ended is None or ended.nodes is None:
-                self._fail_calls(why, unsent=False)
+                self._fail_calls(RepliesLost(str(why)), unsent=False)
             log.warning("%s; connecting again", why)
             self._at += 1
             # One that ends again and again must not be opened without pause.

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from osrdyne_bus.addresses import RabbitMQ, Scheme
 from osrdyne_bus.addresses.rabbitmq import QUEUES, QueueDeclaration, queue_of
-from osrdyne_bus.aio.senders import Senders
+from osrdyne_bus.aio.senders import AnyAddress, Senders
 from osrdyne_bus.engine import BusConnection, SendLink, Subscription
 from osrdyne_bus.engine.rabbitmq_nodes import RabbitMQNodes
 from osrdyne_bus.errors import LinkRefused
@@ -52,16 +52,17 @@ class Joined:
         if self.nodes is not None:
             await self.nodes.declare(queue_of(address))
 
-    async def sender(self, address: str | None) -> SendLink:
+    async def sender(self, address: str | AnyAddress) -> SendLink:
         """Return the link to an address, attached where it is not yet. Raises LinkRefused and PeerLost.
 
         RabbitMQ 4.0 ends the session of a link that it refuses, and proton keeps what a session was. So a queue that is
         not there is not attached to.
         """
-        if self.nodes is not None and address is not None and address.startswith(QUEUES):
+        if self.nodes is not None and isinstance(address, str) and address.startswith(QUEUES):
             name = unquote(address.removeprefix(QUEUES))
             if self.senders.ready(address) is None and not await self.nodes.has(name):
-                raise LinkRefused(f"{self.connection.peer} has no queue {name!r}: no server was ever there")
+                said = f"{self.connection.peer} has no queue {name!r}: no server was ever there"
+                raise LinkRefused(said, condition="amqp:not-found")
         return await self.senders.attached(address)
 
     async def provide_reply_queue(self, name: str) -> str:

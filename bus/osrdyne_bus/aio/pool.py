@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from osrdyne_amqp.errors import AccessRefused
 from osrdyne_amqp.message import MAX_BODY
 from osrdyne_bus.addresses import RabbitMQ, Scheme
-from osrdyne_bus.aio.bus import AsyncBus
+from osrdyne_bus.addresses.rabbitmq import QUEUES
+from osrdyne_bus.aio.bus import REFUSED, AsyncBus
+from osrdyne_bus.aio.senders import AnyAddress
 from osrdyne_bus.envelopes import Envelope, Header
 from osrdyne_bus.errors import (
     BusClosed,
@@ -26,18 +27,23 @@ from osrdyne_bus.errors import (
     MessagingTimeout,
     OutcomeUnknown,
     PeerLost,
+    RepliesLost,
     SendTimedOut,
+    UnsendableMessage,
 )
 from osrdyne_bus.wire import NO_HEADERS, read_reply
 from osrdyne_client.dispatcher import DEADLINE_MARGIN, DEADLINE_SHARE
 from osrdyne_client.errors import (
     BodyTooLarge,
+    BrokerError,
     CallTimeout,
     ClientClosed,
     Nacked,
     OsrdyneError,
+    ReplyAddressLost,
     Unconfirmed,
     Undeliverable,
+    Unencodable,
 )
 from osrdyne_client.replies import Reply
 from osrdyne_protocol import keys
@@ -45,10 +51,6 @@ from osrdyne_protocol.headers import X_DEADLINE
 from osrdyne_protocol.names import PoolNames
 
 Result = TypeVar("Result")
-#: Reply addresses of RabbitMQ: workers get the name of the queue.
-_QUEUES = "/queues/"
-#: What AMQP calls a missing right. The broker ends the link of all requests for it, and names the exchange.
-_REFUSED = "amqp:unauthorized-access"
 
 
 class AsyncPoolClient:
@@ -89,10 +91,10 @@ class AsyncPoolClient:
 
         def request(name: str, reply_to: str) -> Envelope:
             # Workers speak AMQP 0-9-1, where a reply goes to the name of a queue.
-            queue = reply_to.removeprefix(_QUEUES)
+            queue = unquote(reply_to.removeprefix(QUEUES))
             return Envelope(body, to=to, correlation_id=name, reply_to=queue, headers=fields, durable=True)
 
-        found = await self._sent(within, key, lambda left: self._bus.call(_any, request, left))
+        found = await self._sent(key, within, self._bus.call(self._link, request, within, resend=self._resend))
         answer = read_reply(found)
         if isinstance(answer, Exception):
             raise answer
@@ -106,7 +108,7 @@ class AsyncPoolClient:
         to, fields = self._prepared(key, body, headers, None)
         name = f"{self._prefix}-cast-{next(self._casts):x}"
         request = Envelope(body, to=to, correlation_id=name, headers=fields, durable=True)
-        await self._sent(within, key, lambda left: self._bus.send(_any, request, left))
+        await self._sent(key, within, self._bus.send(self._link, request, within, resend=self._resend))
 
     def _prepared(
         self, key: str, body: bytes, headers: Mapping[str, Header], lifetime: float | None
@@ -125,49 +127,51 @@ class AsyncPoolClient:
         lifetime -= min(DEADLINE_MARGIN, lifetime * DEADLINE_SHARE)
         return address, {**headers, X_DEADLINE: int((time.time() + lifetime) * 1000)}
 
-    async def _sent(self, within: float, key: str, send: Callable[[float], Awaitable[Result]]) -> Result:
-        """Send within so many seconds, again where the connection took the request with it. Raises OsrdyneError."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + within
-        while True:
-            try:
-                return await send(max(0.0, deadline - loop.time()))
-            except PeerLost as error:
-                if not self._resend or loop.time() >= deadline:
-                    raise Unconfirmed(f"the broker may have the request for key {key!r} or not: {error}") from error
-            except MessagingError as error:
-                if isinstance(error, OutcomeUnknown) and error.condition == _REFUSED and self._exchange in str(error):
-                    raise AccessRefused(str(error)) from error
-                raise error_for(error, key, within) from error
+    async def _sent(self, key: str, within: float, sending: Awaitable[Result]) -> Result:
+        """Return what comes of sending. Raises errors of the client of pools only."""
+        try:
+            return await sending
+        except MessagingError as error:
+            raise error_for(error, key, within) from error
+
+    def _link(self, scheme: Scheme) -> AnyAddress:
+        """Return the link of this pool's requests, whatever their keys: these come and go."""
+        if not isinstance(scheme, RabbitMQ):
+            raise InvalidTarget("pools are on RabbitMQ: the peer is another one, or the setting `addressing` says so")
+        return AnyAddress(self._exchange)
 
 
 def error_for(error: MessagingError, key: str, within: float) -> OsrdyneError:
     """Return the error of the client of pools for one of the bus."""
-    if isinstance(error, BusClosed):
-        return ClientClosed(str(error))
-    if isinstance(error, MessagingTimeout):
-        return CallTimeout(f"no reply within {within:g} s for key {key!r}; the broker has the request")
-    if isinstance(error, SendTimedOut):
-        where = "the broker may have the request" if error.sent else "the request was not sent"
-        return CallTimeout(f"nothing within {within:g} s for key {key!r}; {where}")
-    if isinstance(error, MessageTooLarge):
-        text = f"a message of {error.size} bytes; this broker takes at most {error.limit} (max_message_size)"
-        return BodyTooLarge(text, size=error.size, limit=error.limit)
-    if isinstance(error, DeliveryRejected | LinkRefused) and error.condition == _REFUSED:
-        return AccessRefused(str(error))
+    match error:
+        case BusClosed():
+            return ClientClosed(str(error))
+        case MessagingTimeout():
+            return CallTimeout(f"no reply within {within:g} s for key {key!r}; the broker has the request")
+        case SendTimedOut():
+            where = "the broker may have the request" if error.sent else "the request was not sent"
+            return CallTimeout(f"nothing within {within:g} s for key {key!r}; {where}")
+        case MessageTooLarge():
+            text = f"a message of {error.size} bytes; this broker takes at most {error.limit} (max_message_size)"
+            return BodyTooLarge(text, size=error.size, limit=error.limit)
+        case UnsendableMessage():
+            return Unencodable(str(error))
+        case RepliesLost():
+            return ReplyAddressLost(str(error))
+        case DeliveryRejected() | LinkRefused() | OutcomeUnknown() if error.condition == REFUSED:
+            return AccessRefused(str(error))
+        case PeerLost() | OutcomeUnknown():
+            return Unconfirmed(f"the broker may have the request for key {key!r} or not: {error}")
+        case _:
+            return _not_taken(error, key)
+
+
+def _not_taken(error: MessagingError, key: str) -> OsrdyneError:
     if isinstance(error, DeliveryRejected) and error.condition != "amqp:not-found":
         return Nacked(f"the broker did not accept the request for key {key!r}: its queue is full")
-    if isinstance(error, DeliveryFailure | DeliveryRejected | LinkRefused):
+    if isinstance(error, DeliveryFailure | DeliveryRejected):
         return Undeliverable(
             f"nothing takes requests: the pool is not set up in this virtual host ({error}); apply its topology, "
             "and check it with `osrdyne lint`"
         )
-    if isinstance(error, OutcomeUnknown):
-        return Unconfirmed(f"the broker may have the request for key {key!r} or not: {error}")
-    return error
-
-
-def _any(scheme: Scheme) -> None:
-    """Send over the link for any address: keys come and go."""
-    if not isinstance(scheme, RabbitMQ):
-        raise InvalidTarget("pools are on RabbitMQ: the peer is another one, or the setting `addressing` says so")
+    return BrokerError(str(error))

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from typing import Any
 
 from osrdyne_bus.engine import BusConnection, SendLink
 from osrdyne_bus.errors import LinkRefused
 
 #: Seconds for which a refused address is not tried again. RabbitMQ 4.0 ends a session for each try.
 REFUSED = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnyAddress:
+    """Stands for a link to any address, which each message names. Each purpose has its own.
+
+    A broker ends such a link for a message that the user may not send, with all that is on its way there.
+    """
+
+    purpose: str
+
+
+def seen(task: asyncio.Task[Any]) -> None:
+    """Take note of a task's error: all that waited for it may have left, and asyncio would log it as forgotten."""
+    if not task.cancelled():
+        task.exception()
 
 
 class Senders:
@@ -18,19 +36,19 @@ class Senders:
         """`unused`: seconds after which a link without use is dropped."""
         self._connection = connection
         self._unused = unused
-        self._links: dict[str | None, SendLink] = {}
-        self._attaching: dict[str | None, asyncio.Task[SendLink]] = {}
+        self._links: dict[str | AnyAddress, SendLink] = {}
+        self._attaching: dict[str | AnyAddress, asyncio.Task[SendLink]] = {}
         #: Refused addresses, and until when they are not tried again, in seconds of the loop's clock.
-        self._refused: dict[str | None, tuple[LinkRefused, float]] = {}
+        self._refused: dict[str | AnyAddress, tuple[LinkRefused, float]] = {}
         self._timer = connection.loop.call_later(unused / 2, self._drop_unused)
 
-    def ready(self, address: str | None) -> SendLink | None:
+    def ready(self, address: str | AnyAddress) -> SendLink | None:
         """Return the link to an address where it is attached."""
         link = self._links.get(address)
         return link if link is not None and link.is_open else None
 
-    async def attached(self, address: str | None) -> SendLink:
-        """Return the link to an address; None stands for a link to any. Raises LinkRefused and PeerLost."""
+    async def attached(self, address: str | AnyAddress) -> SendLink:
+        """Return the link to an address. Raises LinkRefused and PeerLost."""
         if (link := self.ready(address)) is not None:
             return link
         if (refused := self._refused.get(address)) is not None:
@@ -40,15 +58,19 @@ class Senders:
         task = self._attaching.get(address)
         if task is None:
             task = self._attaching[address] = asyncio.create_task(self._attach(address))
+            task.add_done_callback(seen)
         # One that stops waiting must not take the link away from the others.
         return await asyncio.shield(task)
 
-    async def _attach(self, address: str | None) -> SendLink:
+    async def _attach(self, address: str | AnyAddress) -> SendLink:
         try:
-            link = self._links[address] = await self._connection.sender(address)
+            link = self._links[address] = await self._connection.sender(
+                None if isinstance(address, AnyAddress) else address
+            )
             return link
         except LinkRefused as error:
-            self._refused[address] = (error, self._connection.loop.time() + REFUSED)
+            if error.condition:  # which says that the peer refused it, and not that it was slow
+                self._refused[address] = (error, self._connection.loop.time() + REFUSED)
             raise
         finally:
             del self._attaching[address]

@@ -29,6 +29,7 @@ from osrdyne_bus.errors import (
     OutcomeUnknown,
     PeerLost,
     SendTimedOut,
+    UnsendableMessage,
     Unsent,
 )
 
@@ -249,12 +250,16 @@ class SendLink(End):
         """Send a message and wait for its outcome, `timeout` seconds at most. A `value` takes the place of its body.
 
         Raises SendTimedOut, DeliveryFailure (the peer released or modified it), DeliveryRejected, OutcomeUnknown,
-        MessageTooLarge, Unsent where link or connection ended before the message left, and PeerLost where they ended
-        after that.
+        MessageTooLarge, UnsendableMessage, Unsent where link or connection ended before the message left, and PeerLost
+        where they ended after that.
         """
         if self.ended is not None:
             raise Unsent(str(self.ended)) from self.ended
-        one = _Outgoing(encoded(envelope, value), self._owner.loop.create_future())
+        try:
+            message = encoded(envelope, value)
+        except Exception as error:  # proton raises what it meets: OverflowError, UnicodeEncodeError, ...
+            raise UnsendableMessage(f"the message to {self.address!r} cannot be sent: {error!r}") from error
+        one = _Outgoing(message, self._owner.loop.create_future())
         most = int(self._link.remote_max_message_size or 0)
         if most and len(one.encoded) > most:
             raise MessageTooLarge(self.address, len(one.encoded), most)

@@ -63,7 +63,7 @@ def decoded(data: bytes, *, any_body: bool = False) -> Envelope:
             subject=message.subject or None,
             content_type=_content_type(message),
             expires=message.expiry_time or None,
-            headers=_headers({**_extensions(message.annotations or {}), **(message.properties or {})}),
+            headers=_headers({**_extensions(message.annotations), **(message.properties or {})}),
         )
     except UnreadableMessage:
         raise
@@ -114,10 +114,19 @@ def _id(found: Any) -> Id | None:
     return found if isinstance(found, (str, bytes, int, UUID)) else None
 
 
-def _extensions(annotations: Mapping[Any, Any]) -> dict[str, Any]:
+#: Annotations that RabbitMQ adds itself.
+_OF_THE_BROKER = ("x-exchange", "x-routing-key", "x-opt-")
+
+
+def _extensions(annotations: object) -> dict[str, Any]:
     # RabbitMQ makes annotations of headers that begin with x- when it turns AMQP 0-9-1 into AMQP 1.0
     # (www.rabbitmq.com/docs/conversions).
-    return {str(name): value for name, value in annotations.items() if str(name).startswith("x-")}
+    if not isinstance(annotations, Mapping):
+        return {}
+    found = {str(name): value for name, value in annotations.items()}
+    return {
+        name: value for name, value in found.items() if name.startswith("x-") and not name.startswith(_OF_THE_BROKER)
+    }
 
 
 def _headers(properties: Mapping[Any, Any]) -> dict[str, Header]:

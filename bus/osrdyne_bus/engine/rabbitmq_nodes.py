@@ -20,7 +20,7 @@ from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.connection import BusConnection
 from osrdyne_bus.engine.links import Incoming, SendLink, Subscription
 from osrdyne_bus.envelopes import Envelope
-from osrdyne_bus.errors import LinkRefused, MessagingError
+from osrdyne_bus.errors import LinkRefused, MessagingError, SendTimedOut
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class RabbitMQNodes:
             await link.send(request, PATIENCE, value=body)
             async with asyncio.timeout(PATIENCE):
                 return await answer
-        except TimeoutError:
+        except (TimeoutError, SendTimedOut):
             what = f"{request.subject} {request.to}"
             raise MessagingError(f"{self._connection.peer} did not answer {what} within {PATIENCE:g} s") from None
         finally:

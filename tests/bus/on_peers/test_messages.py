@@ -50,6 +50,7 @@ def test_what_is_encoded_is_decoded_to_the_same(envelope: Envelope) -> None:
 def test_headers_that_rabbitmq_made_annotations_of_are_headers_and_others_are_not() -> None:
     message = Message(body=b"", inferred=True)
     message.annotations = {symbol("x-status"): "expired", symbol("x-reason"): "late", symbol("other"): "no"}
+    message.annotations |= {symbol("x-exchange"): "e", symbol("x-routing-key"): "k", symbol("x-opt-delivery"): 1}
     message.properties = {"x-reason": "as it was sent"}
     assert decoded(message.encode()).headers == {"x-status": "expired", "x-reason": "as it was sent"}
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from osrdyne_bus.aio import AsyncBus, AsyncPoolClient
+from osrdyne_bus import Target
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer, AsyncPoolClient
+from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.threads import Bus, PoolClient
 from osrdyne_client.errors import (
     AccessRefused,
@@ -19,6 +21,7 @@ from osrdyne_client.errors import (
     InvalidKey,
     Nacked,
     Undeliverable,
+    Unencodable,
 )
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until_async
@@ -88,6 +91,67 @@ async def test_what_is_wrong_with_a_request_is_the_error_of_the_client_of_pools(
             await AsyncPoolClient(bus, "other", timeout=PATIENCE).call("LAX", b"x")
         with pytest.raises(BodyTooLarge, match=r"max_message_size"):
             await AsyncPoolClient(bus, pool.names.pool, timeout=PATIENCE, max_body=2**30).cast("LAX", bytes(17 * 2**20))
+
+
+async def test_a_user_with_a_name_that_addresses_encode_gets_its_answers(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=MINIMAL)
+    user, management = f"o'x@y é/{pool.vhost}", pool.broker.management
+    management.put("users", user, body={"password": "of-a-test", "tags": ""})
+    management.put("permissions", pool.vhost, user, body={"configure": ".*", "write": ".*", "read": ".*"})
+    try:
+        uri = pool.broker.amqp_uri(user, "of-a-test", pool.vhost)
+        async with AsyncBus(uri) as bus:
+            answer = await AsyncPoolClient(bus, pool.names.pool).call("LAX", b"x", timeout=PATIENCE)
+            assert answer.body == b"LAX|x"
+    finally:
+        management.delete("users", user)
+
+
+async def test_a_request_that_is_refused_harms_no_other_pool_and_no_reply_on_the_same_bus(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=MINIMAL)
+    endpoint = Endpoint()
+    endpoint.add("echo", lambda request: request.body)
+    rights = {
+        "configure": "^(reply-|unicast|exclusive|broadcast)",
+        "write": rf"^(amq\.default|reply-|unicast|broadcast|{pool.names.request_exchange})",
+        "read": ".*",
+    }
+    pool.broker.management.put("permissions", pool.vhost, pool.users.client, body=rights)
+    async with (
+        AsyncBus(pool.client_uri) as bus,
+        AsyncBusServer(bus, Target("maps", server="n"), [endpoint]) as server,
+    ):
+        allowed = AsyncPoolClient(bus, pool.names.pool, timeout=PATIENCE)
+        refused = AsyncPoolClient(bus, f"hard{pool.names.pool}", timeout=PATIENCE)
+        await allowed.call("LAX", b"x")
+
+        async def refusals() -> None:
+            for _ in range(20):
+                with pytest.raises(AccessRefused):
+                    await refused.cast("LAX", b"x")
+
+        async def answers() -> None:
+            for _ in range(100):
+                assert (await allowed.call("LAX", b"x")).body == b"LAX|x"
+                assert (await AsyncBusClient(bus).call(Target("maps"), "echo", b"y", timeout=PATIENCE)).body == b"y"
+
+        await asyncio.gather(refusals(), answers())
+        assert server.lost_replies == 0
+        assert bus.connections == 1
+
+
+async def test_a_header_that_amqp_cannot_carry_is_refused(make_pool: MakePool) -> None:
+    pool = make_pool()
+    async with AsyncBus(pool.client_uri) as bus:
+        for header in (2**70, "caf\udce9"):
+            with pytest.raises(Unencodable):
+                await AsyncPoolClient(bus, pool.names.pool).cast("LAX", b"x", headers={"a": header})
 
 
 async def test_a_full_queue_does_not_take_a_request(make_pool: MakePool, make_daemon: MakeDaemon) -> None:

@@ -60,6 +60,12 @@ def test_a_message_without_headers_asks_for_version_1_0_of_the_namespace_without
     assert not read.wants_reply
 
 
+def test_headers_that_are_passed_on_from_another_request_do_not_change_what_is_asked_for() -> None:
+    passed_on = {"x-version": "2.0", "x-namespace": "other", "mine": 1}
+    read = read_request(request_envelope(BusRequest("find", headers=passed_on)))
+    assert (read.version, read.namespace, read.headers["mine"]) == ("1.0", "", 1)
+
+
 @pytest.mark.parametrize("headers", [{"x-deadline": "soon"}, {"x-deadline": True}, {"x-version": 3}])
 def test_headers_of_another_type_count_as_absent(headers: dict[str, str | int | bool]) -> None:
     assert read_request(Envelope(headers=headers)) == BusRequest("", headers=headers)
