@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_bus.envelopes import Envelope
+from osrdyne_bus.envelopes import Envelope, Header
 from osrdyne_bus.errors import DeliveryFailure
 from osrdyne_bus.wire import (
     BusAnswer,
@@ -61,7 +61,7 @@ def test_a_message_without_headers_asks_for_version_1_0_of_the_namespace_without
 
 
 def test_headers_that_are_passed_on_from_another_request_do_not_change_what_is_asked_for() -> None:
-    passed_on = {"x-version": "2.0", "x-namespace": "other", "mine": 1}
+    passed_on: dict[str, Header] = {"x-version": "2.0", "x-namespace": "other", "mine": 1}
     read = read_request(request_envelope(BusRequest("find", headers=passed_on)))
     assert (read.version, read.namespace, read.headers["mine"]) == ("1.0", "", 1)
 
