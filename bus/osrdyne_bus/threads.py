@@ -46,6 +46,7 @@ class Bus:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = 0
+        self._closed = False
         self._stop: asyncio.Event
 
     def open(self) -> None:
@@ -74,6 +75,8 @@ class Bus:
         self._stop = asyncio.Event()
         async with self.asynchronous:
             with self._lock:
+                if self._closed:  # while it was opened, by Ctrl-C for example
+                    raise BusClosed
                 self._loop = asyncio.get_running_loop()
             opened.set_result(None)
             await self._stop.wait()
@@ -85,6 +88,7 @@ class Bus:
         """
         self._refuse_own_thread()
         with self._lock:
+            self._closed = True
             loop, self._loop = self._loop, None
             if loop is not None:
                 loop.call_soon_threadsafe(self._stop.set)

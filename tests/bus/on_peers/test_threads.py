@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -158,3 +159,24 @@ def test_a_handler_on_the_loop_that_uses_the_face_for_threads_is_refused_and_har
         with pytest.raises(WorkerFailed, match="has to use the bus' `asynchronous`"):
             BusClient(bus).call(MAPS, "wrong", timeout=PATIENCE)
         assert BusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE).body == b"x"
+
+
+def test_a_bus_that_is_closed_while_it_is_opened_leaves_no_thread(vhost: Vhost) -> None:
+    before = threading.active_count()
+    bus = Bus(vhost.amqp_uri())
+
+    def opening() -> None:
+        with contextlib.suppress(BusClosed):
+            bus.open()
+
+    opener = threading.Thread(target=opening)
+    opener.start()
+    until(lambda: threading.active_count() == before + 2)
+    closer = threading.Thread(target=bus.close, daemon=True)
+    closer.start()
+    for thread in (opener, closer):
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert threading.active_count() == before
+    with pytest.raises(BusClosed):
+        BusClient(bus).call(MAPS, "echo")
