@@ -1,7 +1,7 @@
 """AMQP 1.0 by proton, on asyncio: the only package that imports proton.
 
-`connection` is one to a peer, `links` are its senders and subscriptions, and `messages` encodes what they carry.
-`rabbitmq_nodes` declares what RabbitMQ does not make when a link is attached.
+`connection` is one to a peer, and `transport` moves its bytes. `links` are its senders and subscriptions, in its
+`sessions`. `messages` encodes what they carry, and `rabbitmq_nodes` declares what RabbitMQ does not make for a link.
 """
 
 try:
@@ -11,7 +11,8 @@ except ImportError as error:
         "osrdyne_bus.engine needs proton: install osrdyne-bus[proton], which compiles C (docs/decisions/0030)"
     ) from error
 
-from osrdyne_bus.engine.connection import MOST_SESSIONS, BusConnection, Login
+from osrdyne_bus.engine.connection import BusConnection, Login
 from osrdyne_bus.engine.links import Incoming, SendLink, Subscription
+from osrdyne_bus.engine.sessions import MOST_SESSIONS
 
 __all__ = ["BusConnection", "Incoming", "Login", "MOST_SESSIONS", "SendLink", "Subscription"]

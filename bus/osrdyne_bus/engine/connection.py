@@ -1,7 +1,7 @@
 """One AMQP 1.0 connection on an asyncio loop.
 
-proton reads and writes frames and keeps the state of links. This module moves bytes between it and a socket, and makes
-calls of its events. TLS is that of Python, below proton. Use everything here only in the loop of the connection.
+proton keeps the state of links. This module attaches them, and makes calls of proton's events. Use everything here only
+in the loop of the connection.
 """
 
 from __future__ import annotations
@@ -10,34 +10,30 @@ import asyncio
 import contextlib
 import logging
 import ssl
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
 import proton
-from cproton import addressof, isnull, pn_collector_peek, pn_delivery_link, pn_event_delivery, pn_event_type
-from proton import Collector, Delivery, Endpoint, Event, Link, Terminus, symbol
+from cproton import addressof, pn_delivery_link, pn_event_delivery, pn_event_type
+from proton import Delivery, Endpoint, Event, Link, Terminus, symbol
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.links import End, Incoming, Received, SendLink, Subscription, refuse, said_by
 from osrdyne_bus.engine.messages import UnreadableMessage, decoded
+from osrdyne_bus.engine.sessions import MOST_SESSIONS, Sessions
+from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 
 log = logging.getLogger(__name__)
 
-#: Seconds without a frame after which the peer counts as gone. proton sends empty frames in time for the peer's own.
-IDLE = 30.0
 #: Seconds to connect and log in.
 PATIENCE = 10.0
 #: Seconds until the end of a session by the peer is answered.
 SESSION_ENDS = 1.0
 #: Most bytes of a message that a subscription takes.
 LARGEST_MESSAGE = 128 * 2**20
-#: Most sessions of a connection, where the peer allows as many; RabbitMQ allows 64.
-MOST_SESSIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ def _put(terminus: Terminus, capabilities: tuple[str, ...]) -> None:
 EndT = TypeVar("EndT", bound=End)
 
 
-class BusConnection(asyncio.Protocol):
+class BusConnection:
     """A connection to a peer. `await BusConnection.connect(...)` opens one."""
 
     def __init__(self, peer: str) -> None:
@@ -71,26 +67,18 @@ class BusConnection(asyncio.Protocol):
         #: The peer's address, for people.
         self.peer = peer
         self._lost: Callable[[MessagingError], None] | None = None
-        self._socket: asyncio.Transport | None = None
         self._connection = proton.Connection()
-        self._collector = Collector()
-        self._connection.collect(self._collector)
-        self._engine = proton.Transport()
         # By the address of the link, and not in proton's objects: what these refer to lives as long as they do, and no
         # collector sees it.
         self._ends: dict[int, End] = {}
-        self._given_up: asyncio.TimerHandle | None = None
+        self._sessions = Sessions(self._begin_session, lambda: self._most_sessions, self._ends)
+        self._transport = ProtonTransport(self._connection, self._happened, self._disconnected)
+        self._engine = self._transport.engine
+        #: Write what there is to write before the loop waits again.
+        self.flush_soon = self._transport.flush_soon
         self._open: asyncio.Future[None] = self.loop.create_future()
-        self._flush: asyncio.Handle | None = None
-        self._tick: asyncio.TimerHandle | None = None
-        self._sessions: list[Any] = []
-        #: Those that the peer ended, and whose end is not answered yet: they have their channels still.
-        self._ended_sessions: list[Any] = []
-        #: Those in which a link is being attached.
-        self._attaching: list[Any] = []
-        self._session_free = asyncio.Event()
+        self._given_up: asyncio.TimerHandle | None = None
         self._number = 0
-        self._gone = asyncio.Event()
         #: Why the connection ended; None while it is there.
         self.ended: MessagingError | None = None
 
@@ -116,7 +104,7 @@ class BusConnection(asyncio.Protocol):
         made._prepare(login, virtual_host or host, container)
         try:
             async with asyncio.timeout(PATIENCE):
-                await loop.create_connection(lambda: made, host, port, ssl=tls)
+                await loop.create_connection(lambda: made._transport, host, port, ssl=tls)
                 await asyncio.shield(made._open)
         except TimeoutError:
             made._abort(ConnectFailed(f"{peer} did not open an AMQP 1.0 connection within {PATIENCE:g} s"))
@@ -145,9 +133,7 @@ class BusConnection(asyncio.Protocol):
         # Left alone, proton takes EXTERNAL wherever it is offered.
         default = "SCRAM-SHA-256 SCRAM-SHA-1 PLAIN" if login.user is not None else "EXTERNAL ANONYMOUS"
         sasl.allowed_mechs(login.mechanisms or default)
-        self._engine.idle_timeout = IDLE
-        self._engine.bind(self._connection)
-        self._connection.open()
+        self._transport.bind()
 
     @property
     def properties(self) -> Mapping[object, object]:
@@ -173,7 +159,7 @@ class BusConnection(asyncio.Protocol):
         With `settled`, a message counts as delivered for the peer when it leaves. It is settled here all the same, for
         its credit.
         """
-        async with self._session() as session:
+        async with self._sessions.one() as session:
             link = session.receiver(self._name())
             if address is None:
                 link.source.dynamic = True
@@ -191,7 +177,7 @@ class BusConnection(asyncio.Protocol):
 
         Without an address it is the `anonymous terminus` of AMQP, for peers with the capability ANONYMOUS-RELAY.
         """
-        async with self._session() as session:
+        async with self._sessions.one() as session:
             link = session.sender(self._name())
             link.target.address = address
             _put(link.target, capabilities)
@@ -203,7 +189,7 @@ class BusConnection(asyncio.Protocol):
 
         Neither settles: this is the "link pair" of RabbitMQ's management over AMQP 1.0.
         """
-        async with self._session() as session:
+        async with self._sessions.one() as session:
             name = self._name()
             back, out = session.receiver(name), session.sender(name)
             for link in (back, out):
@@ -212,49 +198,22 @@ class BusConnection(asyncio.Protocol):
                 link.properties = {symbol("paired"): True}
             answers = await self._attach(back, Subscription(self, back, window, received, any_body=True))
             try:
+                if answers.ended is not None:  # its whole session, between its attachment and this line
+                    raise answers.ended
                 return await self._attach(out, SendLink(self, out, settled=True)), answers
             except BaseException:
                 answers.close()
                 raise
-
-    def _check(self) -> None:
-        if self.ended is not None:
-            raise self.ended.with_traceback(None)
 
     async def _attach(self, link: Any, end: EndT) -> EndT:
         self._ends[hash(link)] = end
         await end.attached()
         return end
 
-    @contextlib.asynccontextmanager
-    async def _session(self) -> AsyncIterator[Any]:
-        """Give a session in which no other link is being attached. Raises PeerLost.
-
-        RabbitMQ 4.0 ends the whole session of a link that it refuses. So each link has a session of its own, as long as
-        the peer allows one more; then links share those with the fewest. One without links is used again: RabbitMQ does
-        not follow when a session is ended and another one begun at once.
-        """
-        while True:
-            self._check()
-            links = Counter(end.session for end in self._ends.values())
-            free = [one for one in self._sessions if one not in self._attaching]
-            if not (session := next((one for one in free if not links[one]), None)):
-                if len(self._sessions) + len(self._ended_sessions) < self._most_sessions:
-                    session = self._connection.session()
-                    session.open()
-                    self._sessions.append(session)
-                elif free:
-                    session = min(free, key=links.__getitem__)
-            if session:
-                break
-            self._session_free.clear()
-            await self._session_free.wait()
-        self._attaching.append(session)
-        try:
-            yield session
-        finally:
-            self._attaching.remove(session)
-            self._session_free.set()
+    def _begin_session(self) -> Any:
+        session = self._connection.session()
+        session.open()
+        return session
 
     @property
     def _most_sessions(self) -> int:
@@ -262,7 +221,11 @@ class BusConnection(asyncio.Protocol):
 
     def gone(self, end: End) -> None:
         """Forget a link."""
-        self._ends = {link: one for link, one in self._ends.items() if one is not end}
+        self._ends.pop(end.key, None)
+
+    def given_up(self, link: Any) -> None:
+        """A link is closed before the peer has answered it."""
+        self._sessions.given_up(link)
 
     def _name(self) -> str:
         self._number += 1
@@ -275,10 +238,10 @@ class BusConnection(asyncio.Protocol):
             if self.ended is None:
                 self._end(PeerLost(f"the connection to {self.peer} was closed here"))
                 self._connection.close()
-                self._work()
+                self._transport.work()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(PATIENCE):
-                        await self._gone.wait()
+                        await self._transport.gone.wait()
         finally:
             self._abort(None)
 
@@ -286,81 +249,21 @@ class BusConnection(asyncio.Protocol):
         """End the connection at once, as if it had been lost."""
         self._abort(why)
 
-    # --- of asyncio ---------------------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._socket = transport
-        self._work()
-
-    def data_received(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            capacity = self._engine.capacity()
-            if capacity <= 0:
-                break  # the engine takes no more: its connection has ended
-            self._engine.push(bytes(view[:capacity]))
-            view = view[capacity:]
-            self._events()
-        self._work()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._gone.set()
-        with contextlib.suppress(proton.ProtonException):
-            self._engine.close_tail()
-            self._engine.close_head()
-        self._events()
-        why = f": {exc}" if exc else ""
-        self._end(PeerLost(f"the connection to {self.peer} ended{why}; what was under way may have been done"))
-        for timer in (self._tick, self._given_up):
-            if timer is not None:
-                timer.cancel()
-
-    def flush_soon(self) -> None:
-        """Write what there is to write before the loop waits again."""
-        if self._flush is None:
-            self._flush = self.loop.call_soon(self._work)
-
     # --- of proton ----------------------------------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        """Handle all events, and write all there is to write."""
-        if self._flush is not None:
-            self._flush.cancel()
-            self._flush = None
-        if self._socket is None or self._gone.is_set():
-            return
-        self._keep_time()
-        while True:
-            self._events()
-            pending = self._engine.pending()
-            if pending <= 0:
-                break
-            self._socket.write(self._engine.peek(pending))
-            self._engine.pop(pending)
-        if pending < 0 or self._engine.closed:
-            self._socket.close()
-
-    def _keep_time(self) -> None:
-        # This may make an empty frame, which is written with the others.
-        if self._tick is not None:
-            self._tick.cancel()
-        now = time.monotonic()
-        deadline = self._engine.tick(now)
-        if deadline:
-            self._tick = self.loop.call_later(max(0.0, deadline - now), self._work)
-
-    def _events(self) -> None:
+    def _happened(self, event: Any) -> None:
         # An Event wraps all that it belongs to, five objects: too much for each message and each outcome.
-        while not isnull(event := pn_collector_peek(self._collector._impl)):  # noqa: SLF001
-            try:
-                number = pn_event_type(event)
-                if number == Event.DELIVERY.number:
-                    self._delivered(Delivery.wrap(pn_event_delivery(event)))
-                elif (handle := self._HANDLERS.get(number)) is not None:
-                    handle(self, Event.wrap(event))
-            finally:
-                self._collector.pop()
+        number = pn_event_type(event)
+        if number == Event.DELIVERY.number:
+            self._delivered(Delivery.wrap(pn_event_delivery(event)))
+        elif (handle := self._HANDLERS.get(number)) is not None:
+            handle(self, Event.wrap(event))
+
+    def _disconnected(self, exc: Exception | None) -> None:
+        why = f": {exc}" if exc else ""
+        self._end(PeerLost(f"the connection to {self.peer} ended{why}; what was under way may have been done"))
+        if self._given_up is not None:
+            self._given_up.cancel()
 
     def _opened(self, event: Event) -> None:
         if not self._open.done():
@@ -377,20 +280,15 @@ class BusConnection(asyncio.Protocol):
             if end.session == session:
                 self._refused(end, session.remote_condition)
                 end.free()
-        if session in self._sessions:
-            self._sessions.remove(session)
         # Answered late, so that no new session has its channel meanwhile: RabbitMQ 4.0 may still give the first frames
         # of that one to the session that it ended. And not freed: with proton 0.40.0 the process aborts later, when
         # Python collects what refers to it.
-        self._ended_sessions.append(session)
-        self.loop.call_later(SESSION_ENDS, self._end_session, session)
+        self._sessions.ended(session)
+        self.loop.call_later(SESSION_ENDS, self._answer_end, session)
 
-    def _end_session(self, session: Any) -> None:
-        if self.ended is None and session in self._ended_sessions:
-            self._ended_sessions.remove(session)
-            session.close()
-            self._work()
-            self._session_free.set()
+    def _answer_end(self, session: Any) -> None:
+        self._sessions.answer(session)
+        self._transport.work()
 
     def _broken(self, event: Event) -> None:
         name, description = said_by(event.transport.condition)
@@ -419,6 +317,7 @@ class BusConnection(asyncio.Protocol):
 
     def _link_closed(self, event: Event) -> None:
         link = event.link
+        self._sessions.answered(link)
         if end := self._ends.get(hash(link)):
             self._refused(end, link.remote_condition)
         link.close()
@@ -481,11 +380,12 @@ class BusConnection(asyncio.Protocol):
         if self.ended is not None:
             return
         self.ended = why
-        self._session_free.set()
+        self._sessions.close(why)
         if not self._open.done():
             self._open.set_exception(why)
             self._open.exception()
-        ends, self._ends = list(self._ends.values()), {}
+        ends = list(self._ends.values())
+        self._ends.clear()
         for end in ends:
             end.end(why)
         # A peer that reads nothing would else keep the socket, and what is to be written, for ever.
@@ -498,5 +398,4 @@ class BusConnection(asyncio.Protocol):
             self._end(why)
         if self._given_up is not None:
             self._given_up.cancel()
-        if self._socket is not None:
-            self._socket.abort()
+        self._transport.abort()

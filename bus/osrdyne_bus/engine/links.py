@@ -49,6 +49,9 @@ class Owner(Protocol):
     def gone(self, end: End) -> None:
         """Forget a link."""
 
+    def given_up(self, link: Any) -> None:
+        """A link is closed before the peer has answered it."""
+
 
 class Incoming:
     """A message that came over a subscription. Settle it by one of its methods; the first one counts."""
@@ -104,6 +107,11 @@ class End(ABC):
         self.ended: MessagingError | None = None
         #: Called once when an attached link ends without `close`.
         self.on_end: Callable[[MessagingError], None] | None = None
+
+    @property
+    def key(self) -> int:
+        """What a connection knows the link by."""
+        return hash(self._link)
 
     @property
     def session(self) -> Any:
@@ -162,6 +170,8 @@ class End(ABC):
         """Detach the link."""
         self.on_end = None
         if self.ended is None:
+            if not self._attached.done():
+                self._owner.given_up(self._link)
             self.end(PeerLost(f"the link to {self.address!r} was closed here"))
             self._link.close()
             self._owner.gone(self)

@@ -218,6 +218,21 @@ async def test_a_link_that_is_refused_says_why_and_harms_no_other(connect: Conne
     await until_async(lambda: connection._connection.link_head(0) is None)
 
 
+async def test_a_refused_link_that_was_given_up_harms_no_other(connect: Connect, queue: str) -> None:
+    connection = await connect()
+    for _ in range(5):
+        given_up = asyncio.create_task(connection.sender("/queues/none"))
+        await asyncio.sleep(0)
+        connection._transport.work()  # it has left, and the answer has not come
+        given_up.cancel()
+        await asyncio.wait([given_up])
+
+        link = await connection.sender(queue)
+
+        await link.send(Envelope(body=b"x"), PATIENCE)
+        assert given_up.cancelled()
+
+
 async def test_a_connection_has_more_links_than_the_peer_allows_it_sessions(connect: Connect, queue: str) -> None:
     connection = await connect()
 

@@ -12,7 +12,7 @@ import pytest
 from proton import Condition, Delivery
 
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import BusConnection, Incoming, connection, links
+from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, Incoming, connection, links, transport
 from osrdyne_bus.engine.messages import encoded
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, MessagingError, OutcomeUnknown, PeerLost
@@ -138,7 +138,7 @@ async def test_a_message_that_cannot_be_read_is_rejected_and_the_next_one_is_sho
 
 
 async def test_a_peer_that_reads_nothing_more_does_not_keep_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "IDLE", 1.0)
+    monkeypatch.setattr(transport, "IDLE", 1.0)
     monkeypatch.setattr(connection, "PATIENCE", 1.0)
     peer = ScriptedPeer()
     lost: list[MessagingError] = []
@@ -152,9 +152,9 @@ async def test_a_peer_that_reads_nothing_more_does_not_keep_the_socket(monkeypat
 
         assert {type(one) for one in ended} == {PeerLost}
         assert len(lost) == 1
-        await asyncio.wait_for(made._gone.wait(), PATIENCE)
-        assert made._socket is not None
-        assert made._socket.get_extra_info("socket").fileno() == -1
+        await asyncio.wait_for(made._transport.gone.wait(), PATIENCE)
+        assert made._transport._socket is not None
+        assert made._transport._socket.get_extra_info("socket").fileno() == -1
 
 
 async def test_sessions_and_links_that_the_peer_begins_harm_nothing() -> None:
@@ -253,3 +253,35 @@ async def test_an_error_that_is_raised_again_and_again_does_not_grow() -> None:
         while at is not None:
             entries, at = entries + 1, at.tb_next
         assert 0 < entries < 10
+
+
+async def test_a_pair_of_links_whose_session_ends_in_between_is_refused_at_once() -> None:
+    class EndsSession(ScriptedPeer):
+        def on_link_remote_open(self, event: Any) -> None:
+            super().on_link_remote_open(event)
+            event.session.condition = Condition("amqp:internal-error", "as it likes")
+            event.session.close()
+
+    async with serving(EndsSession()) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+
+        with pytest.raises(LinkRefused, match="ended the link to 'm': as it likes"):
+            await made.pair("m", CreditWindow(1), print)
+
+        await made.close()
+
+
+async def test_a_peer_that_answers_no_link_gets_more_links_than_it_allows_sessions() -> None:
+    class Silent(ScriptedPeer):
+        def on_link_remote_open(self, event: Any) -> None:
+            self.links.append(event.link)
+
+    peer = Silent()
+    async with serving(peer) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        for at in range(MOST_SESSIONS + 5):
+            given_up = asyncio.create_task(made.sender("q"))
+            await until_async(lambda at=at: len(peer.links) > at)
+            given_up.cancel()
+            await asyncio.wait([given_up])
+        await made.close()

@@ -11,7 +11,7 @@ import pytest
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
-from osrdyne_bus.engine import connection
+from osrdyne_bus.engine import transport
 from osrdyne_bus.errors import BusClosed, DeliveryFailure, LinkRefused, MessagingTimeout, OutcomeUnknown
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.wire import BusRequest
@@ -146,7 +146,7 @@ async def test_a_peer_that_falls_silent_is_left_after_the_idle_time(
     open_bus: OpenBus, vhost: Vhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     far = await open_bus()
-    monkeypatch.setattr(connection, "IDLE", 5.0)
+    monkeypatch.setattr(transport, "IDLE", 5.0)
     async with (
         AsyncBusServer(far, N, echo()),
         Proxy(vhost.broker.amqp_port) as first,
