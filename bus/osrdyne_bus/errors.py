@@ -56,7 +56,7 @@ class DeliveryFailure(MessagingError):
 
 
 class DeliveryRejected(MessagingError):
-    """A receiver refused the message for good."""
+    """A receiver refused the message for good, or a broker that could not keep it."""
 
     def __init__(self, address: str, condition: str, description: str) -> None:
         super().__init__(

@@ -1,8 +1,8 @@
-"""The bus for asyncio: `bus` is a connection that is kept up, `client` calls over it, and `server` serves. `pool` calls
-the workers of a pool.
+"""The bus for asyncio: `bus` sends and receives messages, `client` calls over it, and `server` serves. `pool` calls the
+workers of a pool.
 
-`joined` is what a bus has of one connection: `senders` keeps the links that messages leave over. `subscriptions` are
-those that they come over, on whatever connection there is.
+`kept_connection` is the connection of a bus, one after the other, and `joined` what a bus has of one of them: `senders`
+keeps the links that messages leave over. `subscriptions` are those that they come over, on any connection there is.
 `threads` (beside this package) is the same for threads.
 """
 

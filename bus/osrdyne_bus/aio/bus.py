@@ -1,9 +1,8 @@
-"""One connection of a program to a broker or mesh, kept up: requests, replies and notifications go over it."""
+"""The messages of a program over its connection to a broker or mesh: requests, replies and notifications."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import ssl
@@ -13,11 +12,11 @@ from types import TracebackType
 from typing import Self
 
 from osrdyne_bus.addresses import DYNAMIC, Scheme, scheme_for
-from osrdyne_bus.aio.joined import Joined, join
-from osrdyne_bus.aio.senders import AnyAddress, seen
+from osrdyne_bus.aio.joined import Joined
+from osrdyne_bus.aio.kept_connection import KeptConnection
+from osrdyne_bus.aio.senders import AnyAddress
 from osrdyne_bus.aio.subscriptions import KeptSubscription
-from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import BusConnection, Incoming, Login, SendLink
+from osrdyne_bus.engine import Incoming, SendLink
 from osrdyne_bus.engine.links import expire
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import (
@@ -33,18 +32,13 @@ from osrdyne_bus.errors import (
     SendTimedOut,
     Unsent,
 )
-from osrdyne_bus.peers import Peer, peers_of
+from osrdyne_bus.peers import peers_of
 from osrdyne_bus.settings import BusSettings
 from osrdyne_client.slots import Slots
-from osrdyne_protocol.names import reply_queue
 from osrdyne_protocol.pauses import jittered
 
 log = logging.getLogger(__name__)
 
-#: Seconds for the broker to delete a reply queue when the bus is closed.
-DELETION = 2.0
-#: Seconds after which a connection counts as one that works: the next one is then opened without a pause.
-SETTLED = 5.0
 #: What AMQP calls a missing right.
 REFUSED = "amqp:unauthorized-access"
 #: What a message is sent to, and what it is, by the connection that it leaves over.
@@ -70,6 +64,10 @@ class _Call:
     reply: asyncio.Future[Envelope]
     #: The peer has its request.
     sent: bool = False
+
+    def fail(self, why: MessagingError) -> None:
+        if not self.reply.done():
+            self.reply.set_exception(why)
 
 
 class AsyncBus:
@@ -99,33 +97,22 @@ class AsyncBus:
         self.settings = settings or BusSettings()
         if self.settings.addressing != DYNAMIC:
             scheme_for(self.settings.addressing, {})
-        self._peers = peers_of(peers)
-        self._tls = tls
-        self._mechanisms = mechanisms
-        self._name = f"{name}-{secrets.token_hex(4)}"
+        self._connection = KeptConnection(
+            peers_of(peers),
+            self.settings,
+            tls=tls,
+            mechanisms=mechanisms,
+            name=name,
+            replied=self._replied,
+            replies_lost=self._fail_sent_calls,
+        )
         self._slots: Slots[_Call] = Slots(self.settings.slots, secrets.token_hex(8))
-        self._reply_queue = self._new_reply_queue()
-        #: The present connection, or the next one.
-        self._next: asyncio.Future[Joined] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._lost: asyncio.Future[MessagingError]
-        self._at = 0
-        self._called = False
-        self._task: asyncio.Task[None] | None = None
         self._subscriptions: list[KeptSubscription] = []
-        #: Connections that were opened.
-        self.connections = 0
-
-    def _new_reply_queue(self) -> str:
-        return reply_queue(self._peers[0].user or "anonymous")
 
     async def open(self) -> None:
         """Connect to the first peer that can be reached. Raises ConnectFailed and LoginRefused, of the last peer."""
-        if self._next is not None:
-            raise BusClosed("this bus was opened before; make another one")
-        self._next = asyncio.get_running_loop().create_future()
-        await self._connect()
-        self._task = asyncio.create_task(self._keep())
+        await self._connection.open()
 
     async def close(self) -> None:
         """End calls that wait with BusClosed, and disconnect. Safe to repeat."""
@@ -134,30 +121,13 @@ class AsyncBus:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        joined = self._joined
-        if self._next is None or self._next.done():
-            self._next = asyncio.get_running_loop().create_future()
-        self._next.set_exception(BusClosed())
-        self._next.exception()
-        self._fail_calls(BusClosed(), unsent=True)
-        if joined is not None:
-            joined.senders.close()
-            if joined.replies is not None:
-                joined.replies.close()
-                await self._delete_replies(joined)
-            await joined.connection.close()
+        last = await self._connection.end()
+        for call in self._slots.waiting():
+            call.fail(BusClosed())
+        if last is not None:
+            await self._connection.leave(last)
         for one in self._subscriptions:
             await one.close()
-
-    async def _delete_replies(self, joined: Joined) -> None:
-        # A queue that stays is deleted by the broker, later.
-        if joined.nodes is not None:
-            with contextlib.suppress(MessagingError, TimeoutError):
-                async with asyncio.timeout(DELETION):
-                    await joined.nodes.delete(self._reply_queue)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -170,35 +140,29 @@ class AsyncBus:
 
     @property
     def is_connected(self) -> bool:
-        return self._joined is not None
+        return self._connection.present is not None
 
     @property
     def peer(self) -> str | None:
         """Host and port of the present peer; None while there is none."""
-        return None if self._joined is None else self._joined.connection.peer
+        joined = self._connection.present
+        return None if joined is None else joined.connection.peer
+
+    @property
+    def connections(self) -> int:
+        """Connections that were opened."""
+        return self._connection.opened
 
     @property
     def senders(self) -> int:
         """How many sender links are attached."""
-        return 0 if self._joined is None else len(self._joined.senders)
+        joined = self._connection.present
+        return 0 if joined is None else len(joined.senders)
 
     @property
     def stalls(self) -> int:
         """How often a subscription's peer had used up its credit."""
         return sum(one.window.stalls for one in self._subscriptions)
-
-    @property
-    def _joined(self) -> Joined | None:
-        future = self._next
-        if future is None or not future.done() or future.cancelled() or future.exception() is not None:
-            return None
-        return future.result()
-
-    def _join_soon(self) -> asyncio.Future[Joined]:
-        """Return the present connection, or the next one. Raises BusClosed."""
-        if self._next is None:
-            raise BusClosed("the bus is not open; open it with `async with`")
-        return self._next
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -279,7 +243,7 @@ class AsyncBus:
         self, address: Callable[[Scheme], str], credit: int, received: Callable[[Incoming], None]
     ) -> KeptSubscription:
         """Receive what is sent to an address, also over later connections. Raises LinkRefused, PeerLost, BusClosed."""
-        made = KeptSubscription(self._join_soon, address, credit, received)
+        made = KeptSubscription(self._connection.soon, address, credit, received)
         await made.open()
         self._subscriptions.append(made)
         return made
@@ -306,7 +270,7 @@ class AsyncBus:
         left = False
         while True:
             try:
-                joined = self._joined
+                joined = self._connection.present
                 link = None if joined is None else joined.senders.ready(address(joined))
                 if joined is None or link is None or (wants_reply and not joined.reply_to):
                     joined, link = await self._ready(address, timeout, deadline, wants_reply=wants_reply)
@@ -336,10 +300,10 @@ class AsyncBus:
         to: str | AnyAddress = ""
         try:
             async with asyncio.timeout_at(deadline):
-                joined = await asyncio.shield(self._join_soon())
+                joined = await asyncio.shield(self._connection.soon())
                 to = address(joined)
                 if wants_reply:
-                    await self._receive_replies(joined)
+                    await self._connection.receive_replies(joined)
                 return joined, await joined.sender(to)
         except TimeoutError:
             at = to if isinstance(to, str) else to.purpose
@@ -351,142 +315,13 @@ class AsyncBus:
         except PeerLost as lost:
             raise Unsent(str(lost)) from lost
 
-    async def _receive_replies(self, joined: Joined) -> None:
-        """Have an address for replies to this connection. Raises LinkRefused and PeerLost."""
-        if joined.reply_to:
-            return
-        if joined.attaching_replies is None:
-            joined.attaching_replies = asyncio.create_task(self._attach_replies(joined))
-            joined.attaching_replies.add_done_callback(seen)
-        await asyncio.shield(joined.attaching_replies)
-
-    async def _attach_replies(self, joined: Joined) -> None:
-        connection = joined.connection
-        try:
-            address = await joined.provide_reply_queue(self._reply_queue) if joined.nodes is not None else None
-            window = CreditWindow(self.settings.reply_credit)
-            link = joined.replies = await connection.subscribe(address, window, self._replied)
-
-            def ended(why: MessagingError) -> None:
-                # Without replies the connection is of little use.
-                connection.abort(PeerLost(f"no more replies come over the connection to {connection.peer}: {why}"))
-
-            link.on_end = ended
-            if link.ended is not None:  # between its attachment and this line
-                ended(link.ended)
-                raise PeerLost(str(link.ended))
-            joined.reply_to = link.address
-            self._called = True
-        finally:
-            joined.attaching_replies = None
-
     def _replied(self, incoming: Incoming) -> None:
         call = self._slots.match(incoming.envelope.correlation_id)
         incoming.accept()
         if call is not None and not call.reply.done():
             call.reply.set_result(incoming.envelope)
 
-    # --- the connection -----------------------------------------------------------------------------------------------
-
-    async def _connect(self) -> None:
-        """Connect to the next peer that can be reached. Raises the error of the last one."""
-        for tried in range(len(self._peers)):
-            peer = self._peers[(self._at + tried) % len(self._peers)]
-            try:
-                joined = await self._join(peer)
-            except MessagingError as error:
-                if tried + 1 == len(self._peers):
-                    raise
-                log.warning("%s; the next peer is tried", error)
-            else:
-                self._at = (self._at + tried) % len(self._peers)
-                self.connections += 1
-                assert self._next is not None
-                self._next.set_result(joined)
-                return
-
-    async def _join(self, peer: Peer) -> Joined:
-        login = Login(peer.user, peer.password, self._mechanisms)
-        tls = (self._tls or ssl.create_default_context()) if peer.tls else None
-        lost: asyncio.Future[MessagingError] = asyncio.get_running_loop().create_future()
-        connection = await BusConnection.connect(
-            peer.host,
-            peer.port,
-            login=login,
-            tls=tls,
-            virtual_host=peer.hostname,
-            container=self._name,
-            lost=lost.set_result,
-        )
-        joined: Joined | None = None
-        try:
-            joined = join(
-                connection,
-                scheme_for(self.settings.addressing, connection.properties),
-                unused=self.settings.unused_links,
-            )
-            if self._called:
-                await self._receive_replies_again(joined)
-        except BaseException:
-            if joined is not None:
-                joined.senders.close()
-            await connection.close()
-            raise
-        self._lost = lost
-        return joined
-
-    async def _receive_replies_again(self, joined: Joined) -> None:
-        """Have the replies to earlier calls, too. Raises PeerLost.
-
-        A queue that cannot be had any more, because its node of a cluster is down for example, is given up, with the
-        calls that wait for it. The next call has another one.
-        """
-        try:
-            await self._receive_replies(joined)
-        except MessagingError as error:
-            if joined.connection.ended is not None:
-                raise
-            lost = RepliesLost(f"the replies to earlier calls cannot be received any more: {error}")
-            log.warning("%s", lost)
-            self._reply_queue = self._new_reply_queue()
-            self._fail_calls(lost, unsent=False)
-
-    async def _keep(self) -> None:
-        """Connect again whenever the connection ends."""
-        loop = asyncio.get_running_loop()
-        failures = 0
-        while True:
-            began = loop.time()
-            why = await asyncio.shield(self._lost)
-            ended = self._joined
-            self._next = loop.create_future()
-            if ended is not None:
-                ended.senders.close()
-            # A queue for replies outlives the connection, and what came meanwhile waits there.
-            if ended is None or ended.nodes is None:
-                self._fail_calls(RepliesLost(str(why)), unsent=False)
-            log.warning("%s; connecting again", why)
-            self._at += 1
-            # One that ends again and again must not be opened without pause.
-            failures = 0 if loop.time() - began > SETTLED else failures + 1
-            warned = False
-            while True:
-                try:
-                    await asyncio.sleep(jittered(failures) if failures else 0)
-                    await self._connect()
-                except MessagingError as error:
-                    failures += 1
-                    if not warned:
-                        log.warning("%s; trying again until a peer can be reached", error)
-                    warned = True
-                except Exception:
-                    failures += 1
-                    log.exception("cannot connect; trying again")
-                else:
-                    break
-            log.info("connected to %s", self.peer)
-
-    def _fail_calls(self, why: MessagingError, *, unsent: bool) -> None:
+    def _fail_sent_calls(self, why: MessagingError) -> None:
         for call in self._slots.waiting():
-            if (call.sent or unsent) and not call.reply.done():
-                call.reply.set_exception(why)
+            if call.sent:
+                call.fail(why)

@@ -276,12 +276,15 @@ async def test_a_peer_that_answers_no_link_gets_more_links_than_it_allows_sessio
         def on_link_remote_open(self, event: Any) -> None:
             self.links.append(event.link)
 
+        def has(self, links: int) -> bool:
+            return len(self.links) >= links
+
     peer = Silent()
     async with serving(peer) as port:
         made = await BusConnection.connect("127.0.0.1", port)
         for at in range(MOST_SESSIONS + 5):
             given_up = asyncio.create_task(made.sender("q"))
-            await until_async(lambda at=at: len(peer.links) > at)
+            await until_async(partial(peer.has, at + 1))
             given_up.cancel()
             await asyncio.wait([given_up])
         await made.close()

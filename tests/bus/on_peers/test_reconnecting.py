@@ -12,7 +12,7 @@ from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.engine import transport
-from osrdyne_bus.errors import BusClosed, DeliveryFailure, LinkRefused, MessagingTimeout, OutcomeUnknown
+from osrdyne_bus.errors import BusClosed, DeliveryFailure, MessagingError, MessagingTimeout
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.wire import BusRequest
 from testbed.broker import Broker
@@ -168,7 +168,7 @@ async def test_a_server_whose_queue_was_deleted_declares_it_again(open_bus: Open
         async def answered() -> bool:
             try:
                 return (await calls.call(MAPS, "echo", b"x", timeout=2)).body == b"x"
-            except (DeliveryFailure, LinkRefused, MessagingTimeout, OutcomeUnknown):
+            except MessagingError:
                 return False
 
         while not await answered():

@@ -1,0 +1,241 @@
+"""The connection of a bus, kept up: the next peer is tried when it ends, and replies to earlier calls still come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import ssl
+from collections.abc import Callable, Sequence
+
+from osrdyne_bus.addresses import scheme_for
+from osrdyne_bus.aio.joined import Joined, join
+from osrdyne_bus.aio.senders import seen
+from osrdyne_bus.credit import CreditWindow
+from osrdyne_bus.engine import BusConnection, Incoming, Login
+from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost, RepliesLost
+from osrdyne_bus.peers import Peer
+from osrdyne_bus.settings import BusSettings
+from osrdyne_protocol.names import reply_queue
+from osrdyne_protocol.pauses import jittered
+
+log = logging.getLogger(__name__)
+
+#: Seconds for the broker to delete a reply queue when the bus is closed.
+DELETION = 2.0
+#: Seconds after which a connection counts as one that works: the next one is then opened without a pause.
+SETTLED = 5.0
+
+
+class KeptConnection:
+    """One connection to one of several peers, and its address for replies."""
+
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        settings: BusSettings,
+        *,
+        tls: ssl.SSLContext | None,
+        mechanisms: str | None,
+        name: str,
+        replied: Callable[[Incoming], None],
+        replies_lost: Callable[[MessagingError], None],
+    ) -> None:
+        """`replied` gets each reply. `replies_lost` is called where those to earlier calls cannot come any more."""
+        self._peers = peers
+        self._settings = settings
+        self._tls = tls
+        self._mechanisms = mechanisms
+        self._name = f"{name}-{secrets.token_hex(4)}"
+        self._replied = replied
+        self._replies_lost = replies_lost
+        self._reply_queue = self._new_reply_queue()
+        #: The present connection, or the next one.
+        self._next: asyncio.Future[Joined] | None = None
+        self._lost: asyncio.Future[MessagingError]
+        self._at = 0
+        self._called = False
+        self._task: asyncio.Task[None] | None = None
+        #: Connections that were opened.
+        self.opened = 0
+
+    def _new_reply_queue(self) -> str:
+        return reply_queue(self._peers[0].user or "anonymous")
+
+    @property
+    def present(self) -> Joined | None:
+        """The connection; None while there is none."""
+        future = self._next
+        if future is None or not future.done() or future.cancelled() or future.exception() is not None:
+            return None
+        return future.result()
+
+    def soon(self) -> asyncio.Future[Joined]:
+        """Return the present connection, or the next one. Raises BusClosed."""
+        if self._next is None:
+            raise BusClosed("the bus is not open; open it with `async with`")
+        return self._next
+
+    async def open(self) -> None:
+        """Connect to the first peer that can be reached. Raises ConnectFailed and LoginRefused, of the last peer."""
+        if self._next is not None:
+            raise BusClosed("this bus was opened before; make another one")
+        self._next = asyncio.get_running_loop().create_future()
+        await self._connect()
+        self._task = asyncio.create_task(self._keep())
+
+    async def end(self) -> Joined | None:
+        """Connect no more, and return the last connection for `leave`. Who waits for the next one gets BusClosed."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        last = self.present
+        if self._next is None or self._next.done():
+            self._next = asyncio.get_running_loop().create_future()
+        self._next.set_exception(BusClosed())
+        self._next.exception()
+        return last
+
+    async def leave(self, last: Joined) -> None:
+        """Disconnect."""
+        last.senders.close()
+        if last.replies is not None:
+            last.replies.close()
+            await self._delete_replies(last)
+        await last.connection.close()
+
+    async def receive_replies(self, joined: Joined) -> None:
+        """Have an address for replies to this connection. Raises LinkRefused and PeerLost."""
+        if joined.reply_to:
+            return
+        if joined.attaching_replies is None:
+            joined.attaching_replies = asyncio.create_task(self._attach_replies(joined))
+            joined.attaching_replies.add_done_callback(seen)
+        await asyncio.shield(joined.attaching_replies)
+
+    async def _attach_replies(self, joined: Joined) -> None:
+        connection = joined.connection
+        try:
+            address = await joined.provide_reply_queue(self._reply_queue) if joined.nodes is not None else None
+            window = CreditWindow(self._settings.reply_credit)
+            link = joined.replies = await connection.subscribe(address, window, self._replied)
+
+            def ended(why: MessagingError) -> None:
+                # Without replies the connection is of little use.
+                connection.abort(PeerLost(f"no more replies come over the connection to {connection.peer}: {why}"))
+
+            link.on_end = ended
+            if link.ended is not None:  # between its attachment and this line
+                ended(link.ended)
+                raise PeerLost(str(link.ended))
+            joined.reply_to = link.address
+            self._called = True
+        finally:
+            joined.attaching_replies = None
+
+    async def _connect(self) -> None:
+        """Connect to the next peer that can be reached. Raises the error of the last one."""
+        for tried in range(len(self._peers)):
+            peer = self._peers[(self._at + tried) % len(self._peers)]
+            try:
+                joined = await self._join(peer)
+            except MessagingError as error:
+                if tried + 1 == len(self._peers):
+                    raise
+                log.warning("%s; the next peer is tried", error)
+            else:
+                self._at = (self._at + tried) % len(self._peers)
+                self.opened += 1
+                assert self._next is not None
+                self._next.set_result(joined)
+                return
+
+    async def _join(self, peer: Peer) -> Joined:
+        login = Login(peer.user, peer.password, self._mechanisms)
+        tls = (self._tls or ssl.create_default_context()) if peer.tls else None
+        lost: asyncio.Future[MessagingError] = asyncio.get_running_loop().create_future()
+        connection = await BusConnection.connect(
+            peer.host,
+            peer.port,
+            login=login,
+            tls=tls,
+            virtual_host=peer.hostname,
+            container=self._name,
+            lost=lost.set_result,
+        )
+        joined: Joined | None = None
+        try:
+            joined = join(
+                connection,
+                scheme_for(self._settings.addressing, connection.properties),
+                unused=self._settings.unused_links,
+            )
+            if self._called:
+                await self._receive_replies_again(joined)
+        except BaseException:
+            if joined is not None:
+                joined.senders.close()
+            await connection.close()
+            raise
+        self._lost = lost
+        return joined
+
+    async def _receive_replies_again(self, joined: Joined) -> None:
+        """Have the replies to earlier calls, too. Raises PeerLost.
+
+        A queue that cannot be had any more, because its node of a cluster is down for example, is given up, with the
+        calls that wait for it. The next call has another one.
+        """
+        try:
+            await self.receive_replies(joined)
+        except MessagingError as error:
+            if joined.connection.ended is not None:
+                raise
+            lost = RepliesLost(f"the replies to earlier calls cannot be received any more: {error}")
+            log.warning("%s", lost)
+            self._reply_queue = self._new_reply_queue()
+            self._replies_lost(lost)
+
+    async def _keep(self) -> None:
+        """Connect again whenever the connection ends."""
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while True:
+            began = loop.time()
+            why = await asyncio.shield(self._lost)
+            ended = self.present
+            self._next = loop.create_future()
+            if ended is not None:
+                ended.senders.close()
+            # A queue for replies outlives the connection, and what came meanwhile waits there.
+            if ended is None or ended.nodes is None:
+                self._replies_lost(RepliesLost(str(why)))
+            log.warning("%s; connecting again", why)
+            self._at += 1
+            # One that ends again and again must not be opened without pause.
+            failures = 0 if loop.time() - began > SETTLED else failures + 1
+            warned = False
+            while True:
+                try:
+                    await asyncio.sleep(jittered(failures) if failures else 0)
+                    await self._connect()
+                except MessagingError as error:
+                    failures += 1
+                    if not warned:
+                        log.warning("%s; trying again until a peer can be reached", error)
+                    warned = True
+                except Exception:
+                    failures += 1
+                    log.exception("cannot connect; trying again")
+                else:
+                    break
+            joined = self.present
+            log.info("connected to %s", joined and joined.connection.peer)
+
+    async def _delete_replies(self, joined: Joined) -> None:
+        # A queue that stays is deleted by the broker, later.
+        if joined.nodes is not None:
+            with contextlib.suppress(MessagingError, TimeoutError):
+                async with asyncio.timeout(DELETION):
+                    await joined.nodes.delete(self._reply_queue)
