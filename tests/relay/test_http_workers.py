@@ -233,8 +233,10 @@ async def test_a_node_that_stops_ends_polls_and_takes_the_answers_that_it_waits_
         poll = asyncio.create_task(http.ask("worker", "POST", "/v1/poll?endpoint=e&wait=60"))
         await until_async(lambda: redis.run("PUBSUB", "NUMSUB", "test:{e}:pulse")[1] == 1)
         node.stop()
-        status, _, body = await poll
+        status, headers, body = await poll
         assert (status, code_of(body)) == (503, "NodeStopping")
+        # Or the client would send its next request over a connection that ends with the node.
+        assert headers["Connection"] == "close"
         assert (await http.ask(None, "GET", "/readyz"))[0] == 503
         assert (await http.ask("caller", "POST", "/v1/call?endpoint=e", b"z"))[0] == 503
         assert (await http.ask("worker", "POST", f"/v1/requests/{request}/response", b"y"))[0] == 204

@@ -76,6 +76,9 @@ async def _sent(desk: Desk, request: web.Request, answer: web.StreamResponse) ->
     if isinstance(answer, web.WebSocketResponse):
         return answer
     answer.headers.update(HEADERS)
+    if desk.stopping.is_set():
+        # The next request over this connection could meet its end, and the client would not know whether it ran.
+        answer.force_close()
     try:
         async with asyncio.timeout(desk.settings.transfer_timeout):
             await answer.prepare(request)
