@@ -14,7 +14,7 @@ class CreditWindow:
     buffers at most `size` messages, and a fast one sends a flow frame for each half of them.
     """
 
-    __slots__ = ("_unacknowledged", "credit", "size", "stalls")
+    __slots__ = ("_unacknowledged", "credit", "messages", "size", "stalls")
 
     def __init__(self, size: int) -> None:
         """Begin without credit. Raises ValueError for a size below 1."""
@@ -23,6 +23,8 @@ class CreditWindow:
         self.size = size
         #: messages that the peer may still send
         self.credit = 0
+        #: messages that came
+        self.messages = 0
         #: how often the peer had used up its credit
         self.stalls = 0
         self._unacknowledged = 0
@@ -43,6 +45,7 @@ class CreditWindow:
 
     def arrived(self) -> bool:
         """Note a message, and return whether it was the last one that the peer may send."""
+        self.messages += 1
         self._unacknowledged += 1
         self.credit = max(0, self.credit - 1)
         stalled = self.credit == 0

@@ -26,3 +26,15 @@ def test_a_connection_says_which_package_is_missing_and_what_it_needs() -> None:
     assert done.returncode == 1
     said = "osrdyne_bus.engine needs proton: install osrdyne-bus[proton], which compiles C (docs/decisions/0030)"
     assert done.stderr.splitlines()[-1] == f"ImportError: {said}"
+
+
+def test_the_command_says_the_same_and_still_has_its_help() -> None:
+    run = "from osrdyne.cli import main; sys.argv[1:] = {words!r}; main()"
+
+    done = python(run.format(words=["bus", "ping", "--broker", "amqp://127.0.0.1"]))
+    shown = python(run.format(words=["bus", "--help"]))
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("osrdyne: osrdyne_bus.engine needs proton: install osrdyne-bus[proton]")
+    assert shown.returncode == 0, shown.stderr
+    assert "watch" in shown.stdout

@@ -6,9 +6,9 @@ client attaches to it.
 """
 
 from osrdyne_bus.addresses.brokered import Brokered
-from osrdyne_bus.addresses.choosing import DYNAMIC, SCHEMES, scheme_for
+from osrdyne_bus.addresses.choosing import DYNAMIC, SCHEMES, name_of, scheme_for
 from osrdyne_bus.addresses.rabbitmq import RabbitMQ
 from osrdyne_bus.addresses.routable import Routable
 from osrdyne_bus.addresses.schemes import Scheme
 
-__all__ = ["Brokered", "DYNAMIC", "RabbitMQ", "Routable", "SCHEMES", "Scheme", "scheme_for"]
+__all__ = ["Brokered", "DYNAMIC", "RabbitMQ", "Routable", "SCHEMES", "Scheme", "name_of", "scheme_for"]

@@ -18,6 +18,11 @@ SCHEMES: Mapping[str, Callable[[], Scheme]] = {"routable": Routable, "brokered":
 _BROKERS = {"rabbitmq": "rabbitmq", "artemis": "brokered", "broker-j": "brokered", "qpid-cpp": "brokered"}
 
 
+def name_of(scheme: Scheme) -> str:
+    """Return what a setting calls a scheme."""
+    return next(name for name, kind in SCHEMES.items() if type(scheme) is kind)
+
+
 def scheme_for(setting: str, properties: Mapping[object, object]) -> Scheme:
     """Return the scheme that a setting names; for `dynamic` that of the `product` in a peer's open frame.
 

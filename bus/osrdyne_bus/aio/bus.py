@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from osrdyne_bus.addresses import DYNAMIC, Scheme, scheme_for
+from osrdyne_bus.addresses import DYNAMIC, Scheme, name_of, scheme_for
 from osrdyne_bus.aio.joined import Joined
 from osrdyne_bus.aio.kept_connection import KeptConnection
 from osrdyne_bus.aio.senders import AnyAddress
 from osrdyne_bus.aio.subscriptions import KeptSubscription
+from osrdyne_bus.counts import ACCEPTED, BusCounts
+from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import Incoming, SendLink
 from osrdyne_bus.engine.links import expire
 from osrdyne_bus.envelopes import Envelope
@@ -97,6 +100,9 @@ class AsyncBus:
         self.settings = settings or BusSettings()
         if self.settings.addressing != DYNAMIC:
             scheme_for(self.settings.addressing, {})
+        #: What a peer shows of this program.
+        self.name = name
+        self.counts = BusCounts()
         self._connection = KeptConnection(
             peers_of(peers),
             self.settings,
@@ -105,6 +111,7 @@ class AsyncBus:
             name=name,
             replied=self._replied,
             replies_lost=self._fail_sent_calls,
+            counts=self.counts,
         )
         self._slots: Slots[_Call] = Slots(self.settings.slots, secrets.token_hex(8))
         self._closing: asyncio.Task[None] | None = None
@@ -151,7 +158,7 @@ class AsyncBus:
     @property
     def connections(self) -> int:
         """Connections that were opened."""
-        return self._connection.opened
+        return self.counts.connections
 
     @property
     def senders(self) -> int:
@@ -161,8 +168,40 @@ class AsyncBus:
 
     @property
     def stalls(self) -> int:
-        """How often a subscription's peer had used up its credit."""
-        return sum(one.window.stalls for one in self._subscriptions)
+        """How often a peer had used up the credit of a subscription, or of the address for replies."""
+        return self.counts.stalls + sum(one.stalls for one in self._windows)
+
+    @property
+    def received(self) -> int:
+        """Messages that came, replies among them."""
+        return self.counts.received + sum(one.messages for one in self._windows)
+
+    @property
+    def in_hand(self) -> int:
+        """Messages that came and are not acknowledged."""
+        return sum(one.unacknowledged for one in self._windows)
+
+    @property
+    def calls(self) -> int:
+        """Calls that wait for their reply."""
+        return self._slots.taken
+
+    @property
+    def addressing(self) -> str | None:
+        """Which addresses targets have on the present connection; None while there is none."""
+        joined = self._connection.present
+        return None if joined is None else name_of(joined.scheme)
+
+    @property
+    def product(self) -> str | None:
+        """What the present peer says it is, as in "RabbitMQ 4.3.6"; None where it says nothing."""
+        joined = self._connection.present
+        said = {} if joined is None else joined.connection.properties
+        return " ".join(str(said[name]) for name in ("product", "version") if said.get(name)) or None
+
+    @property
+    def _windows(self) -> list[CreditWindow]:
+        return [self._connection.replies, *(one.window for one in list(self._subscriptions))]
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -181,7 +220,8 @@ class AsyncBus:
 
         Raises SendTimedOut, DeliveryFailure, DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, BusClosed.
         """
-        await self._send(lambda joined: address(joined.scheme), lambda _: envelope, timeout, resend=resend)
+        with self._counted("message"):
+            await self._send(lambda joined: address(joined.scheme), lambda _: envelope, timeout, resend=resend)
 
     async def reply(self, envelope: Envelope, timeout: float) -> None:
         """Send a message to its own address `to`, where a caller takes replies. Raises as `send`, and InvalidTarget."""
@@ -192,7 +232,8 @@ class AsyncBus:
                 raise InvalidTarget(f"{to!r} is no address that a reply can be sent to")
             return REPLIES if joined.replies_by_any_link else to
 
-        await self._send(address, lambda _: envelope, timeout)
+        with self._counted("reply"):
+            await self._send(address, lambda _: envelope, timeout)
 
     async def call(
         self,
@@ -207,6 +248,31 @@ class AsyncBus:
         `make` gets the name of the call and where its reply has to go. Raises as `send`, MessagingTimeout where the
         request was sent and nothing came back, and NoFreeSlot.
         """
+        with self._counted("call"):
+            return await self._call(lambda joined: address(joined.scheme), make, timeout, resend=resend)
+
+    async def ping(self, timeout: float) -> None:
+        """Send a message by way of the peer to this bus itself. Raises as `call`."""
+
+        def address(joined: Joined) -> str | AnyAddress:
+            return REPLIES if joined.replies_by_any_link else joined.reply_to
+
+        await self._call(address, lambda name, reply_to: Envelope(to=reply_to, correlation_id=name), timeout)
+
+    @contextlib.contextmanager
+    def _counted(self, kind: str) -> Iterator[None]:
+        outcome = ACCEPTED
+        try:
+            yield
+        except BaseException as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            self.counts.sent[kind, outcome] += 1
+
+    async def _call(
+        self, address: AddressOf, make: Callable[[str, str], Envelope], timeout: float, *, resend: bool = False
+    ) -> Envelope:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         call = _Call(loop.create_future())
@@ -214,7 +280,7 @@ class AsyncBus:
         try:
             try:
                 joined = await self._send(
-                    lambda joined: address(joined.scheme),
+                    address,
                     lambda joined: make(name, joined.reply_to),
                     timeout,
                     call=call,
@@ -251,6 +317,8 @@ class AsyncBus:
     async def unsubscribe(self, subscription: KeptSubscription) -> None:
         """Detach a subscription. What is not settled by now goes back to the peer."""
         self._subscriptions.remove(subscription)
+        self.counts.received += subscription.window.messages
+        self.counts.stalls += subscription.window.stalls
         await subscription.close()
 
     async def _send(
@@ -301,9 +369,9 @@ class AsyncBus:
         try:
             async with asyncio.timeout_at(deadline):
                 joined = await asyncio.shield(self._connection.soon())
-                to = address(joined)
                 if wants_reply:
                     await self._connection.receive_replies(joined)
+                to = address(joined)
                 return joined, await joined.sender(to)
         except TimeoutError:
             at = to if isinstance(to, str) else to.purpose

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from osrdyne_bus.addresses import scheme_for
 from osrdyne_bus.aio.joined import Joined, join
 from osrdyne_bus.aio.senders import seen
+from osrdyne_bus.counts import BusCounts
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import BusConnection, Incoming, Login
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost, RepliesLost
@@ -41,6 +42,7 @@ class KeptConnection:
         name: str,
         replied: Callable[[Incoming], None],
         replies_lost: Callable[[MessagingError], None],
+        counts: BusCounts,
     ) -> None:
         """`replied` gets each reply. `replies_lost` is called where those to earlier calls cannot come any more."""
         self._peers = peers
@@ -50,6 +52,9 @@ class KeptConnection:
         self._name = f"{name}-{secrets.token_hex(4)}"
         self._replied = replied
         self._replies_lost = replies_lost
+        self._counts = counts
+        #: The credit of the address for replies, on whatever connection.
+        self.replies = CreditWindow(settings.reply_credit)
         self._reply_queue = self._new_reply_queue()
         #: The present connection, or the next one.
         self._next: asyncio.Future[Joined] | None = None
@@ -57,8 +62,6 @@ class KeptConnection:
         self._at = 0
         self._called = False
         self._task: asyncio.Task[None] | None = None
-        #: Connections that were opened.
-        self.opened = 0
 
     def _new_reply_queue(self) -> str:
         return reply_queue(self._peers[0].user or "anonymous")
@@ -118,8 +121,7 @@ class KeptConnection:
         connection = joined.connection
         try:
             address = await joined.provide_reply_queue(self._reply_queue) if joined.nodes is not None else None
-            window = CreditWindow(self._settings.reply_credit)
-            link = joined.replies = await connection.subscribe(address, window, self._replied)
+            link = joined.replies = await connection.subscribe(address, self.replies, self._replied)
 
             def ended(why: MessagingError) -> None:
                 # Without replies the connection is of little use.
@@ -146,7 +148,7 @@ class KeptConnection:
                 log.warning("%s; the next peer is tried", error)
             else:
                 self._at = (self._at + tried) % len(self._peers)
-                self.opened += 1
+                self._counts.connections += 1
                 assert self._next is not None
                 self._next.set_result(joined)
                 return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
+import platform
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
@@ -15,9 +17,11 @@ from typing import Any, Literal, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.subscriptions import KeptSubscription
+from osrdyne_bus.counts import DROPPED
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
 from osrdyne_bus.engine import Incoming
 from osrdyne_bus.errors import MessageTooLarge
+from osrdyne_bus.server_status import NAMESPACE, PING, VERSION, ServerStatus, described
 from osrdyne_bus.targets import Priority, Target
 from osrdyne_bus.wire import BusAnswer, BusRequest, Notification, read_notification, read_request, reply_envelope
 from osrdyne_protocol import statuses
@@ -169,6 +173,9 @@ class AsyncBusServer(_Taking):
     ) -> None:
         """Prepare a server; nothing is received before it starts. `target` has to name it in `server`.
 
+        It has a method more, `ping` of the namespace `osrdyne`, by which `osrdyne bus ping` finds it. Raises ValueError
+        for an endpoint of that namespace.
+
         `concurrency`: handlers that run at once. Further requests wait here, as many as the credit allows.
 
         `acknowledge`: with "start" a request is acknowledged before its handler begins. Then a cast ends for its
@@ -178,12 +185,31 @@ class AsyncBusServer(_Taking):
         """
         super().__init__(bus, concurrency, f"osrdyne bus server {target.topic}")
         self._target = target
-        self._endpoints = tuple(endpoints)
+        if any(one.namespace == NAMESPACE for one in endpoints):
+            raise ValueError(f"the namespace {NAMESPACE!r} has the methods of all servers; take another one")
+        self._endpoints = (*endpoints, self._own_methods(described(endpoints)))
         self._settles_at_start = acknowledge == "start"
         self._replies: set[asyncio.Task[None]] = set()
         self._waiting_replies: Counter[str] = Counter()
         #: Replies that could not be sent.
         self.lost_replies = 0
+
+    def _own_methods(self, endpoints: tuple[str, ...]) -> Endpoint:
+        async def ping(_: BusRequest) -> bytes:
+            return ServerStatus(
+                server=self._target.server or "",
+                host=platform.node(),
+                process=os.getpid(),
+                endpoints=endpoints,
+                waiting=len(self._waiting),
+                running=len(self._running) - 1,  # without this one
+                concurrency=self._concurrency,
+                lost_replies=self.lost_replies,
+            ).to_json()
+
+        made = Endpoint(NAMESPACE, VERSION)
+        made.add(PING, ping)
+        return made
 
     async def start(self) -> None:
         """Attach the three subscriptions. Raises InvalidTarget, LinkRefused, PeerLost, BusClosed."""
@@ -246,6 +272,7 @@ class AsyncBusServer(_Taking):
         size = len(answer.body) + _REPLY
         if self._waiting_replies[to] and self._waiting_replies[to] + size > MOST_WAITING_REPLIES:
             self.lost_replies += 1
+            self._bus.counts.sent["reply", DROPPED] += 1
             log.error("a reply to %s is dropped: %d bytes wait for it to take them", to, self._waiting_replies[to])
             return
         self._waiting_replies[to] += size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.threads import Bus, BusServer
 from testbed import proton
+from testbed.command_line import osrdyne
 from testbed.pool import DaemonProcess, Pool
 from testbed.workers import MINIMAL
 from tests.conftest import Vhost
@@ -58,7 +60,10 @@ def test_the_program_that_calls_a_pool_gets_its_answer(
 ) -> None:
     pool = make_pool()
     make_daemon(pool, worker=MINIMAL)
-    program, address = programs(PAGE)[2], "amqp://client:password@localhost:5672/"
+    program, address = (
+        next(one for one in programs(PAGE) if "PoolClient" in one),
+        "amqp://client:password@localhost:5672/",
+    )
     assert address in program
     assert run(program.replace(address, pool.client_uri), tmp_path) == "b'LAX|question'\n"
     assert f"`/exchanges/{pool.names.request_exchange.replace('core', '{pool}')}/{{key}}`" in PAGE
@@ -109,3 +114,33 @@ def test_the_page_names_the_errors_that_a_message_can_end_with() -> None:
     # These are raised before a message is sent, are a part of others, or are what others are made of.
     elsewhere = {"MessagingError", "InvalidTarget", "ConnectFailed", "LoginRefused", "SendTimedOut", "Unsent"}
     assert named - {"RemoteError", "NoFreeSlot"} == ours - elsewhere
+
+
+def test_the_commands_of_the_page_do_what_it_says(vhost: Vhost) -> None:
+    (block,) = re.findall(r"```sh\n(.*?)```", section("Operations"), re.DOTALL)
+    commands = [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
+    assert len(commands) == 4
+    maps, variables = Endpoint("maps"), {"OSRDYNE_BUS_URI": vhost.amqp_uri()}
+    with (
+        Bus(vhost.amqp_uri()) as bus,
+        BusServer(bus, Target("maps", server="node-1"), [maps]),
+        BusServer(bus, Target("roads", server="node-2"), []),
+    ):
+        for words in commands:
+            rounds = ["--rounds", "1"] if "watch" in words else []
+            done = osrdyne(*words, *rounds, variables=variables)
+            assert done.code == 0, done
+            assert ("node-1" in done.out.decode()) == ("maps" in words)
+
+
+def test_the_program_of_the_page_exports_the_metrics_that_it_lists(vhost: Vhost, tmp_path: Path) -> None:
+    (program,) = [one for one in programs(PAGE) if "BusMetrics" in one]
+    use = f"""
+from prometheus_client import generate_latest
+with Bus({vhost.amqp_uri()!r}) as bus:
+    export(bus)
+    print(generate_latest().decode())
+"""
+    shown = run(program + use, tmp_path)
+    exported = re.findall(r"^# TYPE (osrdyne_bus_\w+)", shown, re.MULTILINE)
+    assert sorted(exported) == sorted(re.findall(r"^\| `(osrdyne_bus_\w+)`", section("Operations"), re.MULTILINE))

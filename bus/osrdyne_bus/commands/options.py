@@ -1,0 +1,112 @@
+"""Where the commands connect to, and the options that they share."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from osrdyne_bus.addresses import DYNAMIC
+from osrdyne_bus.errors import ConnectFailed, InvalidTarget, LoginRefused, MessagingError
+from osrdyne_bus.settings import BusSettings
+from osrdyne_bus.targets import Target
+from osrdyne_protocol.console import broker_address, log_format
+from osrdyne_protocol.console.output import CANNOT, NO, CannotAsk
+
+if TYPE_CHECKING:
+    from osrdyne_bus.aio import AsyncBus
+
+#: For `failing_clearly`: what the exit status of each error is.
+STATUSES: dict[type[Exception], int] = {
+    CannotAsk: CANNOT,
+    ConnectFailed: CANNOT,
+    LoginRefused: CANNOT,
+    InvalidTarget: CANNOT,
+    MessagingError: NO,
+}
+_URI = "OSRDYNE_BUS_URI"
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TOPIC", help="Topics whose servers are asked. Default: none."),
+]
+Exchange = Annotated[str, typer.Option(help="The exchange of the topics.")]
+Server = Annotated[str | None, typer.Option(help="Ask the server of this name, and not any of the topic.")]
+BrokerFile = Annotated[
+    Path | None,
+    typer.Option(envvar=f"{_URI}_FILE", metavar="FILE", help="File that holds the peer's address; best choice."),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option(
+        envvar=_URI,
+        metavar="URI",
+        help="The peer's address, amqp://user:password@host:5672/vhost. On the command line its password can be seen "
+        "in the list of processes: prefer --broker-file or the environment.",
+    ),
+]
+Addressing = Annotated[str, typer.Option(help="Which addresses targets have; see docs/bus.md.")]
+CaFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Certificates that are trusted, for amqps://.")]
+CertificateFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Own certificate, for amqps://.")]
+KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the own certificate.")]
+Timeout = Annotated[float, typer.Option(min=0.001, help="Seconds to wait for each answer.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON documents.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A peer, as the options name it."""
+
+    broker: str
+    addressing: str = DYNAMIC
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    @asynccontextmanager
+    async def opened(self, name: str) -> AsyncIterator[AsyncBus]:
+        """Connect. Raises CannotAsk for what cannot be used, and as `AsyncBus.open`."""
+        try:
+            from osrdyne_bus.aio import AsyncBus
+        except ImportError as error:
+            raise CannotAsk(str(error)) from None
+        try:
+            settings = BusSettings(addressing=self.addressing)
+            made = AsyncBus(self.broker, settings=settings, tls=self._tls(), name=name)
+        except MessagingError as error:
+            raise CannotAsk(str(error)) from None
+        async with made as bus:
+            yield bus
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self.ca_file is self.certificate_file is None:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.certificate_file is not None:
+                context.load_cert_chain(self.certificate_file, self.key_file)
+        except OSError as error:  # SSLError is one
+            files = ", ".join(str(one) for one in (self.ca_file, self.certificate_file, self.key_file) if one)
+            raise CannotAsk(f"a certificate or key cannot be read ({files}): {error}") from None
+        return context
+
+
+def chosen(context: typer.Context, broker: str | None, file: Path | None) -> str:
+    """Return the peer's address. Raises CannotAsk."""
+    # A bus says itself what a person has to know of its connection.
+    log_format.configure(as_json=False)
+    logging.getLogger().setLevel(logging.CRITICAL)
+    return broker_address.chosen(context, broker, file, variable=_URI)
+
+
+def targets(topics: list[str] | None, exchange: str, server: str | None) -> list[Target]:
+    """Return the targets of topics. Raises CannotAsk and InvalidTarget."""
+    if server is not None and not topics:
+        raise CannotAsk(f"--server {server} is a server of which topic? give one")
+    return [Target(topic, exchange, server) for topic in topics or ()]

@@ -1,0 +1,54 @@
+"""`osrdyne bus ping`: whether the bus carries messages, and its servers answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from osrdyne_bus.addresses import DYNAMIC
+from osrdyne_bus.commands import options
+from osrdyne_bus.commands.asking import ask_bus, ask_server, bus_line, server_line
+from osrdyne_bus.targets import Target
+from osrdyne_protocol.console.output import NO, failing_clearly, print_json, printable
+
+
+@failing_clearly(options.STATUSES)
+def command(
+    context: typer.Context,
+    topics: options.Topics = None,
+    *,
+    exchange: options.Exchange = "osrdyne",
+    server: options.Server = None,
+    broker_file: options.BrokerFile = None,
+    broker: options.Broker = None,
+    addressing: options.Addressing = DYNAMIC,
+    ca_file: options.CaFile = None,
+    certificate_file: options.CertificateFile = None,
+    key_file: options.KeyFile = None,
+    timeout: options.Timeout = 5.0,
+    json: options.Json = False,
+) -> None:
+    """Send a message by way of the peer to this program itself, and ask one server of each TOPIC what it does.
+
+    Exit status: 0 all answered; 1 one did not; 2 the peer could not be asked.
+    """
+    where = options.Where(options.chosen(context, broker, broker_file), addressing, ca_file, certificate_file, key_file)
+    asked = options.targets(topics, exchange, server)
+    if not asyncio.run(_ask(where, asked, timeout, as_json=json)):
+        raise typer.Exit(NO)
+
+
+async def _ask(where: options.Where, asked: list[Target], timeout: float, *, as_json: bool) -> bool:
+    async with where.opened("osrdyne bus ping") as bus:
+        found = await ask_bus(bus, timeout)
+        if not as_json:
+            typer.echo(printable(bus_line(found)))
+        servers = []
+        for target in asked:
+            servers.append(await ask_server(bus, target, timeout))
+            if not as_json:
+                typer.echo(printable(server_line(servers[-1])))
+    if as_json:
+        print_json({**found, "servers": servers})
+    return not any("error" in one for one in (found, *servers))
