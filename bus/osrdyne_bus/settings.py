@@ -25,6 +25,8 @@ class BusSettings:
     reply_timeout: float = 10.0
     #: How long a notification waits for credit and for its acknowledgement.
     notification_timeout: float = 30.0
+    #: How long the handlers of a server or listener that stops may go on.
+    grace: float = 30.0
     #: How often a message that no receiver took is sent again, within its time.
     resends: int = 0
     #: After how long a sender link without use is dropped.
@@ -36,7 +38,7 @@ class BusSettings:
         for name in ("reply_credit", "server_credit", "notification_credit", "slots"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give it 1 or more")
-        for name in ("call_timeout", "reply_timeout", "notification_timeout", "unused_links"):
+        for name in ("call_timeout", "reply_timeout", "notification_timeout", "grace", "unused_links"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; give it more than 0 seconds")
         if self.resends < 0:

@@ -3,7 +3,7 @@ workers of a pool.
 
 `kept_connection` is the connection of a bus, one after the other, and `joined` what a bus has of one of them: `senders`
 keeps the links that messages leave over. `subscriptions` are those that they come over, on any connection there is.
-`threads` (beside this package) is the same for threads.
+`handler_threads` are what plain handlers run in. `threads` (beside this package) is the same for threads.
 """
 
 from osrdyne_bus.aio.bus import AsyncBus

@@ -11,11 +11,12 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
+from osrdyne_bus.aio.handler_threads import HandlerThreads
 from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.counts import DROPPED
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
@@ -29,6 +30,8 @@ from osrdyne_worker.handling import Reject, Requeue, WorkerError
 
 log = logging.getLogger(__name__)
 
+#: Seconds for a cancelled handler to end.
+CANCELLATION = 2.0
 #: Bytes of replies to one address that may wait. Where more do, the caller has gone.
 MOST_WAITING_REPLIES = 64 * 2**20
 #: Bytes that a reply costs beside its body.
@@ -46,7 +49,7 @@ class _Taking(ABC):
         self._bus = bus
         self._concurrency = concurrency
         self._name = name
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: HandlerThreads | None = None
         self._waiting: deque[Incoming] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._subscriptions: list[KeptSubscription] = []
@@ -63,7 +66,7 @@ class _Taking(ABC):
         if self._threads is not None:
             raise RuntimeError("it is started already")
         self._stopping = False
-        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix=self._name)
+        self._threads = HandlerThreads(self._name)
         try:
             for address in addresses:
                 self._subscriptions.append(await self._bus.subscribe(address, credit, self._received))
@@ -74,6 +77,8 @@ class _Taking(ABC):
     async def stop(self) -> None:
         """Take no more, give back what was not begun, and return when all that was begun is done. Safe to repeat.
 
+        A handler that goes on for longer than the setting `grace` is cancelled; one in a thread is left there.
+
         What was not begun goes back with its link: once, and not again and again as if it were released while this
         server has credit. Where handlers settle at their end, their link stays until then.
         """
@@ -81,12 +86,20 @@ class _Taking(ABC):
         self._waiting.clear()
         if self._settles_at_start:
             await self._unsubscribe()
-        while self._running:
-            await asyncio.wait(set(self._running))
+        await self._end_running(self._bus.settings.grace)
         await self._unsubscribe()
         threads, self._threads = self._threads, None
         if threads is not None:
-            threads.shutdown(wait=False)
+            threads.close()
+
+    async def _end_running(self, grace: float) -> None:
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=grace)
+        if left := set(self._running):
+            log.warning("%s stops, and %d of its handlers have not ended within %g s", self._name, len(left), grace)
+            for one in left:
+                one.cancel()
+            await asyncio.wait(left, timeout=CANCELLATION)
 
     async def _unsubscribe(self) -> None:
         subscriptions, self._subscriptions = self._subscriptions, []
@@ -137,8 +150,7 @@ class _Taking(ABC):
                 result = handler(given)
             else:
                 assert self._threads is not None
-                loop = asyncio.get_running_loop()
-                result, error = await loop.run_in_executor(self._threads, _caught, handler, given)
+                result, error = await self._threads.run(partial(_caught, handler, given))
                 if error is not None:
                     return None, error
             return (await result if inspect.isawaitable(result) else result), None
@@ -152,7 +164,7 @@ class _Taking(ABC):
 
 
 def _caught(handler: Callable[[Any], object], given: object) -> tuple[object, BaseException | None]:
-    # Returned and not raised: a future cannot hold StopIteration, and the loop ends for SystemExit.
+    # Returned and not raised: a future cannot hold StopIteration, and SystemExit would end the thread.
     try:
         return handler(given), None
     except BaseException as error:  # noqa: BLE001
@@ -253,7 +265,13 @@ class AsyncBusServer(_Taking):
 
     async def _answer(self, handler: Any, request: BusRequest, incoming: Incoming) -> BusAnswer | None:
         """Return what the handler says; None where the request went back."""
-        result, error = await self._run(handler, request)
+        try:
+            result, error = await self._run(handler, request)
+        except asyncio.CancelledError:
+            if self._settles_at_start and request.reply_to is not None:
+                stopped = "the server stopped before its handler had ended, which may have done its work"
+                self._reply(request.reply_to, request, BusAnswer(statuses.ERROR, reason=stopped))
+            raise
         if error is None:
             return answer_to(result)
         if isinstance(error, Requeue):

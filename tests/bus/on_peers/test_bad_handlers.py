@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import steps
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
@@ -18,6 +22,7 @@ from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.wire import BusRequest, Notification
 from osrdyne_client.errors import WorkerFailed
 from osrdyne_worker.handling import Reject, WorkerError
+from testbed import proton
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.proxy import Proxy
@@ -125,6 +130,78 @@ async def test_whatever_a_listener_does_it_hears_the_next_notification(open_bus:
         await until_async(lambda: "last" in heard)
     assert heard == [*bad, *bad, "last"]
     assert far.connections == 1
+
+
+def hang_in_thread(_: object) -> None:
+    threading.Event().wait()
+
+
+async def hang_on_loop(_: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_server_stops_although_handlers_hang_and_their_callers_get_an_error(open_bus: OpenBus) -> None:
+    bus, far = await open_bus(), await open_bus(settings=BusSettings(grace=0.5))
+    server = AsyncBusServer(far, N, endpoint(a=hang_in_thread, b=hang_on_loop))
+    await server.start()
+    calls = [asyncio.create_task(AsyncBusClient(bus).call(MAPS, name, timeout=PATIENCE)) for name in "ab"]
+    await until_async(lambda: server.in_hand == 2)
+
+    await server.stop()
+
+    for call in calls:
+        with pytest.raises(WorkerFailed, match="the server stopped before its handler had ended"):
+            await call
+    # And it can start again.
+    async with server:
+        pass
+
+
+async def test_a_request_whose_handler_hangs_goes_to_another_server_when_this_one_stops(open_bus: OpenBus) -> None:
+    bus, far = await open_bus(), await open_bus(settings=BusSettings(grace=0.5))
+    server = AsyncBusServer(far, N, endpoint(work=hang_in_thread), acknowledge="end")
+    await server.start()
+    call = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "work", b"x", timeout=PATIENCE))
+    await until_async(lambda: server.in_hand == 1)
+
+    await server.stop()
+
+    async with AsyncBusServer(bus, N, endpoint(work=lambda request: request.body)):
+        assert (await call).body == b"x"
+
+
+def test_a_program_ends_although_a_handler_hangs_in_its_thread(vhost: Vhost, tmp_path: Path) -> None:
+    program = f"""
+import threading
+from osrdyne_bus import Target
+from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.settings import BusSettings
+from osrdyne_bus.threads import Bus, BusClient, BusServer
+
+begun, made = threading.Event(), Endpoint()
+
+@made.method
+def hang(request):
+    begun.set()
+    threading.Event().wait()
+
+quick = BusSettings(grace=0.1)
+with Bus({vhost.amqp_uri()!r}, settings=quick) as bus, BusServer(bus, Target("maps", server="n"), [made]):
+    BusClient(bus).cast(Target("maps"), "hang")
+    begun.wait()
+print("ended")
+"""
+    (tmp_path / "program.py").write_text(program)
+    environment = steps.environment(PYTHONPATH=str(proton.folder()))
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "program.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
 
 async def test_an_answer_that_is_too_large_is_an_error_for_its_caller(open_bus: OpenBus) -> None:
