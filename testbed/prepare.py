@@ -17,13 +17,14 @@ from functools import partial
 from subprocess import CalledProcessError
 
 import java
-from testbed import apt, browser, docker, proton
+from testbed import apt, artemis, broker_j, browser, docker, proton
 from testbed.broker import OF_THE_DEMO, SUITES, BrokerFailed, root_file_system
 from testbed.browser import BrowserFailed
 from testbed.docker import DockerFailed
 from testbed.go_builds import BuildFailed
 from testbed.kubernetes import building, images
 from testbed.kubernetes.golang import NoGo
+from testbed.maven import NotFetched
 from testbed.pulumi import building as pulumi
 from testbed.s3 import server as s3
 from testbed.systemd import MORE
@@ -42,7 +43,10 @@ class Part:
 
 
 #: What making a part may fail with; all of them say why.
-FAILURES = (apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, NoGo, OSError, CalledProcessError)
+FAILURES = (
+    *(apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, NoGo, NotFetched),
+    *(OSError, CalledProcessError),
+)
 BROKER_TIERS = frozenset(
     {"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline", "relay", "bus"}
 )
@@ -82,6 +86,9 @@ def parts() -> list[Part]:
         Part("Redis", partial(installed, "redis"), frozenset({"relay", "infra"}), small=True),
         Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs"})),
         Part("qpid-proton", proton.folder, frozenset({"bus"})),
+        Part("Java of brokers", partial(java.ensure, "Artemis"), frozenset({"bus"})),
+        Part("Artemis", artemis.program, frozenset({"bus"})),
+        Part("Qpid Broker-J", broker_j.program, frozenset({"bus"})),
         Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
         Part("containerd", partial(installed, "kubernetes.keeper"), clusters),
         Part("image of workers", docker.worker_root, frozenset({"drivers"})),

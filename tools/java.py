@@ -37,14 +37,14 @@ def found() -> str | None:
     return command if command and (version(command) or 0) >= OLDEST else None
 
 
-def ensure() -> str:
-    """Return a `java` that Spark runs on; install it where there is none, and say so. Ends the script on failure."""
+def ensure(what: str = "Spark") -> str:
+    """Return a `java` that is new enough; install it where there is none, and say so. Ends the script on failure."""
     if (command := found()) is not None:
         return command
     if not shutil.which("apt-get"):
-        steps.stop(f"Spark needs Java {OLDEST} or later: install one, and put it on PATH or name it in JAVA_HOME")
-    install = [*superuser.prefix("installing a Java for Spark"), "apt-get", "-o", "DPkg::Lock::Timeout=300"]
-    print(f"Spark needs Java {OLDEST}: installing {PACKAGE}", file=sys.stderr, flush=True)
+        steps.stop(f"{what} needs Java {OLDEST} or later: install one, and put it on PATH or name it in JAVA_HOME")
+    install = [*superuser.prefix(f"installing a Java for {what}"), "apt-get", "-o", "DPkg::Lock::Timeout=300"]
+    print(f"{what} needs Java {OLDEST}: installing {PACKAGE}", file=sys.stderr, flush=True)
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for verb in (["-qq", "update"], ["-qq", "-y", "--no-install-recommends", "install", PACKAGE]):
         subprocess.run(install + verb, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=quiet)

@@ -6,12 +6,16 @@
 | one server | `exclusive.{exchange}.{topic}.{server}` | a queue |
 | any server | `unicast.{exchange}.{topic}` | a queue |
 | notifications | `notify.{exchange}.{topic}.{priority}` | a queue |
+
+A link asks for that by a capability, `queue` or `topic`: without one, Artemis makes topics of all of them.
 """
 
 from __future__ import annotations
 
 from osrdyne_bus.addresses.schemes import quoted, server_of
 from osrdyne_bus.targets import Priority, Target
+
+_ASKED = {"unicast": ("queue",), "exclusive": ("queue",), "broadcast": ("topic",), "notify": ("queue",)}
 
 
 class Brokered:
@@ -34,6 +38,9 @@ class Brokered:
 
     def notifications(self, target: Target, priority: Priority) -> str:
         return dotted("notify", target.exchange, target.topic, priority)
+
+    def capabilities(self, address: str) -> tuple[str, ...]:
+        return _ASKED.get(address.partition(".")[0], ())
 
 
 def dotted(*names: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from osrdyne_bus.addresses.brokered import Brokered
+from osrdyne_bus.addresses.qpid import Qpid
 from osrdyne_bus.addresses.rabbitmq import RabbitMQ
 from osrdyne_bus.addresses.routable import Routable
 from osrdyne_bus.addresses.schemes import Scheme
@@ -13,9 +14,14 @@ from osrdyne_bus.errors import MessagingError
 #: The setting that leaves the choice to what the peer says of itself.
 DYNAMIC = "dynamic"
 #: Schemes by what a setting calls them.
-SCHEMES: Mapping[str, Callable[[], Scheme]] = {"routable": Routable, "brokered": Brokered, "rabbitmq": RabbitMQ}
+SCHEMES: Mapping[str, Callable[[], Scheme]] = {
+    "routable": Routable,
+    "brokered": Brokered,
+    "rabbitmq": RabbitMQ,
+    "qpid": Qpid,
+}
 #: Parts of a product's name, in lower case, by which a broker is known; anything else is taken for a router.
-_BROKERS = {"rabbitmq": "rabbitmq", "artemis": "brokered", "broker-j": "brokered", "qpid-cpp": "brokered"}
+_BROKERS = {"rabbitmq": "rabbitmq", "artemis": "brokered", "broker-j": "qpid", "qpid-cpp": "brokered"}
 
 
 def name_of(scheme: Scheme) -> str:

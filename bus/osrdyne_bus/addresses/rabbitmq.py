@@ -73,6 +73,9 @@ class RabbitMQ:
     def notifications(self, target: Target, priority: Priority) -> str:
         return _queue("notify", target.exchange, target.topic, priority)
 
+    def capabilities(self, address: str) -> tuple[str, ...]:
+        return ()
+
 
 def _queue(*names: str) -> str:
     return f"{QUEUES}{_quoted(*names)}"

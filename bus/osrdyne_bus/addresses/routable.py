@@ -40,5 +40,8 @@ class Routable:
     def notifications(self, target: Target, priority: Priority) -> str:
         return f"{self._of('notify/anycast', target.exchange, target.topic)}.{priority}"
 
+    def capabilities(self, address: str) -> tuple[str, ...]:
+        return ()
+
     def _of(self, space: str, *names: str) -> str:
         return "/".join((self.root, space, *map(quoted, names)))

@@ -33,6 +33,10 @@ class Scheme(Protocol):
         """Return where one of the subscribers takes each notification. `target.server` does not matter."""
         ...
 
+    def capabilities(self, address: str) -> tuple[str, ...]:
+        """Return what a link to one of these addresses, or to one for replies, asks of the peer."""
+        ...
+
 
 @lru_cache(4096)
 def quoted(name: str) -> str:

@@ -75,4 +75,4 @@ class Joined:
 def join(connection: BusConnection, scheme: Scheme, *, unused: float) -> Joined:
     """Set up a connection that was just opened."""
     nodes = RabbitMQNodes(connection) if isinstance(scheme, RabbitMQ) else None
-    return Joined(connection, scheme, Senders(connection, unused=unused), nodes)
+    return Joined(connection, scheme, Senders(connection, scheme, unused=unused), nodes)

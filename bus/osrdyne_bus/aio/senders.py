@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from osrdyne_bus.addresses import Scheme
 from osrdyne_bus.engine import BusConnection, SendLink
 from osrdyne_bus.errors import LinkRefused
 
@@ -32,9 +33,10 @@ def seen(task: asyncio.Task[Any]) -> None:
 class Senders:
     """Keeps a link for each address, and drops those without use for a while."""
 
-    def __init__(self, connection: BusConnection, *, unused: float) -> None:
+    def __init__(self, connection: BusConnection, scheme: Scheme, *, unused: float) -> None:
         """`unused`: seconds after which a link without use is dropped."""
         self._connection = connection
+        self._scheme = scheme
         self._unused = unused
         self._links: dict[str | AnyAddress, SendLink] = {}
         self._attaching: dict[str | AnyAddress, asyncio.Task[SendLink]] = {}
@@ -64,9 +66,11 @@ class Senders:
 
     async def _attach(self, address: str | AnyAddress) -> SendLink:
         try:
-            link = self._links[address] = await self._connection.sender(
-                None if isinstance(address, AnyAddress) else address
-            )
+            if isinstance(address, AnyAddress):
+                link = await self._connection.sender(None)
+            else:
+                link = await self._connection.sender(address, capabilities=self._scheme.capabilities(address))
+            self._links[address] = link
             return link
         except LinkRefused as error:
             if error.condition:  # which says that the peer refused it, and not that it was slow

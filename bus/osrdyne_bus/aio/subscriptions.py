@@ -50,7 +50,9 @@ class KeptSubscription:
         address = self._address(joined.scheme)
         await joined.provide(address)
         self._lost = asyncio.get_running_loop().create_future()
-        link = self._link = await joined.connection.subscribe(address, self.window, self._received)
+        link = self._link = await joined.connection.subscribe(
+            address, self.window, self._received, capabilities=joined.scheme.capabilities(address)
+        )
         link.on_end = self._ended
         if link.ended is not None:  # between its attachment and this line
             self._ended(link.ended)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(proton.folder()))
 from osrdyne_bus.aio import AsyncBus
 from osrdyne_bus.engine import BusConnection, Login
 
-pytest.register_assert_rewrite("tests.bus.on_peers.conformance")
+pytest.register_assert_rewrite(*(f"tests.bus.on_peers.{suite}" for suite in ("brokers", "conformance", "makers")))
 
 __all__ = ["make_daemon", "make_pool"]  # fixtures of the tests of the daemon
 Connect = Callable[..., Any]

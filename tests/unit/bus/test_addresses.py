@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from osrdyne_bus.addresses import SCHEMES, Brokered, RabbitMQ, Routable, Scheme, scheme_for
+from osrdyne_bus.addresses import SCHEMES, Brokered, Qpid, RabbitMQ, Routable, Scheme, scheme_for
 from osrdyne_bus.errors import InvalidTarget, MessagingError
 from osrdyne_bus.targets import Priority, Target
 
@@ -18,7 +18,7 @@ AWKWARD = st.text("ab/.%2E#*$é", min_size=1, max_size=6)
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8)
 NAMES = AWKWARD | ANY
 TARGETS = st.builds(Target, topic=NAMES, exchange=NAMES, server=NAMES)
-EACH = pytest.mark.parametrize("scheme", [Routable(), Brokered(), RabbitMQ()], ids=["routable", "brokered", "rabbitmq"])
+EACH = pytest.mark.parametrize("scheme", [make() for make in SCHEMES.values()], ids=SCHEMES)
 
 
 def addresses(scheme: Scheme, target: Target) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -74,7 +74,7 @@ def test_servers_of_a_topic_share_what_is_for_any_or_all_of_them_and_nothing_els
     assume(name != target.server)
     other = Target(target.topic, target.exchange, name)
 
-    for scheme in (Routable(), Brokered(), RabbitMQ()):
+    for scheme in (make() for make in SCHEMES.values()):
         assert scheme.shared(target) == scheme.shared(other)
         assert scheme.fanout(target) == scheme.fanout(other)
         assert scheme.server(target) != scheme.server(other)
@@ -106,6 +106,29 @@ def test_addresses_of_brokers_begin_with_what_is_behind_them() -> None:
     assert RabbitMQ().fanout_subscription(target) == "/queues/broadcast.a%252Eb.maps.%25C3%25A9"
 
 
+def test_qpid_has_queues_of_brokers_and_sends_to_all_over_its_exchange_for_topics() -> None:
+    target = Target("maps", "a.b", "é")
+
+    assert [address for _, address in addresses(Qpid(), target)][:4] == [
+        "unicast.a%2Eb.maps",
+        "exclusive.a%2Eb.maps.%C3%A9",
+        "amq.topic/broadcast.a%2Eb.maps",
+        "notify.a%2Eb.maps.audit",
+    ]
+    assert Qpid().fanout_subscription(target) == Qpid().fanout(target)
+
+
+@given(TARGETS)
+def test_a_link_asks_a_broker_for_a_topic_where_all_get_a_message_and_for_a_queue_where_one_does(
+    target: Target,
+) -> None:
+    for (kind, *_), address in addresses(Brokered(), target):
+        assert Brokered().capabilities(address) == (("topic",) if kind == "all" else ("queue",))
+        for scheme in (Routable(), RabbitMQ(), Qpid()):
+            assert scheme.capabilities(address) == ()
+    assert Brokered().capabilities("a reply address") == ()
+
+
 def test_a_name_too_long_for_rabbitmq_is_refused_with_what_to_shorten() -> None:
     RabbitMQ().shared(Target("t" * 120, "e" * 120))
     with pytest.raises(InvalidTarget, match="has 264 bytes, and 255 are allowed; shorten exchange, topic or server"):
@@ -124,7 +147,7 @@ def test_a_target_without_a_server_has_no_address_of_one(scheme: Scheme) -> None
     [
         ("RabbitMQ", RabbitMQ),
         ("apache-activemq-artemis", Brokered),
-        ("Apache Qpid Broker-J Core", Brokered),
+        ("Apache Qpid Broker-J Core", Qpid),
         ("qpid-cpp", Brokered),
         ("qpid-dispatch-router", Routable),
         ("skupper-router", Routable),
@@ -146,6 +169,6 @@ def test_a_setting_overrides_what_a_peer_says(name: str, scheme: type[object]) -
 
 def test_a_scheme_that_there_is_not_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(
-        MessagingError, match="no address scheme 'mesh'; there are dynamic, routable, brokered, rabbitmq"
+        MessagingError, match="no address scheme 'mesh'; there are dynamic, routable, brokered, rabbitmq, qpid"
     ):
         scheme_for("mesh", {})

@@ -1,0 +1,73 @@
+"""What holds of the bus over brokers that make a queue when a program attaches, and end a reply queue with its caller.
+
+A module for each of them has all of these tests, and fixtures `open_bus` and `port` of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from osrdyne_bus.aio import AsyncBusServer
+from osrdyne_bus.errors import LoginRefused, PeerLost
+from osrdyne_bus.settings import BusSettings
+from osrdyne_bus.wire import BusRequest
+from testbed.waiting import PATIENCE, until_async
+from tests.bus.on_peers.conformance import MAPS, client, echo, named
+from tests.bus.on_peers.conftest import OpenBus
+from tests.bus.on_peers.proxy import Proxy
+
+
+async def test_a_message_to_what_no_server_ever_had_waits_for_the_first_one(open_bus: OpenBus) -> None:
+    bus, far = await open_bus(), await open_bus()
+    seen: list[bytes] = []
+    await client(bus).cast(MAPS, "note", b"early", timeout=PATIENCE)
+    await client(bus).cast(named("n"), "note", b"for n", timeout=PATIENCE)
+    async with AsyncBusServer(far, named("n"), echo(note=lambda request: seen.append(request.body))):
+        await until_async(lambda: len(seen) == 2)
+    assert set(seen) == {b"early", b"for n"}
+
+
+async def test_a_fanout_is_kept_for_no_server_that_comes_later(open_bus: OpenBus) -> None:
+    bus, far = await open_bus(), await open_bus()
+    seen: list[bytes] = []
+    await client(bus).fanout(MAPS, "note", b"early", timeout=PATIENCE)
+    async with AsyncBusServer(far, named("n"), echo(note=lambda request: seen.append(request.body))):
+        await client(bus).fanout(MAPS, "note", b"in time", timeout=PATIENCE)
+        await until_async(lambda: bool(seen))
+    assert seen == [b"in time"]
+
+
+async def test_a_call_whose_connection_ends_cannot_get_its_reply_and_the_next_call_can(
+    open_bus: OpenBus, port: int
+) -> None:
+    far = await open_bus(settings=BusSettings(reply_timeout=1))
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: BusRequest) -> None:
+        begun.set()
+        await go.wait()
+
+    async with AsyncBusServer(far, named("n"), echo(wait=wait)), Proxy(port) as proxy:
+        bus = await open_bus(port=proxy.port)
+        waiting = asyncio.create_task(client(bus).call(MAPS, "wait", timeout=PATIENCE))
+        await begun.wait()
+        proxy.cut()
+        with pytest.raises(PeerLost):
+            await waiting
+        assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+        assert bus.connections == 2
+        go.set()
+
+
+async def test_a_message_of_twenty_mebibytes_is_taken(open_bus: OpenBus) -> None:
+    bus, far = await open_bus(), await open_bus()
+    body = bytes(20 * 2**20)
+    async with AsyncBusServer(far, named("n"), echo()):
+        assert (await client(bus).call(MAPS, "echo", body, timeout=PATIENCE)).body == body
+
+
+async def test_a_wrong_password_is_refused(open_bus: OpenBus) -> None:
+    with pytest.raises(LoginRefused):
+        await open_bus(password="wrong")
