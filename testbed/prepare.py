@@ -25,6 +25,7 @@ from testbed.go_builds import BuildFailed
 from testbed.kubernetes import building, images
 from testbed.kubernetes.golang import NoGo
 from testbed.maven import NotFetched
+from testbed.node import building as node
 from testbed.pulumi import building as pulumi
 from testbed.s3 import server as s3
 from testbed.systemd import MORE
@@ -89,6 +90,7 @@ def parts() -> list[Part]:
         Part("Java of brokers", partial(java.ensure, "Artemis"), frozenset({"bus"})),
         Part("Artemis", artemis.program, frozenset({"bus"})),
         Part("Qpid Broker-J", broker_j.program, frozenset({"bus"})),
+        Part("Node.js", node.folder, frozenset({"bus"})),
         Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
         Part("containerd", partial(installed, "kubernetes.keeper"), clusters),
         Part("image of workers", docker.worker_root, frozenset({"drivers"})),

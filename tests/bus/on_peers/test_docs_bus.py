@@ -20,16 +20,18 @@ from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.threads import Bus, BusServer
 from testbed import proton
 from testbed.command_line import osrdyne
+from testbed.node import building
 from testbed.pool import DaemonProcess, Pool
-from testbed.workers import MINIMAL
+from testbed.waiting import PATIENCE
+from testbed.workers import LIBRARY, MINIMAL
 from tests.conftest import Vhost
 
 PAGE = Path(steps.ROOT, "docs/bus.md").read_text()
 README = Path(steps.ROOT, "bus/README.md").read_text()
 
 
-def programs(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+def programs(page: str, language: str = "python") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 def run(program: str, folder: Path) -> str:
@@ -67,6 +69,48 @@ def test_the_program_that_calls_a_pool_gets_its_answer(
     assert address in program
     assert run(program.replace(address, pool.client_uri), tmp_path) == "b'LAX|question'\n"
     assert f"`/exchanges/{pool.names.request_exchange.replace('core', '{pool}')}/{{key}}`" in PAGE
+
+
+@pytest.mark.both_versions
+def test_the_program_in_javascript_gets_the_answer_of_a_cold_key_and_the_status_of_an_error(
+    make_pool: Callable[..., Pool],
+    make_daemon: Callable[..., DaemonProcess],
+    tmp_path: Path,
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=LIBRARY)
+    assert node(pool, tmp_path, "LAX", "question") == "ok LAX|question\n"
+    assert node(pool, tmp_path, "Zürich/é 100%", "ß") == "ok Zürich/é 100%|ß\n"
+    assert node(pool, tmp_path, "LAX", "error") == "error no such airport\n"
+
+
+@pytest.mark.both_versions
+def test_the_program_in_javascript_shows_that_a_request_of_a_key_without_a_worker_expired(
+    make_pool: Callable[..., Pool],
+    make_daemon: Callable[..., DaemonProcess],
+    tmp_path: Path,
+) -> None:
+    pool = make_pool()
+    make_daemon(pool)
+    assert node(pool, tmp_path, "LAX", "question", seconds=1) == "expired \n"
+
+
+def node(pool: Pool, folder: Path, *arguments: str, seconds: int = 10) -> str:
+    """Run the page's program on a pool, with this deadline, and return what it prints."""
+    (program,), address, deadline = programs(PAGE, "javascript"), "amqp://client:password@localhost:5672/%2F", "10_000"
+    assert address in program
+    assert deadline in program
+    assert len(program.splitlines()) <= 40
+    path = folder / "call.mjs"
+    path.write_text(program.replace(address, pool.client_uri).replace(deadline, f"{seconds}_000"))
+    made = building.folder()
+    if not (folder / "node_modules").exists():
+        (folder / "node_modules").symlink_to(made / "node_modules")
+    done = subprocess.run(
+        [str(made / "node"), str(path), *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_program_of_the_readme_gets_its_answer(vhost: Vhost, tmp_path: Path) -> None:
