@@ -23,7 +23,7 @@ BROKER = """\
   <core xmlns="urn:activemq:core">
     <persistence-enabled>false</persistence-enabled>
     <acceptors>
-      <acceptor name="amqp">tcp://127.0.0.1:{port}?protocols=AMQP;saslMechanisms=SCRAM-SHA-256,PLAIN</acceptor>
+      <acceptor name="amqp">tcp://127.0.0.1:{port}?{login}</acceptor>
     </acceptors>
     <security-settings>
       <security-setting match="#">
@@ -40,6 +40,7 @@ BROKER = """\
   </core>
 </configuration>
 """
+ACCEPTOR = "protocols=AMQP;saslMechanisms=SCRAM-SHA-256,PLAIN;saslLoginConfigScope=amqp-sasl-scram"
 PERMISSION = '<permission type="{right}" roles="all"/>'
 RIGHTS = (
     *("createNonDurableQueue", "deleteNonDurableQueue", "createDurableQueue", "deleteDurableQueue"),
@@ -95,7 +96,9 @@ class Artemis(JavaServer):
         etc.mkdir()
         permissions = "".join(PERMISSION.format(right=right) for right in RIGHTS)
         made = "".join(MADE.format(first=kind) for kind in KINDS)
-        (etc / "broker.xml").write_text(BROKER.format(port=self.port, permissions=permissions, made=made))
+        (etc / "broker.xml").write_text(
+            BROKER.format(port=self.port, login=ACCEPTOR, permissions=permissions, made=made)
+        )
         (etc / "bootstrap.xml").write_text(BOOTSTRAP.format(configuration=(etc / "broker.xml").as_uri()))
         (etc / "management.xml").write_text('<management-context xmlns="http://activemq.apache.org/schema"/>\n')
         (etc / "login.config").write_text(LOGIN.format(jaas=_JAAS, files=_FILES))

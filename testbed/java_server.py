@@ -1,98 +1,30 @@
-"""A server in Java for tests, with ports and a directory of its own, which ends when the test process does.
-
-Between it and the test process stands a process of ours (`python -m testbed.java_server DIRECTORY COMMAND...`), which
-watches its standard input: when that closes, it ends the server and removes the directory. So both are gone when the
-test process is, even by SIGKILL.
-"""
+"""A server in Java for tests: small, quick to start, and with one user."""
 
 from __future__ import annotations
 
-import os
 import secrets
-import select
-import shutil
-import subprocess
-import sys
-import tempfile
 from abc import abstractmethod
-from pathlib import Path
 
 import java
-from testbed.ports import PortBlock
-from testbed.started import Started
-from testbed.waiting import PATIENCE, until
+from testbed.kept_server import KeptServer
 
-ROOT = Path(__file__).parents[1]
-#: Small, and quick to start: these servers have little to do.
-_MACHINE = ("-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+#: These servers have little to do.
+_SMALL = ("-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-class JavaServerFailed(RuntimeError):
-    """The server did not start; the text has its log."""
-
-
-class JavaServer(Started):
-    """One server. A `with` block starts it, and leaves nothing behind."""
+class JavaServer(KeptServer):
+    """One server."""
 
     #: The only user, who may do everything.
     user = "bus"
 
     def __init__(self, kind: str) -> None:
-        self._ports = PortBlock()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"osrdyne-{kind}-"))
-        self.port = self._ports.first
+        super().__init__(kind)
         self.password = secrets.token_hex(16)
-        self._keeper: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
     def configure(self) -> list[str]:
         """Write what the server reads into its directory, and return what follows `java` and the options of memory."""
 
-    @abstractmethod
-    def answers(self) -> bool:
-        """Whether it is ready."""
-
-    def start(self) -> None:
-        """Start the server without data, and return when it answers."""
-        log = self.directory / "log"
-        command = [java.ensure(type(self).__name__), *_MACHINE, *self.configure()]
-        with log.open("ab") as output:
-            # A pipe as standard input: it closes when this process ends, however that happens.
-            self._keeper = subprocess.Popen(
-                [sys.executable, "-m", "testbed.java_server", str(self.directory), *command],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        keeper = self._keeper
-        until(lambda: keeper.poll() is not None or self.answers(), every=0.1, what=f"a server in {self.directory}")
-        if keeper.poll() is not None:
-            raise JavaServerFailed(f"the server did not start: {log.read_text(errors='replace')[-3000:]}")
-
-    def close(self) -> None:
-        """End the server at once, and remove its directory."""
-        if self._keeper is not None:
-            assert self._keeper.stdin is not None
-            self._keeper.stdin.close()
-            self._keeper.wait(timeout=PATIENCE)
-            self._keeper = None
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self._ports.release()
-
-
-def keep(directory: Path, command: list[str]) -> None:
-    """Run the server to its end. When standard input closes before that, end it and remove the directory."""
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=directory)
-    ended = os.pidfd_open(server.pid)
-    ready, _, _ = select.select([ended, sys.stdin], [], [])
-    if sys.stdin in ready:
-        server.kill()
-        shutil.rmtree(directory, ignore_errors=True)
-    server.wait()
-
-
-if __name__ == "__main__":
-    keep(Path(sys.argv[1]), sys.argv[2:])
+    def command(self) -> list[str]:
+        return [java.ensure(type(self).__name__), *_SMALL, *self.configure()]

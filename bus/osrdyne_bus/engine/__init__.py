@@ -1,7 +1,8 @@
 """AMQP 1.0 by proton, on asyncio: the only package that imports proton.
 
-`connection` is one to a peer, and `transport` moves its bytes. `links` are its senders and subscriptions, in its
-`sessions`. `messages` encodes what they carry, and `rabbitmq_nodes` declares what RabbitMQ does not make for a link.
+`connection` is one to a peer, which begins with a `handshake`, and `transport` moves its bytes. `links` are its senders
+and subscriptions, in its `sessions`. `messages` encodes what they carry, and `rabbitmq_nodes` declares what RabbitMQ
+does not make for a link.
 """
 
 try:
@@ -11,8 +12,9 @@ except ImportError as error:
         "osrdyne_bus.engine needs proton: install osrdyne-bus[proton], which compiles C (docs/decisions/0030)"
     ) from error
 
-from osrdyne_bus.engine.connection import BusConnection, Login
+from osrdyne_bus.engine.connection import BusConnection
 from osrdyne_bus.engine.links import Incoming, SendLink, Subscription
 from osrdyne_bus.engine.sessions import MOST_SESSIONS
+from osrdyne_bus.logins import Login
 
 __all__ = ["BusConnection", "Incoming", "Login", "MOST_SESSIONS", "SendLink", "Subscription"]

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
 import proton
@@ -19,12 +18,14 @@ from cproton import addressof, pn_delivery_link, pn_event_delivery, pn_event_typ
 from proton import Delivery, Endpoint, Event, Link, Terminus, symbol
 
 from osrdyne_bus.credit import CreditWindow
+from osrdyne_bus.engine.handshake import Handshake, NotAmqp
 from osrdyne_bus.engine.links import End, Incoming, Received, SendLink, Subscription, refuse, said_by
 from osrdyne_bus.engine.messages import UnreadableMessage, decoded
 from osrdyne_bus.engine.sessions import MOST_SESSIONS, Sessions
 from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
+from osrdyne_bus.logins import ANYONE, CannotLogIn, Login
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +35,6 @@ PATIENCE = 10.0
 SESSION_ENDS = 1.0
 #: Most bytes of a message that a subscription takes.
 LARGEST_MESSAGE = 128 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """A login: with a user SCRAM or PLAIN, without one EXTERNAL (the certificate of TLS) or ANONYMOUS.
-
-    `mechanisms` are names of SASL mechanisms with spaces between; only these are used then.
-    """
-
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    mechanisms: str | None = None
 
 
 def _put(terminus: Terminus, capabilities: tuple[str, ...]) -> None:
@@ -72,7 +61,9 @@ class BusConnection:
         # collector sees it.
         self._ends: dict[int, End] = {}
         self._sessions = Sessions(self._begin_session, lambda: self._most_sessions, self._ends)
-        self._transport = ProtonTransport(self._connection, self._happened, self._disconnected)
+        self._transport = ProtonTransport(
+            self._connection, self._happened, not_logged_in=self._not_logged_in, disconnected=self._disconnected
+        )
         self._engine = self._transport.engine
         #: Write what there is to write before the loop waits again.
         self.flush_soon = self._transport.flush_soon
@@ -88,7 +79,7 @@ class BusConnection:
         host: str,
         port: int,
         *,
-        login: Login = Login(),
+        login: Login = ANYONE,
         tls: ssl.SSLContext | None = None,
         virtual_host: str | None = None,
         container: str = "osrdyne",
@@ -124,16 +115,8 @@ class BusConnection:
     def _prepare(self, login: Login, virtual_host: str, container: str) -> None:
         self._connection.container = container
         self._connection.hostname = virtual_host
-        if login.user is not None:
-            self._connection.user = login.user
-            self._connection.password = login.password or ""
-        sasl = self._engine.sasl()
         # PLAIN without TLS is what the address asked for, as over AMQP 0-9-1.
-        sasl.allow_insecure_mechs = True
-        # Left alone, proton takes EXTERNAL wherever it is offered.
-        default = "SCRAM-SHA-256 SCRAM-SHA-1 PLAIN" if login.user is not None else "EXTERNAL ANONYMOUS"
-        sasl.allowed_mechs(login.mechanisms or default)
-        self._transport.bind()
+        self._transport.begin(Handshake(login, virtual_host))
 
     @property
     def properties(self) -> Mapping[object, object]:
@@ -259,6 +242,12 @@ class BusConnection:
         elif (handle := self._HANDLERS.get(number)) is not None:
             handle(self, Event.wrap(event))
 
+    def _not_logged_in(self, error: CannotLogIn | NotAmqp) -> None:
+        if isinstance(error, CannotLogIn):
+            self._end(LoginRefused(f"{self.peer} {error}"))
+        else:
+            self._end(self._not_opened(str(error)))
+
     def _disconnected(self, exc: Exception | None) -> None:
         why = f": {exc}" if exc else ""
         self._end(PeerLost(f"the connection to {self.peer} ended{why}; what was under way may have been done"))
@@ -293,17 +282,16 @@ class BusConnection:
     def _broken(self, event: Event) -> None:
         name, description = said_by(event.transport.condition)
         said = description or name
-        if self._engine.sasl().outcome not in (proton.SASL.OK, None):
-            self._end(LoginRefused(f"{self.peer} refused the login: {said}"))
-        elif not self._open.done():
-            self._end(
-                ConnectFailed(
-                    f"{self.peer} ended the connection before it was open ({said}): "
-                    f"check that it speaks AMQP 1.0 and has the virtual host {self._connection.hostname!r}"
-                )
-            )
+        if not self._open.done():
+            self._end(self._not_opened(said))
         else:
             self._end(PeerLost(f"the connection to {self.peer} broke: {said}; what was under way may have been done"))
+
+    def _not_opened(self, said: str) -> ConnectFailed:
+        return ConnectFailed(
+            f"{self.peer} ended the connection before it was open ({said}): "
+            f"check that it speaks AMQP 1.0 and has the virtual host {self._connection.hostname!r}"
+        )
 
     def _link_opened(self, event: Event) -> None:
         link = event.link

@@ -1,6 +1,6 @@
 """Bytes between a socket and proton, and proton's time.
 
-proton reads and writes frames and never touches a socket. TLS is that of Python, below proton.
+proton reads and writes frames, and never touches a socket. TLS is that of Python, below proton, and the login is ours.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import proton
 from cproton import isnull, pn_collector_peek
 from proton import Collector
 
+from osrdyne_bus.engine.handshake import Handshake, NotAmqp
+from osrdyne_bus.logins import CannotLogIn
+
 #: Seconds without a frame after which the peer counts as gone. proton sends empty frames in time for the peer's own.
 IDLE = 30.0
 
@@ -25,9 +28,13 @@ class ProtonTransport(asyncio.Protocol):
         self,
         connection: proton.Connection,
         handle: Callable[[object], None],
+        *,
+        not_logged_in: Callable[[CannotLogIn | NotAmqp], None],
         disconnected: Callable[[Exception | None], None],
     ) -> None:
-        """`handle` gets each of proton's events as a C pointer, and `disconnected` the end of the socket, once."""
+        """`handle` gets each of proton's events as a C pointer, `not_logged_in` why the login failed, and `disconnected`
+        the end of the socket, once.
+        """
         self.engine = proton.Transport()
         self.engine.idle_timeout = IDLE
         self.gone = asyncio.Event()
@@ -35,23 +42,30 @@ class ProtonTransport(asyncio.Protocol):
         self._collector = Collector()
         connection.collect(self._collector)
         self._handle = handle
+        self._not_logged_in = not_logged_in
         self._disconnected = disconnected
+        #: The login, until it is done. proton is given nothing before.
+        self._handshake: Handshake | None = None
         self._loop = asyncio.get_running_loop()
         self._socket: asyncio.Transport | None = None
         self._flush: asyncio.Handle | None = None
         self._tick: asyncio.TimerHandle | None = None
 
-    def bind(self) -> None:
-        """Begin, once the login is set up."""
+    def begin(self, handshake: Handshake) -> None:
+        """Log in by this handshake as soon as there is a socket, and open the connection then."""
+        self._handshake = handshake
         self.engine.bind(self._connection)
         self._connection.open()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
-        self.work()
+        assert self._handshake is not None
+        transport.write(self._handshake.begin())
 
     def data_received(self, data: bytes) -> None:
+        if self._handshake is not None:
+            data = self._log_in(self._handshake, data)
         view = memoryview(data)
         while view:
             capacity = self.engine.capacity()
@@ -61,6 +75,20 @@ class ProtonTransport(asyncio.Protocol):
             view = view[capacity:]
             self._events()
         self.work()
+
+    def _log_in(self, handshake: Handshake, data: bytes) -> bytes:
+        """Go on with the login, and return what came after it."""
+        assert self._socket is not None
+        try:
+            self._socket.write(handshake.received(data))
+        except (CannotLogIn, NotAmqp) as error:
+            self._not_logged_in(error)
+            self._socket.close()
+            return b""
+        if not handshake.done:
+            return b""
+        self._handshake = None
+        return handshake.rest
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone.set()
@@ -82,7 +110,7 @@ class ProtonTransport(asyncio.Protocol):
         if self._flush is not None:
             self._flush.cancel()
             self._flush = None
-        if self._socket is None or self.gone.is_set():
+        if self._socket is None or self.gone.is_set() or self._handshake is not None:
             return
         self._keep_time()
         while True:

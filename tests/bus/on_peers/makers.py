@@ -68,6 +68,16 @@ async def test_a_message_of_twenty_mebibytes_is_taken(open_bus: OpenBus) -> None
         assert (await client(bus).call(MAPS, "echo", body, timeout=PATIENCE)).body == body
 
 
-async def test_a_wrong_password_is_refused(open_bus: OpenBus) -> None:
-    with pytest.raises(LoginRefused):
-        await open_bus(password="wrong")
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+async def test_a_login_is_by_the_mechanism_that_is_named_and_a_wrong_password_is_refused(
+    open_bus: OpenBus, mechanism: str
+) -> None:
+    bus = await open_bus(mechanisms=mechanism)
+    await client(bus).cast(MAPS, "echo", timeout=PATIENCE)
+    with pytest.raises(LoginRefused, match=f"refused the login by {mechanism}"):
+        await open_bus(password="wrong", mechanisms=mechanism)
+
+
+async def test_a_peer_that_does_not_have_the_mechanism_is_named_with_those_that_it_has(open_bus: OpenBus) -> None:
+    with pytest.raises(LoginRefused, match=r"127.0.0.1:\d+ offers .*SCRAM-SHA-256.* and this login takes GSSAPI$"):
+        await open_bus(mechanisms="GSSAPI")

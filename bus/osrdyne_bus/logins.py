@@ -1,0 +1,173 @@
+"""How a program logs in, by SASL: ANONYMOUS, EXTERNAL, PLAIN and SCRAM. Pure.
+
+SCRAM is that of RFC 5802 and RFC 7677, without channel binding. The password does not leave the program, and the peer
+has to show that it knows it, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Protocol
+from unicodedata import normalize
+
+#: By preference, with a user and without one.
+WITH_USER = "SCRAM-SHA-256 SCRAM-SHA-1 PLAIN"
+WITHOUT_USER = "EXTERNAL ANONYMOUS"
+#: How often SCRAM hashes a password: fewer make it easy to guess, more would hold up the program.
+LEAST_ROUNDS, MOST_ROUNDS = 4096, 1_000_000
+_SCRAM = {"SCRAM-SHA-1": "sha1", "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+#: The gs2 header of RFC 5802: no channel binding.
+_NO_BINDING = "n,,"
+
+
+class CannotLogIn(ValueError):
+    """A login cannot go on; the text goes on after the name of the peer, and holds no password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A login: with a user SCRAM or PLAIN, without one EXTERNAL (the certificate of TLS) or ANONYMOUS.
+
+    `mechanisms` are names of SASL mechanisms with spaces between, by preference; only these are used then.
+    """
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    mechanisms: str | None = None
+
+
+#: Without a user.
+ANYONE = Login()
+
+
+class Mechanism(Protocol):
+    """One login by a SASL mechanism."""
+
+    name: str
+
+    def begin(self) -> bytes:
+        """Return what is said first."""
+        ...
+
+    def answer(self, challenge: bytes) -> bytes:
+        """Return the answer to what the peer asks. Raises CannotLogIn."""
+        ...
+
+    def end(self, said: bytes) -> None:
+        """Take what the peer says when it has accepted the login. Raises CannotLogIn."""
+        ...
+
+
+class OneWord:
+    """A mechanism in which only the client says something, and only once."""
+
+    def __init__(self, name: str, said: bytes) -> None:
+        self.name = name
+        self._said = said
+
+    def begin(self) -> bytes:
+        return self._said
+
+    def answer(self, challenge: bytes) -> bytes:
+        raise CannotLogIn(f"asked more than {self.name} can say")
+
+    def end(self, said: bytes) -> None:
+        pass
+
+
+class Scram:
+    """A login by SCRAM."""
+
+    def __init__(self, name: str, user: str, password: str, *, nonce: str) -> None:
+        """`nonce`: a text that is used once, without commas."""
+        self.name = name
+        self._hash = _SCRAM[name]
+        self._password = _prepared(password).encode()
+        self._nonce = nonce
+        self._first = f"n={_prepared(user).replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        #: What shows that the peer knows the password, too; None before that was worked out.
+        self._signature: bytes | None = None
+        self._proven = False
+
+    def begin(self) -> bytes:
+        return f"{_NO_BINDING}{self._first}".encode()
+
+    def answer(self, challenge: bytes) -> bytes:
+        if self._signature is not None:
+            self._check(challenge)
+            return b""
+        said = _attributes(challenge)
+        nonce, rounds = said.get("r", ""), said.get("i", "")
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise CannotLogIn(f"answered {self.name} with a nonce that is not of this login")
+        if not rounds.isdecimal() or len(rounds) > 9 or not LEAST_ROUNDS <= int(rounds) <= MOST_ROUNDS:
+            allowed = f"{LEAST_ROUNDS} to {MOST_ROUNDS} are allowed"
+            raise CannotLogIn(f"asks {self.name} for {rounds[:9]!r} rounds, and {allowed}")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, _decoded(said.get("s", "")), int(rounds))
+        last = f"c={base64.b64encode(_NO_BINDING.encode()).decode()},r={nonce}"
+        both = f"{self._first},{challenge.decode()},{last}".encode()
+        key = self._keyed(salted, b"Client Key")
+        mask = self._keyed(hashlib.new(self._hash, key).digest(), both)
+        self._signature = self._keyed(self._keyed(salted, b"Server Key"), both)
+        proof = bytes(one ^ other for one, other in zip(key, mask, strict=True))
+        return f"{last},p={base64.b64encode(proof).decode()}".encode()
+
+    def end(self, said: bytes) -> None:
+        if not self._proven:
+            self._check(said)
+
+    def _check(self, said: bytes) -> None:
+        given = _decoded(_attributes(said).get("v", ""))
+        if self._signature is None or not hmac.compare_digest(given, self._signature):
+            raise CannotLogIn(f"did not show by {self.name} that it knows the password")
+        self._proven = True
+
+    def _keyed(self, key: bytes, text: bytes) -> bytes:
+        return hmac.new(key, text, self._hash).digest()
+
+
+def mechanism_for(login: Login, offered: Collection[str]) -> Mechanism:
+    """Return the mechanism for a login, out of those that a peer offers. Raises CannotLogIn where none fits."""
+    wanted = (login.mechanisms or (WITHOUT_USER if login.user is None else WITH_USER)).split()
+    for name in wanted:
+        if name in offered and (found := _made(name, login)) is not None:
+            return found
+    raise CannotLogIn(f"offers {' '.join(offered) or 'nothing'} to log in by, and this login takes {' '.join(wanted)}")
+
+
+def _made(name: str, login: Login) -> Mechanism | None:
+    if name == "EXTERNAL":
+        return OneWord(name, b"")
+    if name == "ANONYMOUS":
+        return OneWord(name, b"anonymous")
+    if login.user is None:
+        return None
+    password = login.password or ""
+    if name == "PLAIN":
+        return OneWord(name, f"\0{login.user}\0{password}".encode())
+    return Scram(name, login.user, password, nonce=secrets.token_urlsafe(24)) if name in _SCRAM else None
+
+
+def _prepared(text: str) -> str:
+    # The part of SASLprep (RFC 4013) that changes what people type.
+    return normalize("NFKC", text)
+
+
+def _attributes(said: bytes) -> dict[str, str]:
+    try:
+        parts = [part.partition("=") for part in said.decode().split(",")]
+    except UnicodeDecodeError:
+        raise CannotLogIn("answered the login with what is no text") from None
+    return {name: value for name, _, value in parts}
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise CannotLogIn("answered the login with what is no base64") from None

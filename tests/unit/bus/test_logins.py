@@ -1,0 +1,124 @@
+"""Logins by SASL: which mechanism is taken, and what SCRAM says, by the examples of its specifications."""
+
+from __future__ import annotations
+
+import pytest
+
+from osrdyne_bus.logins import CannotLogIn, Login, Scram, mechanism_for
+
+#: RFC 5802, section 5, and RFC 7677, section 3: mechanism, nonce, challenge, answer, and what the server ends with.
+EXAMPLES = [
+    (
+        "SCRAM-SHA-1",
+        "fyko+d2lbbFgONRv9qkxdawL",
+        b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096",
+        b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=",
+        b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=",
+    ),
+    (
+        "SCRAM-SHA-256",
+        "rOprNGfwEbeRWgbNEkqO",
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+        b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=",
+    ),
+]
+EACH = pytest.mark.parametrize(("name", "nonce", "challenge", "answer", "end"), EXAMPLES, ids=["sha-1", "sha-256"])
+
+
+@EACH
+@pytest.mark.parametrize("late", [True, False])
+def test_scram_says_what_its_specification_says(
+    name: str, nonce: str, challenge: bytes, answer: bytes, end: bytes, late: bool
+) -> None:
+    scram = Scram(name, "user", "pencil", nonce=nonce)
+
+    assert scram.begin() == f"n,,n=user,r={nonce}".encode()
+    assert scram.answer(challenge) == answer
+    # A peer shows that it knows the password with the outcome, or before it.
+    if late:
+        scram.end(end)
+    else:
+        assert scram.answer(end) == b""
+        scram.end(b"")
+
+
+@EACH
+@pytest.mark.parametrize("said", [b"", b"v=", b"e=invalid-proof", b"v=AAAA", b"v=?", b"\xff"])
+def test_a_peer_that_does_not_know_the_password_is_no_peer(
+    name: str, nonce: str, challenge: bytes, answer: bytes, end: bytes, said: bytes
+) -> None:
+    scram = Scram(name, "user", "pencil", nonce=nonce)
+    with pytest.raises(CannotLogIn, match="did not show"):
+        scram.end(end)
+    assert scram.answer(challenge) == answer
+    with pytest.raises(CannotLogIn):
+        scram.end(said)
+
+
+@pytest.mark.parametrize(
+    ("challenge", "why"),
+    [
+        (b"r=other,s=QSXCR+Q6sek8bf92,i=4096", "a nonce that is not of this login"),
+        (b"r=mine,s=QSXCR+Q6sek8bf92,i=4096", "a nonce that is not of this login"),
+        (b"", "a nonce that is not of this login"),
+        (b"r=mine1,s=QSXCR+Q6sek8bf92,i=1", "'1' rounds, and 4096 to"),
+        (b"r=mine1,s=QSXCR+Q6sek8bf92,i=99999999999", "'999999999' rounds"),
+        (b"r=mine1,s=QSXCR+Q6sek8bf92", "'' rounds"),
+        (b"r=mine1,s=?,i=4096", "no base64"),
+        (b"\xff", "no text"),
+    ],
+)
+def test_scram_answers_no_challenge_that_is_not_as_it_has_to_be(challenge: bytes, why: str) -> None:
+    with pytest.raises(CannotLogIn, match=why):
+        Scram("SCRAM-SHA-256", "user", "pencil", nonce="mine").answer(challenge)
+
+
+def test_names_with_what_parts_words_are_escaped() -> None:
+    assert Scram("SCRAM-SHA-1", "a=b,c", "x", nonce="n").begin() == b"n,,n=a=3Db=2Cc,r=n"
+
+
+OFFERED = ["ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"]
+
+
+@pytest.mark.parametrize(
+    ("login", "offered", "name"),
+    [
+        (Login("u", "p"), OFFERED, "SCRAM-SHA-256"),
+        (Login("u", "p"), ["PLAIN", "ANONYMOUS"], "PLAIN"),
+        (Login("u", "p", "SCRAM-SHA-512 PLAIN"), OFFERED, "SCRAM-SHA-512"),
+        (Login("u", "p", "GSSAPI PLAIN"), OFFERED, "PLAIN"),
+        (Login("u", "p", "EXTERNAL"), OFFERED, "EXTERNAL"),
+        (Login(), OFFERED, "EXTERNAL"),
+        (Login(), ["PLAIN", "ANONYMOUS"], "ANONYMOUS"),
+    ],
+)
+def test_the_strongest_mechanism_of_a_login_is_taken_that_the_peer_offers(
+    login: Login, offered: list[str], name: str
+) -> None:
+    assert mechanism_for(login, offered).name == name
+
+
+@pytest.mark.parametrize(
+    ("login", "offered"),
+    [
+        (Login("u", "p", "SCRAM-SHA-256"), ["PLAIN"]),
+        (Login(), ["SCRAM-SHA-256", "PLAIN"]),
+        (Login(mechanisms="PLAIN"), ["PLAIN"]),
+        (Login("u", "p"), ["GSSAPI"]),
+        (Login("u", "p"), []),
+    ],
+)
+def test_where_no_mechanism_fits_both_sides_are_named(login: Login, offered: list[str]) -> None:
+    with pytest.raises(CannotLogIn, match=r"^offers .* to log in by, and this login takes ") as raised:
+        mechanism_for(login, offered)
+    assert all(name in str(raised.value) for name in offered)
+
+
+def test_mechanisms_of_one_word_say_who_logs_in() -> None:
+    assert mechanism_for(Login("ü", "p"), ["PLAIN"]).begin() == "\0ü\0p".encode()
+    assert mechanism_for(Login(), ["EXTERNAL"]).begin() == b""
+    plain = mechanism_for(Login("u"), ["PLAIN"])
+    plain.end(b"")
+    with pytest.raises(CannotLogIn, match="more than PLAIN can say"):
+        plain.answer(b"?")
