@@ -9,7 +9,10 @@ import java
 from testbed.kept_server import KeptServer
 
 #: These servers have little to do.
-_SMALL = ("-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_SMALL = (
+    *("-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    "-XX:-UsePerfData",  # which is a file that a killed one leaves behind
+)
 
 
 class JavaServer(KeptServer):

@@ -32,8 +32,9 @@ class ProtonTransport(asyncio.Protocol):
         not_logged_in: Callable[[CannotLogIn | NotAmqp], None],
         disconnected: Callable[[Exception | None], None],
     ) -> None:
-        """`handle` gets each of proton's events as a C pointer, `not_logged_in` why the login failed, and `disconnected`
-        the end of the socket, once.
+        """`handle` gets each of proton's events as a C pointer.
+
+        `not_logged_in` gets why the login failed, and `disconnected` the end of the socket, once.
         """
         self.engine = proton.Transport()
         self.engine.idle_timeout = IDLE
