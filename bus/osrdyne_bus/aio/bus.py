@@ -51,6 +51,8 @@ Make = Callable[[Joined], Envelope]
 
 #: The link that all replies leave over, where one will do.
 REPLIES = AnyAddress("replies")
+#: Stands for the own address for replies, until there is one.
+ITSELF = AnyAddress("itself")
 
 
 def may_be_sent_again(lost: MessagingError) -> bool:
@@ -255,7 +257,7 @@ class AsyncBus:
         """Send a message by way of the peer to this bus itself. Raises as `call`."""
 
         def address(joined: Joined) -> str | AnyAddress:
-            return REPLIES if joined.replies_by_any_link else joined.reply_to
+            return REPLIES if joined.replies_by_any_link else joined.reply_to or ITSELF
 
         await self._call(address, lambda name, reply_to: Envelope(to=reply_to, correlation_id=name), timeout)
 
@@ -369,9 +371,10 @@ class AsyncBus:
         try:
             async with asyncio.timeout_at(deadline):
                 joined = await asyncio.shield(self._connection.soon())
+                to = address(joined)
                 if wants_reply:
                     await self._connection.receive_replies(joined)
-                to = address(joined)
+                    to = address(joined)
                 return joined, await joined.sender(to)
         except TimeoutError:
             at = to if isinstance(to, str) else to.purpose

@@ -319,7 +319,7 @@ class BusConnection:
 
     def _flow(self, event: Event) -> None:
         if isinstance(end := self._ends.get(hash(event.link)), SendLink):
-            end.pump()
+            end.flowed()
 
     def _delivered(self, delivery: Any) -> None:
         end = self._ends.get(addressof(pn_delivery_link(delivery._impl)))  # noqa: SLF001

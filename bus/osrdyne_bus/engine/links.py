@@ -302,6 +302,13 @@ class SendLink(End):
             self.last_used = self._owner.loop.time()
         self._owner.flush_soon()
 
+    def flowed(self) -> None:
+        """The peer gave credit, or takes it back."""
+        self.pump()
+        if self._link.drain_mode:
+            # What is left of it counts as used then, which the peer may wait for.
+            self._link.drained()
+
     def updated(self, delivery: Delivery) -> None:
         """The peer said what became of a message."""
         if not (delivery.remote_state in _OUTCOMES or delivery.settled):

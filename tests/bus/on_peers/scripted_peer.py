@@ -81,7 +81,7 @@ class ScriptedPeer(asyncio.Protocol):
         if not link.state & Endpoint.LOCAL_UNINIT:
             return
         if link.is_sender:
-            link.source.address = link.remote_source.address
+            link.source.address = link.remote_source.address or "replies"
         else:
             link.target.address = link.remote_target.address
         link.open()

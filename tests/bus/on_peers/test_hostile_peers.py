@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from proton import Condition, Delivery
 
+from osrdyne_bus import Target
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, Incoming, connection, links, transport
 from osrdyne_bus.engine.messages import encoded
 from osrdyne_bus.envelopes import Envelope
-from osrdyne_bus.errors import ConnectFailed, LinkRefused, MessagingError, OutcomeUnknown, PeerLost
+from osrdyne_bus.errors import ConnectFailed, LinkRefused, MessagingError, OutcomeUnknown, PeerLost, SendTimedOut
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.scripted_peer import ScriptedPeer, serving
 from tests.bus.on_peers.test_messages import nested
@@ -288,3 +290,38 @@ async def test_a_peer_that_answers_no_link_gets_more_links_than_it_allows_sessio
             given_up.cancel()
             await asyncio.wait([given_up])
         await made.close()
+
+
+async def test_a_message_waits_while_the_peer_withdraws_its_credit_and_leaves_when_it_gives_some_back() -> None:
+    peer = ScriptedPeer()
+    async with serving(peer) as port:
+        made = await BusConnection.connect("127.0.0.1", port)
+        link = await made.sender("q")
+        await link.send(Envelope(), PATIENCE)
+        (far,) = peer.links
+
+        far.drain(0)
+        peer.flush()
+        # The peer hears that its credit is used up: nothing more is on its way.
+        await until_async(lambda: far.credit == 0 and not far.draining())
+
+        with pytest.raises(SendTimedOut, match="the message to 'q' had no credit; it was not sent"):
+            await link.send(Envelope(), 0.2)
+        waiting = asyncio.create_task(link.send(Envelope(), PATIENCE))
+        far.drain_mode = False
+        far.flow(1)
+        peer.flush()
+        await waiting
+        await made.close()
+
+
+async def test_a_link_that_is_detached_with_an_error_ends_what_is_under_way_with_its_reason() -> None:
+    class Detaching(ScriptedPeer):
+        def took(self, delivery: Any) -> None:
+            delivery.link.condition = Condition("amqp:resource-limit-exceeded", "the disk is full")
+            delivery.link.close()
+
+    async with serving(Detaching()) as port, AsyncBus(f"amqp://127.0.0.1:{port}") as bus:
+        for send in (AsyncBusClient(bus).call, AsyncBusClient(bus).cast):
+            with pytest.raises(OutcomeUnknown, match="the disk is full; it may have been delivered"):
+                await send(Target("maps"), "find", timeout=PATIENCE)
