@@ -20,11 +20,6 @@ class BusCounts:
     #: Messages that left or failed, by kind ("call", "message" or "reply") and outcome: ACCEPTED, DROPPED, or the name
     #: of the error.
     sent: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Messages that came, and how often the peer had used up the credit, of subscriptions that are closed.
+    #: Messages that came, and how often a peer had used up its credit.
     received: int = 0
     stalls: int = 0
-
-    @property
-    def lost_replies(self) -> int:
-        """Replies that could not be sent."""
-        return sum(number for (kind, outcome), number in self.sent.items() if kind == "reply" and outcome != ACCEPTED)

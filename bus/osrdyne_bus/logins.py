@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -19,8 +20,11 @@ from unicodedata import normalize
 WITH_USER = "SCRAM-SHA-256 SCRAM-SHA-1 PLAIN"
 WITHOUT_USER = "EXTERNAL ANONYMOUS"
 #: How often SCRAM hashes a password: fewer make it easy to guess, more would hold up the program.
-LEAST_ROUNDS, MOST_ROUNDS = 4096, 1_000_000
+LEAST_ROUNDS, MOST_ROUNDS = 4096, 200_000
 _SCRAM = {"SCRAM-SHA-1": "sha1", "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+#: RFC 4422, section 3.1.
+_NAME = re.compile("[A-Z0-9_-]{1,20}")
+_MOST_OFFERED = 20
 #: The gs2 header of RFC 5802: no channel binding.
 _NO_BINDING = "n,,"
 
@@ -102,13 +106,17 @@ class Scram:
             self._check(challenge)
             return b""
         said = _attributes(challenge)
+        if "m" in said:
+            raise CannotLogIn(f"wants an extension of {self.name} that is not known here")
         nonce, rounds = said.get("r", ""), said.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise CannotLogIn(f"answered {self.name} with a nonce that is not of this login")
         if not rounds.isdecimal() or len(rounds) > 9 or not LEAST_ROUNDS <= int(rounds) <= MOST_ROUNDS:
             allowed = f"{LEAST_ROUNDS} to {MOST_ROUNDS} are allowed"
             raise CannotLogIn(f"asks {self.name} for {rounds[:9]!r} rounds, and {allowed}")
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, _decoded(said.get("s", "")), int(rounds))
+        if not (salt := _decoded(said.get("s", ""))):
+            raise CannotLogIn(f"answered {self.name} without a salt")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, int(rounds))
         last = f"c={base64.b64encode(_NO_BINDING.encode()).decode()},r={nonce}"
         both = f"{self._first},{challenge.decode()},{last}".encode()
         key = self._keyed(salted, b"Client Key")
@@ -122,7 +130,10 @@ class Scram:
             self._check(said)
 
     def _check(self, said: bytes) -> None:
-        given = _decoded(_attributes(said).get("v", ""))
+        found = _attributes(said)
+        if "e" in found:
+            raise CannotLogIn(f"refused the login by {self.name}: {found['e'][:40]!r}")
+        given = _decoded(found.get("v", ""))
         if self._signature is None or not hmac.compare_digest(given, self._signature):
             raise CannotLogIn(f"did not show by {self.name} that it knows the password")
         self._proven = True
@@ -133,11 +144,15 @@ class Scram:
 
 def mechanism_for(login: Login, offered: Collection[str]) -> Mechanism:
     """Return the mechanism for a login, out of those that a peer offers. Raises CannotLogIn where none fits."""
-    wanted = (login.mechanisms or (WITHOUT_USER if login.user is None else WITH_USER)).split()
+    default = WITHOUT_USER if login.user is None else WITH_USER
+    wanted = (default if login.mechanisms is None else login.mechanisms).split()
+    # What a stranger says ends up in a log.
+    known = [one for one in offered if _NAME.fullmatch(one)][:_MOST_OFFERED]
     for name in wanted:
-        if name in offered and (found := _made(name, login)) is not None:
+        if name in known and (found := _made(name, login)) is not None:
             return found
-    raise CannotLogIn(f"offers {' '.join(offered) or 'nothing'} to log in by, and this login takes {' '.join(wanted)}")
+    takes = f"{' '.join(wanted) or 'nothing'}{' and has no user' if login.user is None else ''}"
+    raise CannotLogIn(f"offers {' '.join(known) or 'nothing'} to log in by, and this login takes {takes}")
 
 
 def _made(name: str, login: Login) -> Mechanism | None:
@@ -148,9 +163,15 @@ def _made(name: str, login: Login) -> Mechanism | None:
     if login.user is None:
         return None
     password = login.password or ""
+    if "\0" in login.user + password or not _is_text(login.user) or not _is_text(password):
+        raise CannotLogIn("is not asked: the user or the password is no UTF-8 text without NUL")
     if name == "PLAIN":
         return OneWord(name, f"\0{login.user}\0{password}".encode())
     return Scram(name, login.user, password, nonce=secrets.token_urlsafe(24)) if name in _SCRAM else None
+
+
+def _is_text(text: str) -> bool:
+    return not any("\ud800" <= one <= "\udfff" for one in text)
 
 
 def _prepared(text: str) -> str:

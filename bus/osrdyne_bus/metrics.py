@@ -14,7 +14,13 @@ class BusMetrics(Collector):
     """Reads a bus whenever it is asked. `prometheus_client.REGISTRY.register(BusMetrics(bus))` exports it."""
 
     def __init__(self, *buses: AsyncBus) -> None:
-        """Read these buses, in any thread; that of a `threads.Bus` is its `asynchronous`. Their names are a label."""
+        """Read these buses, in any thread; that of a `threads.Bus` is its `asynchronous`.
+
+        Their names are a label. Raises ValueError where two have the same.
+        """
+        names = [one.name for one in buses]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two buses have one name ({', '.join(sorted(names))}): give each a `name` of its own")
         self._buses = buses
 
     def collect(self) -> Iterable[Metric]:

@@ -43,9 +43,21 @@ class ServerStatus:
         try:
             read: dict[str, Any] = json.loads(body)
             given = {name: read[name] for name in cls.__slots__}
-            return cls(**{**given, "endpoints": tuple(map(str, given["endpoints"]))})
         except (KeyError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"this is no answer of a server to {PING!r}: {error!r}") from None
+        texts = given["endpoints"]
+        right = isinstance(texts, list) and all(_is_text(one) for one in (given["server"], given["host"], *texts))
+        if not right or not all(type(given[name]) is int for name in _NUMBERS):
+            raise ValueError(f"this is no answer of a server to {PING!r}: a field has the wrong type")
+        return cls(**{**given, "endpoints": tuple(texts)})
+
+
+_NUMBERS = ("process", "waiting", "running", "concurrency", "lost_replies")
+
+
+def _is_text(found: object) -> bool:
+    # JSON can hold halves of characters, which cannot be printed.
+    return isinstance(found, str) and not any("\ud800" <= one <= "\udfff" for one in found)
 
 
 def described(endpoints: Sequence[Endpoint]) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ class AsyncBus:
             call.fail(BusClosed())
         if last is not None:
             await self._connection.leave(last)
-        for one in self._subscriptions:
+        for one in list(self._subscriptions):
             await one.close()
 
     async def __aenter__(self) -> Self:
@@ -171,17 +171,18 @@ class AsyncBus:
     @property
     def stalls(self) -> int:
         """How often a peer had used up the credit of a subscription, or of the address for replies."""
-        return self.counts.stalls + sum(one.stalls for one in self._windows)
+        return self.counts.stalls
 
     @property
     def received(self) -> int:
         """Messages that came, replies among them."""
-        return self.counts.received + sum(one.messages for one in self._windows)
+        return self.counts.received
 
     @property
     def in_hand(self) -> int:
         """Messages that came and are not acknowledged."""
-        return sum(one.unacknowledged for one in self._windows)
+        windows = [self._connection.replies, *(one.window for one in list(self._subscriptions))]
+        return sum(one.unacknowledged for one in windows)
 
     @property
     def calls(self) -> int:
@@ -200,10 +201,6 @@ class AsyncBus:
         joined = self._connection.present
         said = {} if joined is None else joined.connection.properties
         return " ".join(str(said[name]) for name in ("product", "version") if said.get(name)) or None
-
-    @property
-    def _windows(self) -> list[CreditWindow]:
-        return [self._connection.replies, *(one.window for one in list(self._subscriptions))]
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -311,17 +308,16 @@ class AsyncBus:
         self, address: Callable[[Scheme], str], credit: int, received: Callable[[Incoming], None]
     ) -> KeptSubscription:
         """Receive what is sent to an address, also over later connections. Raises LinkRefused, PeerLost, BusClosed."""
-        made = KeptSubscription(self._connection.soon, address, credit, received)
+        made = KeptSubscription(self._connection.soon, address, CreditWindow(credit, self.counts), received)
         await made.open()
         self._subscriptions.append(made)
         return made
 
     async def unsubscribe(self, subscription: KeptSubscription) -> None:
-        """Detach a subscription. What is not settled by now goes back to the peer."""
-        self._subscriptions.remove(subscription)
-        self.counts.received += subscription.window.messages
-        self.counts.stalls += subscription.window.stalls
+        """Detach a subscription. What is not settled by now goes back to the peer. Safe to repeat."""
         await subscription.close()
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
 
     async def _send(
         self,

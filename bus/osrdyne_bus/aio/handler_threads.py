@@ -46,6 +46,7 @@ class HandlerThreads:
                 self._loop.call_soon_threadsafe(self._returned, result, returned)
             except RuntimeError:
                 return  # the loop is closed: nothing waits for it any more
+            del one, result, call, returned  # which would stay as long as the thread waits
 
     def _returned(self, result: asyncio.Future[Any], returned: object) -> None:
         self._busy -= 1

@@ -54,7 +54,7 @@ class KeptConnection:
         self._replies_lost = replies_lost
         self._counts = counts
         #: The credit of the address for replies, on whatever connection.
-        self.replies = CreditWindow(settings.reply_credit)
+        self.replies = CreditWindow(settings.reply_credit, counts)
         self._reply_queue = self._new_reply_queue()
         #: The present connection, or the next one.
         self._next: asyncio.Future[Joined] | None = None
@@ -85,7 +85,14 @@ class KeptConnection:
         if self._next is not None:
             raise BusClosed("this bus was opened before; make another one")
         self._next = asyncio.get_running_loop().create_future()
-        await self._connect()
+        try:
+            await self._connect()
+        except BaseException as error:
+            if not self._next.done():
+                # Nothing will come: who waits for a connection hears it at once.
+                self._next.set_exception(error if isinstance(error, MessagingError) else BusClosed())
+                self._next.exception()
+            raise
         self._task = asyncio.create_task(self._keep())
 
     async def end(self) -> Joined | None:
@@ -124,6 +131,7 @@ class KeptConnection:
             link = joined.replies = await connection.subscribe(address, self.replies, self._replied)
 
             def ended(why: MessagingError) -> None:
+                self.replies.closed()
                 # Without replies the connection is of little use.
                 connection.abort(PeerLost(f"no more replies come over the connection to {connection.peer}: {why}"))
 
@@ -147,9 +155,13 @@ class KeptConnection:
                     raise
                 log.warning("%s; the next peer is tried", error)
             else:
+                assert self._next is not None
+                if self._next.done():  # by `end`, meanwhile
+                    joined.senders.close()
+                    await joined.connection.close()
+                    raise BusClosed
                 self._at = (self._at + tried) % len(self._peers)
                 self._counts.connections += 1
-                assert self._next is not None
                 self._next.set_result(joined)
                 return
 

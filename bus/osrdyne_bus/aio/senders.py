@@ -80,7 +80,7 @@ class Senders:
             del self._attaching[address]
 
     def __len__(self) -> int:
-        return sum(link.is_open for link in self._links.values())
+        return sum(link.is_open for link in list(self._links.values()))  # also read by other threads
 
     def _drop_unused(self) -> None:
         now = self._connection.loop.time()

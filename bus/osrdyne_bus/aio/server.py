@@ -99,12 +99,17 @@ class _Taking(ABC):
             log.warning("%s stops, and %d of its handlers have not ended within %g s", self._name, len(left), grace)
             for one in left:
                 one.cancel()
+                self._given_up(one)
             await asyncio.wait(left, timeout=CANCELLATION)
 
+    @abstractmethod
+    def _given_up(self, task: asyncio.Task[None]) -> None:
+        """A handler is not waited for any more."""
+
     async def _unsubscribe(self) -> None:
-        subscriptions, self._subscriptions = self._subscriptions, []
-        for one in subscriptions:
-            await self._bus.unsubscribe(one)
+        while self._subscriptions:
+            await self._bus.unsubscribe(self._subscriptions[-1])
+            self._subscriptions.pop()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -203,6 +208,8 @@ class AsyncBusServer(_Taking):
         self._settles_at_start = acknowledge == "start"
         self._replies: set[asyncio.Task[None]] = set()
         self._waiting_replies: Counter[str] = Counter()
+        #: Requests whose handlers run.
+        self._unanswered: dict[asyncio.Task[Any], BusRequest] = {}
         #: Replies that could not be sent.
         self.lost_replies = 0
 
@@ -258,20 +265,32 @@ class AsyncBusServer(_Taking):
             else:
                 if self._settles_at_start:
                     incoming.accept()
-                answer = await self._answer(handler, request, incoming)
+                answer = await self._answered(handler, request, incoming)
         incoming.accept()
         if request.reply_to is not None and answer is not None:
             self._reply(request.reply_to, request, answer)
 
+    async def _answered(self, handler: Any, request: BusRequest, incoming: Incoming) -> BusAnswer | None:
+        """Return what the handler says; None where the request went back, or its caller has another answer."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._unanswered[task] = request
+        try:
+            answer = await self._answer(handler, request, incoming)
+            return answer if task in self._unanswered else None
+        finally:
+            self._unanswered.pop(task, None)
+
+    def _given_up(self, task: asyncio.Task[None]) -> None:
+        # A request that is not acknowledged goes back with its link.
+        request = self._unanswered.pop(task, None) if self._settles_at_start else None
+        if request is not None and request.reply_to is not None:
+            stopped = "the server stopped before its handler had ended, which may have done its work"
+            self._reply(request.reply_to, request, BusAnswer(statuses.ERROR, reason=stopped))
+
     async def _answer(self, handler: Any, request: BusRequest, incoming: Incoming) -> BusAnswer | None:
         """Return what the handler says; None where the request went back."""
-        try:
-            result, error = await self._run(handler, request)
-        except asyncio.CancelledError:
-            if self._settles_at_start and request.reply_to is not None:
-                stopped = "the server stopped before its handler had ended, which may have done its work"
-                self._reply(request.reply_to, request, BusAnswer(statuses.ERROR, reason=stopped))
-            raise
+        result, error = await self._run(handler, request)
         if error is None:
             return answer_to(result)
         if isinstance(error, Requeue):
@@ -347,6 +366,9 @@ class AsyncBusListener(_Taking):
     async def __aenter__(self) -> Self:
         await self.start()
         return self
+
+    def _given_up(self, task: asyncio.Task[None]) -> None:
+        """Nothing is to be said: its notification goes back with its link."""
 
     async def _handle(self, incoming: Incoming) -> None:
         notification = read_notification(incoming.envelope)

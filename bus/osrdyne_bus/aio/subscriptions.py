@@ -28,14 +28,14 @@ class KeptSubscription:
         self,
         join: Join,
         address: Callable[[Scheme], str],
-        credit: int,
+        window: CreditWindow,
         received: Callable[[Incoming], None],
     ) -> None:
         """`address` names it, by the scheme of the connection."""
         self._join = join
         self._address = address
         self._received = received
-        self.window = CreditWindow(credit)
+        self.window = window
         self._task: asyncio.Task[None] | None = None
         self._link: Subscription | None = None
         self._lost: asyncio.Future[MessagingError]
@@ -58,6 +58,7 @@ class KeptSubscription:
             self._ended(link.ended)
 
     def _ended(self, why: MessagingError) -> None:
+        self.window.closed()
         if not self._lost.done():
             self._lost.set_result(why)
 
@@ -89,8 +90,11 @@ class KeptSubscription:
 
     async def close(self) -> None:
         """Detach. What is not settled by now goes back to the peer."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self._link is not None:
-            self._link.close()
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+        finally:
+            if self._link is not None:
+                self._link.close()
+            self.window.closed()

@@ -52,6 +52,10 @@ Broker = Annotated[
     ),
 ]
 Addressing = Annotated[str, typer.Option(help="Which addresses targets have; see docs/bus.md.")]
+Mechanisms = Annotated[
+    str | None,
+    typer.Option(help='SASL mechanisms that may be used, as in "SCRAM-SHA-256"; without it PLAIN may be one.'),
+]
 CaFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Certificates that are trusted, for amqps://.")]
 CertificateFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Own certificate, for amqps://.")]
 KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Key of the own certificate.")]
@@ -65,6 +69,7 @@ class Where:
 
     broker: str
     addressing: str = DYNAMIC
+    mechanisms: str | None = None
     ca_file: Path | None = None
     certificate_file: Path | None = None
     key_file: Path | None = None
@@ -78,13 +83,15 @@ class Where:
             raise CannotAsk(str(error)) from None
         try:
             settings = BusSettings(addressing=self.addressing)
-            made = AsyncBus(self.broker, settings=settings, tls=self._tls(), name=name)
+            made = AsyncBus(self.broker, settings=settings, tls=self._tls(), mechanisms=self.mechanisms, name=name)
         except MessagingError as error:
             raise CannotAsk(str(error)) from None
         async with made as bus:
             yield bus
 
     def _tls(self) -> ssl.SSLContext | None:
+        if self.key_file is not None and self.certificate_file is None:
+            raise CannotAsk(f"--key-file {self.key_file} is the key of which certificate? give --certificate-file")
         if self.ca_file is self.certificate_file is None:
             return None
         try:

@@ -23,6 +23,7 @@ def command(
     broker_file: options.BrokerFile = None,
     broker: options.Broker = None,
     addressing: options.Addressing = DYNAMIC,
+    mechanisms: options.Mechanisms = None,
     ca_file: options.CaFile = None,
     certificate_file: options.CertificateFile = None,
     key_file: options.KeyFile = None,
@@ -33,7 +34,8 @@ def command(
 
     Exit status: 0 all answered; 1 one did not; 2 the peer could not be asked.
     """
-    where = options.Where(options.chosen(context, broker, broker_file), addressing, ca_file, certificate_file, key_file)
+    peer = options.chosen(context, broker, broker_file)
+    where = options.Where(peer, addressing, mechanisms, ca_file, certificate_file, key_file)
     asked = options.targets(topics, exchange, server)
     if not asyncio.run(_ask(where, asked, timeout, as_json=json)):
         raise typer.Exit(NO)

@@ -26,6 +26,7 @@ def command(
     broker_file: options.BrokerFile = None,
     broker: options.Broker = None,
     addressing: options.Addressing = DYNAMIC,
+    mechanisms: options.Mechanisms = None,
     ca_file: options.CaFile = None,
     certificate_file: options.CertificateFile = None,
     key_file: options.KeyFile = None,
@@ -38,7 +39,8 @@ def command(
 
     The first connection has to succeed. With --json each round is one line.
     """
-    where = options.Where(options.chosen(context, broker, broker_file), addressing, ca_file, certificate_file, key_file)
+    peer = options.chosen(context, broker, broker_file)
+    where = options.Where(peer, addressing, mechanisms, ca_file, certificate_file, key_file)
     asked = options.targets(topics, exchange, server)
     with suppress(KeyboardInterrupt):
         asyncio.run(_watch(where, asked, timeout, every, rounds, as_json=json))

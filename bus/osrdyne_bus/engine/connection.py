@@ -45,6 +45,13 @@ def _put(terminus: Terminus, capabilities: tuple[str, ...]) -> None:
         )
 
 
+def _paired(link: Any, address: str) -> Any:
+    link.source.address = link.target.address = address
+    link.snd_settle_mode = Link.SND_SETTLED
+    link.properties = {symbol("paired"): True}
+    return link
+
+
 EndT = TypeVar("EndT", bound=End)
 
 
@@ -174,15 +181,12 @@ class BusConnection:
         """
         async with self._sessions.one() as session:
             name = self._name()
-            back, out = session.receiver(name), session.sender(name)
-            for link in (back, out):
-                link.source.address = link.target.address = address
-                link.snd_settle_mode = Link.SND_SETTLED
-                link.properties = {symbol("paired"): True}
+            back = _paired(session.receiver(name), address)
             answers = await self._attach(back, Subscription(self, back, window, received, any_body=True))
             try:
                 if answers.ended is not None:  # its whole session, between its attachment and this line
                     raise answers.ended
+                out = _paired(session.sender(name), address)
                 return await self._attach(out, SendLink(self, out, settled=True)), answers
             except BaseException:
                 answers.close()
@@ -250,6 +254,8 @@ class BusConnection:
 
     def _disconnected(self, exc: Exception | None) -> None:
         why = f": {exc}" if exc else ""
+        if self._transport.logs_in:
+            self._end(self._not_opened(f"it ended the connection during the login{why}"))
         self._end(PeerLost(f"the connection to {self.peer} ended{why}; what was under way may have been done"))
         if self._given_up is not None:
             self._given_up.cancel()

@@ -88,7 +88,7 @@ class Handshake:
 
 
 def _as(kind: type[Field], found: object) -> Field:
-    if not isinstance(found, kind):
+    if not isinstance(found, kind) or isinstance(found, bool):
         raise NotAmqp(f"it sent {type(found).__name__} in a field of the login")
     return found
 

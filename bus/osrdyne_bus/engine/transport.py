@@ -58,6 +58,11 @@ class ProtonTransport(asyncio.Protocol):
         self.engine.bind(self._connection)
         self._connection.open()
 
+    @property
+    def logs_in(self) -> bool:
+        """Whether the login is not done."""
+        return self._handshake is not None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
@@ -84,7 +89,8 @@ class ProtonTransport(asyncio.Protocol):
             self._socket.write(handshake.received(data))
         except (CannotLogIn, NotAmqp) as error:
             self._not_logged_in(error)
-            self._socket.close()
+            # At once: over TLS, more would be read until the end of the connection is answered.
+            self._socket.abort()
             return b""
         if not handshake.done:
             return b""
@@ -93,10 +99,11 @@ class ProtonTransport(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone.set()
-        with contextlib.suppress(proton.ProtonException):
-            self.engine.close_tail()
-            self.engine.close_head()
-        self._events()
+        if not self.logs_in:
+            with contextlib.suppress(proton.ProtonException):
+                self.engine.close_tail()
+                self.engine.close_head()
+            self._events()
         self._disconnected(exc)
         if self._tick is not None:
             self._tick.cancel()
@@ -111,7 +118,7 @@ class ProtonTransport(asyncio.Protocol):
         if self._flush is not None:
             self._flush.cancel()
             self._flush = None
-        if self._socket is None or self.gone.is_set() or self._handshake is not None:
+        if self._socket is None or self.gone.is_set() or self.logs_in:
             return
         self._keep_time()
         while True:

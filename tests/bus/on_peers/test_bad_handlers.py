@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ import pytest
 import steps
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
+from osrdyne_bus.aio.handler_threads import HandlerThreads
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import BusClosed, ConnectFailed, LinkRefused
 from osrdyne_bus.settings import BusSettings
@@ -26,6 +31,7 @@ from testbed import proton
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.proxy import Proxy
+from tests.bus.on_peers.scripted_peer import ScriptedPeer, serving
 from tests.conftest import Vhost
 
 pytestmark = pytest.mark.both_versions
@@ -155,6 +161,60 @@ async def test_a_server_stops_although_handlers_hang_and_their_callers_get_an_er
     # And it can start again.
     async with server:
         pass
+
+
+async def test_a_handler_that_ignores_its_cancellation_has_no_second_answer(open_bus: OpenBus) -> None:
+    bus, far = await open_bus(), await open_bus(settings=BusSettings(grace=0.1))
+    go = asyncio.Event()
+
+    async def stubborn(_: object) -> bytes:
+        while not go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await go.wait()
+        return b"late"
+
+    server = AsyncBusServer(far, N, endpoint(a=stubborn))
+    await server.start()
+    call = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "a", timeout=PATIENCE))
+    await until_async(lambda: server.in_hand == 1)
+
+    await server.stop()
+    with pytest.raises(WorkerFailed, match="the server stopped before its handler had ended"):
+        await call
+    go.set()
+    await until_async(lambda: server.in_hand == 0)
+
+    assert far.counts.sent["reply", "accepted"] == 1
+    assert far.counts.sent.total() == 1
+
+
+async def test_a_stop_that_is_cancelled_can_be_repeated(open_bus: OpenBus) -> None:
+    bus, far = await open_bus(), await open_bus()
+    server = AsyncBusServer(far, N, endpoint())
+    await server.start()
+    stopping = asyncio.create_task(server.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    await asyncio.wait([stopping])
+
+    await server.stop()
+
+    async with AsyncBusServer(bus, N, endpoint()):
+        for _ in range(10):  # none of these goes to a link that was left
+            assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+
+
+async def test_a_handler_thread_that_waits_keeps_nothing_of_its_last_call() -> None:
+    class Answer:
+        pass
+
+    threads = HandlerThreads("test")
+    answer: Answer | None = Answer()
+    seen = weakref.ref(answer)
+    assert await threads.run(partial(getattr, answer, "__class__")) is Answer
+    answer = None
+    await until_async(lambda: gc.collect() >= 0 and seen() is None)
+    threads.close()
 
 
 async def test_a_request_whose_handler_hangs_goes_to_another_server_when_this_one_stops(open_bus: OpenBus) -> None:
@@ -298,6 +358,37 @@ async def test_a_host_that_is_no_name_is_no_peer_and_hinders_no_other(open_bus: 
             await until_async(lambda: bus.connections == 2)
 
 
+async def test_a_bus_that_could_not_be_opened_says_why_at_once() -> None:
+    bus = AsyncBus("amqp://127.0.0.1:1")
+    with pytest.raises(ConnectFailed):
+        await bus.open()
+    with pytest.raises(ConnectFailed):
+        await AsyncBusClient(bus).cast(MAPS, "x", timeout=PATIENCE)
+
+
+async def test_a_bus_that_is_closed_while_it_connects_leaves_no_connection() -> None:
+    class Slow(ScriptedPeer):
+        begun = False
+
+        def on_connection_remote_open(self, event: Any) -> None:
+            self.begun = True
+
+    peer = Slow()
+    async with serving(peer) as port:
+        bus = AsyncBus(f"amqp://127.0.0.1:{port}")
+        opening = asyncio.create_task(bus.open())
+        await until_async(lambda: peer.begun)
+        await bus.close()
+
+        peer.connection.container = "peer"
+        peer.connection.open()
+        peer.flush()
+
+        with pytest.raises(BusClosed):
+            await opening
+        await asyncio.wait_for(peer.gone.wait(), PATIENCE)
+
+
 async def test_a_bus_that_is_not_open_says_so(vhost: Vhost) -> None:
     bus = AsyncBus(vhost.amqp_uri())
     assert not bus.is_connected
@@ -306,3 +397,8 @@ async def test_a_bus_that_is_not_open_says_so(vhost: Vhost) -> None:
     await bus.close()
     with pytest.raises(BusClosed, match="opened before"):
         await bus.open()
+
+
+async def test_the_namespace_of_the_methods_that_all_servers_have_is_taken(open_bus: OpenBus) -> None:
+    with pytest.raises(ValueError, match="the namespace 'osrdyne' has the methods of all servers"):
+        AsyncBusServer(await open_bus(), N, [Endpoint("osrdyne")])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from osrdyne_bus import Target
-from osrdyne_bus.aio import AsyncBusServer
-from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus import Routable, Target
+from osrdyne_bus.aio import AsyncBus, AsyncBusServer
+from osrdyne_bus.aio.senders import Senders
 from osrdyne_bus.envelopes import Header
 from osrdyne_bus.errors import LinkRefused, MessagingTimeout
 from osrdyne_bus.metrics import BusMetrics
@@ -55,19 +58,50 @@ async def test_figures_are_those_of_the_messages_that_passed(open_bus: OpenBus) 
             'osrdyne_bus_sent_total{bus="caller",kind="message",outcome="LinkRefused"} 1.0',
             'osrdyne_bus_sent_total{bus="server",kind="reply",outcome="accepted"} 3.0',
         }
-        stalls = far.stalls
-        assert stalls >= 1
+        assert far.stalls >= 1
         go.set()
         await waiting
-    # What a subscription counted stays when it ends.
+        stalls = far.stalls
+    # What a subscription counted stays when it ends, and what it had in hand does not.
     await far.close()
-    assert figures() >= {'osrdyne_bus_connected{bus="server"} 0.0', 'osrdyne_bus_received_total{bus="server"} 5.0'}
-    assert far.stalls >= stalls
+    assert figures() >= {
+        'osrdyne_bus_connected{bus="server"} 0.0',
+        'osrdyne_bus_received_total{bus="server"} 5.0',
+        'osrdyne_bus_in_hand{bus="server"} 0.0',
+    }
+    assert far.stalls == stalls
 
 
-async def test_the_namespace_of_the_methods_that_all_servers_have_is_taken(open_bus: OpenBus) -> None:
-    with pytest.raises(ValueError, match="the namespace 'osrdyne' has the methods of all servers"):
-        AsyncBusServer(await open_bus(), named("n"), [Endpoint("osrdyne")])
+async def test_another_thread_reads_the_figures_while_links_come_and_go() -> None:
+    loop = asyncio.get_running_loop()
+    senders = Senders(SimpleNamespace(loop=loop), Routable(), unused=600)  # type: ignore[arg-type]
+    stop, problems = threading.Event(), []
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                len(senders)
+            except RuntimeError as error:
+                problems.append(error)
+
+    reader, interval = threading.Thread(target=read), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    reader.start()
+    for number in range(20_000):
+        senders._links[str(number)] = SimpleNamespace(is_open=True)  # type: ignore[assignment]
+        if number > 5:
+            del senders._links[str(number - 5)]
+    stop.set()
+    reader.join()
+    sys.setswitchinterval(interval)
+    senders.close()
+    assert problems == []
+
+
+def test_two_buses_of_one_name_are_refused() -> None:
+    buses = [AsyncBus("amqp://127.0.0.1", name="one") for _ in range(2)]
+    with pytest.raises(ValueError, match="two buses have one name"):
+        BusMetrics(*buses)
 
 
 async def test_headers_reach_the_handler_as_the_caller_gave_them(open_bus: OpenBus) -> None:

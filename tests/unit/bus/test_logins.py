@@ -66,6 +66,9 @@ def test_a_peer_that_does_not_know_the_password_is_no_peer(
         (b"r=mine1,s=QSXCR+Q6sek8bf92,i=99999999999", "'999999999' rounds"),
         (b"r=mine1,s=QSXCR+Q6sek8bf92", "'' rounds"),
         (b"r=mine1,s=?,i=4096", "no base64"),
+        (b"r=mine1,s=,i=4096", "without a salt"),
+        (b"r=mine1,i=4096", "without a salt"),
+        (b"m=ext,r=mine1,s=QSXCR+Q6sek8bf92,i=4096", "an extension of SCRAM-SHA-256 that is not known here"),
         (b"\xff", "no text"),
     ],
 )
@@ -107,6 +110,7 @@ def test_the_strongest_mechanism_of_a_login_is_taken_that_the_peer_offers(
         (Login(mechanisms="PLAIN"), ["PLAIN"]),
         (Login("u", "p"), ["GSSAPI"]),
         (Login("u", "p"), []),
+        (Login("u", "p", ""), ["PLAIN"]),
     ],
 )
 def test_where_no_mechanism_fits_both_sides_are_named(login: Login, offered: list[str]) -> None:
@@ -122,3 +126,23 @@ def test_mechanisms_of_one_word_say_who_logs_in() -> None:
     plain.end(b"")
     with pytest.raises(CannotLogIn, match="more than PLAIN can say"):
         plain.answer(b"?")
+
+
+def test_what_a_stranger_offers_is_no_line_of_a_log() -> None:
+    offered = ["GSSAPI", "X\nERROR \x1b[31m", "Y" * 60_000, "kerberos", *(f"Z{number}" for number in range(100))]
+    with pytest.raises(CannotLogIn) as raised:
+        mechanism_for(Login("u", "p"), offered)
+    assert str(raised.value).startswith("offers GSSAPI Z0 Z1 ")
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize(
+    "login", [Login("u\0admin", "p"), Login("u", "secret\0"), Login("\udce9", "p"), Login("u", "secret\udce9")]
+)
+def test_a_name_or_password_that_cannot_be_sent_is_said_and_not_shown(login: Login, mechanism: str) -> None:
+    with pytest.raises(CannotLogIn, match="the user or the password is no UTF-8 text without NUL") as raised:
+        mechanism_for(login, [mechanism])
+    assert raised.value.__context__ is None
+    assert "secret" not in repr(raised.value)

@@ -36,6 +36,25 @@ def test_another_body_is_no_status(body: bytes) -> None:
         ServerStatus.from_json(body)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("host", "\ud800"),
+        ("host", [[1]]),
+        ("server", None),
+        ("endpoints", "maps"),
+        ("endpoints", ["\udfff"]),
+        ("running", float("nan")),
+        ("process", True),
+        ("waiting", "3"),
+    ],
+)
+def test_a_field_of_another_type_or_that_cannot_be_printed_is_no_status(field: str, value: object) -> None:
+    changed = {**json.loads(STATUS.to_json()), field: value}
+    with pytest.raises(ValueError, match="a field has the wrong type"):
+        ServerStatus.from_json(json.dumps(changed).encode())
+
+
 def test_an_endpoint_is_described_by_its_version_and_its_methods() -> None:
     maps, nameless = Endpoint("maps", "1.2"), Endpoint()
     maps.add("find", print)
