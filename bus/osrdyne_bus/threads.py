@@ -53,8 +53,10 @@ class Bus:
         """Start the thread and connect. Raises ConnectFailed and LoginRefused."""
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._process = os.getpid()
-        self._thread = threading.Thread(target=self._run, args=(opened,), name="osrdyne bus", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(opened,), name="osrdyne bus", daemon=True)
+        with self._lock:
+            thread.start()
+            self._thread = thread  # which `close` may join now
         try:
             opened.result()
         except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ import pytest
 
 from osrdyne_bus import Target
 from osrdyne_bus.endpoints import Endpoint
-from osrdyne_bus.errors import BusClosed, ConnectFailed, LinkRefused, MessagingTimeout
+from osrdyne_bus.errors import BusClosed, ConnectFailed, LinkRefused, MessagingError, MessagingTimeout
 from osrdyne_bus.threads import Bus, BusClient, BusListener, BusServer
 from osrdyne_bus.wire import BusRequest, Notification
 from osrdyne_client.errors import WorkerFailed
@@ -180,3 +181,28 @@ def test_a_bus_that_is_closed_while_it_is_opened_leaves_no_thread(vhost: Vhost) 
     assert threading.active_count() == before
     with pytest.raises(BusClosed):
         BusClient(bus).call(MAPS, "echo")
+
+
+def test_a_bus_can_be_closed_at_any_moment_of_its_opening() -> None:
+    problems: list[Exception] = []
+
+    def noted(act: Callable[[], None]) -> None:
+        try:
+            act()
+        except MessagingError:  # nothing listens there
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            problems.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    for _ in range(100):
+        bus = Bus("amqp://127.0.0.1:1")
+        threads = [threading.Thread(target=noted, args=(act,)) for act in (bus.open, bus.close)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+    sys.setswitchinterval(interval)
+    assert problems == []
