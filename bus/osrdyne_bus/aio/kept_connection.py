@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 DELETION = 2.0
 #: Seconds after which a connection counts as one that works: the next one is then opened without a pause.
 SETTLED = 5.0
+#: After so many connections in a row that do not work, replies have another queue: RabbitMQ closes the connection of a
+#: receiver where it cannot deliver a message, and keeps that message.
+QUICK_ENDS = 4
 
 
 class KeptConnection:
@@ -61,6 +64,8 @@ class KeptConnection:
         self._lost: asyncio.Future[MessagingError]
         self._at = 0
         self._called = False
+        #: Connections in a row that ended soon after they were opened.
+        self._quick_ends = 0
         self._task: asyncio.Task[None] | None = None
 
     def _new_reply_queue(self) -> str:
@@ -206,10 +211,21 @@ class KeptConnection:
         except MessagingError as error:
             if joined.connection.ended is not None:
                 raise
-            lost = RepliesLost(f"the replies to earlier calls cannot be received any more: {error}")
-            log.warning("%s", lost)
-            self._reply_queue = self._new_reply_queue()
-            self._replies_lost(lost)
+            self._give_up_replies(error)
+
+    def _give_up_replies(self, why: MessagingError) -> None:
+        lost = RepliesLost(f"the replies to earlier calls cannot be received any more: {why}")
+        log.warning("%s", lost)
+        self._reply_queue = self._new_reply_queue()
+        self._replies_lost(lost)
+
+    def _ended_soon(self, why: MessagingError) -> None:
+        """Note a connection that was opened and has ended, or could not be opened; give up replies after some."""
+        self._quick_ends += isinstance(why, PeerLost)
+        if self._quick_ends == QUICK_ENDS:
+            self._quick_ends = 0
+            if self._called:
+                self._give_up_replies(why)
 
     async def _keep(self) -> None:
         """Connect again whenever the connection ends."""
@@ -228,7 +244,11 @@ class KeptConnection:
             log.warning("%s; connecting again", why)
             self._at += 1
             # One that ends again and again must not be opened without pause.
-            failures = 0 if loop.time() - began > SETTLED else failures + 1
+            if loop.time() - began > SETTLED:
+                failures = self._quick_ends = 0
+            else:
+                failures += 1
+                self._ended_soon(why)
             warned = False
             while True:
                 try:
@@ -236,6 +256,7 @@ class KeptConnection:
                     await self._connect()
                 except MessagingError as error:
                     failures += 1
+                    self._ended_soon(error)
                     if not warned:
                         log.warning("%s; trying again until a peer can be reached", error)
                     warned = True

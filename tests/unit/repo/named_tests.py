@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[2]
-_NAMED = re.compile(r"`((?:unit|broker|drivers|simulation|security|faults)/[^`]+)`")
+_NAMED = re.compile(r"`((?:unit|broker|drivers|simulation|security|faults|bus)/[^`]+)`")
 
 
 def named_in(page: str) -> list[str]:
