@@ -36,6 +36,7 @@ def test_the_help_lists_every_command_with_what_it_does() -> None:
         "lint",
         "replay",
         "poison",
+        "bus",
         "jobs",
         "relay",
     ]
