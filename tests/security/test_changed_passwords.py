@@ -65,20 +65,24 @@ def write(path: Path, text: str) -> None:
 
 
 class Load:
-    """A request every few milliseconds, in turn to every key."""
+    """A request every few milliseconds, in turn to every key, as long as fewer than 500 are not answered."""
 
     def __init__(self, client: Client) -> None:
         self.sent: list[tuple[str, bytes, Future[Reply]]] = []
         self._client = client
+        self._room = threading.Semaphore(500)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
-        for number in itertools.count():
-            key, body = KEYS[number % len(KEYS)], b"%d" % number
-            self.sent.append((key, body, self._client.submit(key, body, timeout=90)))
-            if self._end.wait(0.005):
-                return
+        numbers = itertools.count()
+        while not self._end.wait(0.005):
+            if self._room.acquire(timeout=0.1):
+                number = next(numbers)
+                key, body = KEYS[number % len(KEYS)], b"%d" % number
+                reply = self._client.submit(key, body, timeout=90)
+                reply.add_done_callback(lambda _: self._room.release())
+                self.sent.append((key, body, reply))
 
     def __enter__(self) -> Load:
         self._thread.start()
