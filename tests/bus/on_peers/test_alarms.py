@@ -1,0 +1,71 @@
+"""RabbitMQ without memory or disk takes no messages: calls end in their time, and go on over the same connection."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from osrdyne_bus import Target
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer, AsyncPoolClient
+from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.errors import MessagingTimeout
+from osrdyne_bus.wire import BusRequest
+from osrdyne_client.errors import CallTimeout
+from testbed.broker import MEMORY_MB, Broker
+from testbed.waiting import PATIENCE, until_async
+
+pytestmark = pytest.mark.both_versions
+
+MAPS = Target("maps")
+MEMORY = ("mem_alarm", ["set_vm_memory_high_watermark", "absolute"], "1MB", f"{MEMORY_MB}MB")
+DISK = ("disk_free_alarm", ["set_disk_free_limit"], "900000GB", "50MB")
+#: Seconds for a message that the broker does not take.
+SHORT = 0.5
+
+
+def is_raised(broker: Broker, alarm: str) -> bool:
+    return bool(broker.management.get("nodes")[0].get(alarm))
+
+
+async def test_in_an_alarm_messages_end_in_their_time_and_calls_after_it_need_no_new_connection(
+    private_broker: Broker,
+) -> None:
+    began: list[bytes] = []
+
+    async def note(request: BusRequest) -> bytes:
+        began.append(request.body)
+        return request.body
+
+    endpoint = Endpoint()
+    endpoint.add("note", note)
+    uri = private_broker.amqp_uri()
+    async with (
+        AsyncBus(uri) as near,
+        AsyncBus(uri) as far,
+        AsyncBusServer(far, Target("maps", server="n"), [endpoint]) as server,
+    ):
+        client = AsyncBusClient(near)
+        await client.call(MAPS, "note", b"before", timeout=PATIENCE)
+        for alarm, limit, too_much, usual in (MEMORY, DISK):
+            began.clear()
+            await asyncio.to_thread(private_broker.rabbitmqctl, *limit, too_much)
+            await until_async(partial(is_raised, private_broker, alarm))
+
+            for send in (client.call, client.cast, client.fanout):
+                with pytest.raises(MessagingTimeout, match=r"within 0.5 s .* was not acknowledged; it may have been"):
+                    await send(MAPS, "note", send.__name__.encode(), timeout=SHORT)
+            with pytest.raises(CallTimeout):
+                await AsyncPoolClient(near, "core").call("LAX", b"x", timeout=SHORT)
+            async with AsyncBus(uri) as fresh:
+                with pytest.raises(MessagingTimeout, match=r"had no credit; it was not sent"):
+                    await AsyncBusClient(fresh).call(MAPS, "note", b"fresh", timeout=SHORT)
+            assert began == []
+
+            await asyncio.to_thread(private_broker.rabbitmqctl, *limit, usual)
+            assert (await client.call(MAPS, "note", b"after", timeout=PATIENCE)).body == b"after"
+            # A call is not begun after its time.
+            await until_async(lambda: len(began) == 3)
+            assert sorted(began) == [b"after", b"cast", b"fanout"]
+        assert (near.connections, far.connections, server.in_hand) == (1, 1, 0)
