@@ -131,11 +131,14 @@ class Side:
     """A program of `sides/` as a process, idle until it is told to do something. Use it with `with`."""
 
     def __init__(
-        self, module: str, uri: str, environment: Mapping[str, str] | None = None, /, **options: object
+        self, module: str, uri: str, environment: Mapping[str, str] | None = None, node: str = "", /, **options: object
     ) -> None:
+        """`node`: the Node.js that runs a module in JavaScript."""
         self.name = module
+        sides = Path(__file__).parent / "sides"
+        program = [node, str(sides / f"{module}.cjs")] if node else [sys.executable, "-m", f"benchmarks.sides.{module}"]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"benchmarks.sides.{module}", json.dumps(options)],
+            [*program, json.dumps(options)],
             cwd=ROOT,
             env={**os.environ, URI_VARIABLE: uri, **(environment or {})},
             stdin=subprocess.PIPE,

@@ -32,8 +32,8 @@ class Caller(MessagingHandler):  # type: ignore[misc]
         connection = event.container.connect(
             turns.uri(), virtual_host=f"vhost:{turns.options()['vhost']}", reconnect=False
         )
-        self._sender = event.container.create_sender(connection, "/queues/by-hand")
-        event.container.create_receiver(connection, "/queues/by-hand-replies")
+        self._sender = event.container.create_sender(connection, "/queues/proton")
+        event.container.create_receiver(connection, "/queues/proton-replies")
 
     def on_sendable(self, event: Any) -> None:
         self.ready.set()
@@ -47,7 +47,7 @@ class Caller(MessagingHandler):  # type: ignore[misc]
     def _send(self) -> None:
         self._number += 1
         self._waiting.add(self._number)
-        self._sender.send(Message(id=self._number, reply_to="/queues/by-hand-replies", body=turns.BODY, inferred=True))
+        self._sender.send(Message(id=self._number, reply_to="/queues/proton-replies", body=turns.BODY, inferred=True))
 
     def on_message(self, event: Any) -> None:
         reply = event.message

@@ -23,7 +23,7 @@ class Echo(MessagingHandler):  # type: ignore[misc]
             turns.uri(), virtual_host=f"vhost:{turns.options()['vhost']}", reconnect=False
         )
         self.sender = event.container.create_sender(connection, None)
-        event.container.create_receiver(connection, "/queues/by-hand")
+        event.container.create_receiver(connection, "/queues/proton")
 
     def on_link_opened(self, event: Any) -> None:
         if event.link.is_receiver:
