@@ -23,3 +23,20 @@ class BusCounts:
     #: Messages that came, and how often a peer had used up its credit.
     received: int = 0
     stalls: int = 0
+
+
+class Counted:
+    """A `with` block counts its outcome as that of a message. Blocks may overlap: this has no state of its own."""
+
+    __slots__ = ("_counts", "_kind")
+
+    def __init__(self, counts: BusCounts, kind: str) -> None:
+        """`kind` is that of the messages."""
+        self._counts = counts
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._counts.sent[self._kind, ACCEPTED if kind is None else kind.__name__] += 1

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -17,7 +16,7 @@ from osrdyne_bus.aio.joined import Joined
 from osrdyne_bus.aio.kept_connection import KeptConnection
 from osrdyne_bus.aio.senders import AnyAddress
 from osrdyne_bus.aio.subscriptions import KeptSubscription
-from osrdyne_bus.counts import ACCEPTED, BusCounts
+from osrdyne_bus.counts import BusCounts, Counted
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import Incoming, SendLink
 from osrdyne_bus.engine.links import expire
@@ -105,6 +104,9 @@ class AsyncBus:
         #: What a peer shows of this program.
         self.name = name
         self.counts = BusCounts()
+        self._count_message, self._count_reply, self._count_call = (
+            Counted(self.counts, kind) for kind in ("message", "reply", "call")
+        )
         self._connection = KeptConnection(
             peers_of(peers),
             self.settings,
@@ -219,7 +221,7 @@ class AsyncBus:
 
         Raises SendTimedOut, DeliveryFailure, DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, BusClosed.
         """
-        with self._counted("message"):
+        with self._count_message:
             await self._send(lambda joined: address(joined.scheme), lambda _: envelope, timeout, resend=resend)
 
     async def reply(self, envelope: Envelope, timeout: float) -> None:
@@ -231,7 +233,7 @@ class AsyncBus:
                 raise InvalidTarget(f"{to!r} is no address that a reply can be sent to")
             return REPLIES if joined.replies_by_any_link else to
 
-        with self._counted("reply"):
+        with self._count_reply:
             await self._send(address, lambda _: envelope, timeout)
 
     async def call(
@@ -247,7 +249,7 @@ class AsyncBus:
         `make` gets the name of the call and where its reply has to go. Raises as `send`, MessagingTimeout where the
         request was sent and nothing came back, and NoFreeSlot.
         """
-        with self._counted("call"):
+        with self._count_call:
             return await self._call(lambda joined: address(joined.scheme), make, timeout, resend=resend)
 
     async def ping(self, timeout: float) -> None:
@@ -257,17 +259,6 @@ class AsyncBus:
             return REPLIES if joined.replies_by_any_link else joined.reply_to or ITSELF
 
         await self._call(address, lambda name, reply_to: Envelope(to=reply_to, correlation_id=name), timeout)
-
-    @contextlib.contextmanager
-    def _counted(self, kind: str) -> Iterator[None]:
-        outcome = ACCEPTED
-        try:
-            yield
-        except BaseException as error:
-            outcome = type(error).__name__
-            raise
-        finally:
-            self.counts.sent[kind, outcome] += 1
 
     async def _call(
         self, address: AddressOf, make: Callable[[str, str], Envelope], timeout: float, *, resend: bool = False
