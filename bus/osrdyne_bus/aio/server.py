@@ -108,8 +108,10 @@ class _Taking(ABC):
 
     async def _unsubscribe(self) -> None:
         while self._subscriptions:
-            await self._bus.unsubscribe(self._subscriptions[-1])
-            self._subscriptions.pop()
+            one = self._subscriptions[-1]
+            await self._bus.unsubscribe(one)
+            if one in self._subscriptions:  # and not removed by another stop
+                self._subscriptions.remove(one)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

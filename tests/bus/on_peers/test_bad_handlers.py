@@ -204,6 +204,14 @@ async def test_a_stop_that_is_cancelled_can_be_repeated(open_bus: OpenBus) -> No
             assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
 
 
+async def test_two_stops_at_once_both_end(open_bus: OpenBus) -> None:
+    server = AsyncBusServer(await open_bus(), N, endpoint())
+    await server.start()
+    await asyncio.gather(server.stop(), server.stop())
+    async with server:
+        pass
+
+
 async def test_a_handler_thread_that_waits_keeps_nothing_of_its_last_call() -> None:
     class Answer:
         pass
