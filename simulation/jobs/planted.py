@@ -28,6 +28,10 @@ _register, _begin, _cast_due = registration.register, running.begin, scans.cast_
 _claim, _settle_jobs = running._claim, outcomes._settle_jobs
 
 
+def _of(table: Any, type: str, resource: str) -> Any:  # noqa: A002
+    return and_(table.c.type == type, table.c.resource == resource)
+
+
 def _finish_without_fence() -> Patches:
     def give_back(connection: Connection, token: int) -> None:
         connection.execute(delete(lock).where(lock.c.run_id == token))
@@ -48,7 +52,7 @@ def _never_cast_again() -> Patches:
 
 def _taken_over_early() -> Patches:
     def begin(connection: Connection, *, type: str, resource: str, **options: Any) -> Any:  # noqa: A002
-        early = and_(sql.of(lock, type, resource), lock.c.expires_at <= now() + 20)
+        early = and_(_of(lock, type, resource), lock.c.expires_at <= now() + 20)
         connection.execute(update(lock).where(early).values(expires_at=now()))
         return _begin(connection, type=type, resource=resource, **options)
 
@@ -58,7 +62,7 @@ def _taken_over_early() -> Patches:
 def _begun_without_lock() -> Patches:
     def begin(connection: Connection, *, type: str, resource: str, **options: Any) -> Any:  # noqa: A002
         if sql.next_job(connection, type, resource) is not None:
-            connection.execute(delete(lock).where(sql.of(lock, type, resource)))
+            connection.execute(delete(lock).where(_of(lock, type, resource)))
         return _begin(connection, type=type, resource=resource, **options)
 
     return {"begin": begin}
@@ -69,7 +73,7 @@ def _late_job_counts_as_done() -> Patches:
         _settle_jobs(connection, token, outcome, reason)
         if outcome == states.DONE:
             ended = connection.execute(select(run.c.type, run.c.resource).where(run.c.id == token)).one()
-            same = and_(sql.of(job, *ended), job.c.coalesce, sql.WAITING)
+            same = and_(_of(job, *ended), job.c.coalesce, sql.WAITING)
             connection.execute(update(job).where(same).values(state=states.DONE, finished_at=now()))
 
     return {"_settle_jobs": settle}
@@ -77,7 +81,7 @@ def _late_job_counts_as_done() -> Patches:
 
 def _failed_starve() -> Patches:
     def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, list[Hint]]:
-        with mock.patch.object(scans, "WAITING", sql.is_one_of([states.REGISTERED])):
+        with mock.patch.object(scans, "_DUE", scans._DUE.where(job.c.state == states.REGISTERED)):
             due, hints = _cast_due(connection, most=most, pause=pause)
         if due < most:
             more, others = _cast_due(connection, most=most - due, pause=pause)

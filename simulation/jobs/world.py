@@ -45,6 +45,11 @@ class World:
     #: Set to stop a worker.
     stops: dict[Process, Event] = field(default_factory=dict)
     workers: int = 0
+    #: When the last job is registered or cancelled.
+    last_order: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last_order = BEGIN + max((one.cancel_after or 0) + one.at for one in self.scenario.jobs)
 
 
 @dataclass(slots=True)
@@ -161,8 +166,7 @@ def _start_all(world: World) -> None:
 
 
 def _over(world: World) -> bool:
-    last = max((one.cancel_after or 0) + one.at for one in world.scenario.jobs)
-    quiet = world.scheduler.now > BEGIN + last and world.ledger.clients_done == 2
+    quiet = world.scheduler.now > world.last_order and world.ledger.clients_done == 2
     late = world.scheduler.now > BEGIN + LOAD or not world.watch.parked()  # a person may redo them until then
     return quiet and late and world.watch.settled()
 

@@ -8,7 +8,26 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from osrdyne_jobs.database import now
+from osrdyne_jobs.store.sql import IDS, MOST, seconds
 from osrdyne_jobs.tables import attempt, job, job_history, run
+
+#: Only a job that is done or cancelled has this time. Its state is not asked for: it would suggest another index.
+_ENDED = (
+    select(job.c.id)
+    .where(job.c.finished_at <= now() - seconds("after"))
+    .order_by(job.c.finished_at)
+    .limit(MOST)
+    .with_for_update(skip_locked=True)
+)
+_KEEP = insert(job_history).from_select([one.name for one in job.c], select(*job.c).where(job.c.id.in_(IDS)))
+_GONE = delete(job).where(job.c.id.in_(IDS))
+_OLD = (
+    select(job_history.c.id)
+    .where(job_history.c.finished_at <= now() - seconds("keep"))
+    .order_by(job_history.c.finished_at)
+    .limit(MOST)
+    .with_for_update(skip_locked=True)
+)
 
 
 def archive(connection: Connection, *, after: float, keep: float, most: int) -> tuple[int, int]:
@@ -16,17 +35,11 @@ def archive(connection: Connection, *, after: float, keep: float, most: int) -> 
 
     At most so many of each; returns both numbers.
     """
-    # Only a job that is done or cancelled has this time. Its state is not asked for: it would suggest another index.
-    old = select(job.c.id).where(job.c.finished_at <= now() - after)
-    old = old.order_by(job.c.finished_at).limit(most).with_for_update(skip_locked=True)
-    ids = list(connection.execute(old).scalars())
+    ids = list(connection.execute(_ENDED, {"after": after, "most": most}).scalars())
     if ids:
-        rows = select(*job.c).where(job.c.id.in_(ids))
-        connection.execute(insert(job_history).from_select([one.name for one in job.c], rows))
-        connection.execute(delete(job).where(job.c.id.in_(ids)))
-    older = select(job_history.c.id).where(job_history.c.finished_at <= now() - keep)
-    older = older.order_by(job_history.c.finished_at).limit(most).with_for_update(skip_locked=True)
-    gone = list(connection.execute(older).scalars())
+        connection.execute(_KEEP, {"ids": ids})
+        connection.execute(_GONE, {"ids": ids})
+    gone = list(connection.execute(_OLD, {"keep": keep, "most": most}).scalars())
     forget(connection, job_history, gone)
     return len(ids), len(gone)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, case, func, select, update
+from sqlalchemy import Connection, Row, bindparam, case, func, select, update
 
 from osrdyne_jobs import states
 from osrdyne_jobs.database import now
-from osrdyne_jobs.store.sql import OF_RUN, TOKEN, WAITING, next_job
+from osrdyne_jobs.store.sql import OF_RUN, TOKEN, WAITING, next_job, seconds
 from osrdyne_jobs.tables import job, run
 
 #: Longest reason that is kept, in characters.
@@ -25,6 +25,25 @@ _END_RUN = (
     .returning(run.c.type, run.c.resource)
 )
 _DONE = update(job).where(OF_RUN).values(state=states.DONE, finished_at=now(), reason=None, cancel=False)
+_CANCELLED = (
+    update(job).where(OF_RUN, job.c.cancel).values(state=states.CANCELLED, finished_at=now(), reason=bindparam("why"))
+)
+_PARKED = (
+    update(job).where(OF_RUN, job.c.attempts >= job.c.max_attempts).values(state=states.PARKED, reason=bindparam("why"))
+)
+_MOST_ATTEMPTS = select(func.max(job.c.attempts)).where(OF_RUN)
+_LATER = now() + seconds("delay")
+_FAILED = (
+    update(job)
+    .where(OF_RUN)
+    .values(state=states.FAILED, reason=bindparam("why"), begin_after=_LATER, due_at=_LATER, casts=0)
+)
+_DUE_SOON = (
+    update(job)
+    .where(job.c.id == bindparam("following"), WAITING)
+    # Not a condition of the update: one that redo is just putting off would not match it, and be put off.
+    .values(due_at=case((job.c.due_at < now() + SOON, job.c.due_at), else_=now() + SOON), casts=0)
+)
 
 
 def settle(connection: Connection, token: int, outcome: str, reason: str | None) -> None:
@@ -33,9 +52,7 @@ def settle(connection: Connection, token: int, outcome: str, reason: str | None)
     # Redo has put off what waited for this run. The worker goes on with it, unless it ends now.
     following = next_job(connection, which.type, which.resource)
     if following is not None:
-        # Not a condition of the update: one that redo is just putting off would not match it, and be put off.
-        soon = case((job.c.due_at < now() + SOON, job.c.due_at), else_=now() + SOON)
-        connection.execute(update(job).where(job.c.id == following.id, WAITING).values(due_at=soon, casts=0))
+        connection.execute(_DUE_SOON, {"following": following.id})
 
 
 def end(connection: Connection, token: int, outcome: str, reason: str | None) -> Row[Any, Any]:
@@ -52,15 +69,10 @@ def _settle_jobs(connection: Connection, token: int, outcome: str, reason: str |
     if outcome == states.DONE:
         connection.execute(_DONE, {"token": token})
         return
-    mine = and_(job.c.run_id == token, job.c.state == states.RUNNING)
-    over = {"state": states.CANCELLED, "finished_at": now(), "reason": reason}
-    connection.execute(update(job).where(mine, job.c.cancel).values(over))
-    parked = {"state": states.PARKED, "reason": reason}
-    connection.execute(update(job).where(mine, job.c.attempts >= job.c.max_attempts).values(parked))
-    attempts = connection.execute(select(func.max(job.c.attempts)).where(mine)).scalar()
+    connection.execute(_CANCELLED, {"token": token, "why": reason})
+    connection.execute(_PARKED, {"token": token, "why": reason})
+    attempts = connection.execute(_MOST_ATTEMPTS, {"token": token}).scalar()
     if attempts is not None:
         # The job of a worker that is gone is begun again at once.
         delay = states.retry_delay(attempts) if outcome == states.FAILED else 0.0
-        again = {"begin_after": now() + delay, "due_at": now() + delay, "casts": 0}
-        failed = {"state": states.FAILED, "reason": reason, **again}
-        connection.execute(update(job).where(mine).values(failed))
+        connection.execute(_FAILED, {"token": token, "why": reason, "delay": delay})

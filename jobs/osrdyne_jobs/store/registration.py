@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Float, bindparam, insert
+from sqlalchemy import Connection, insert
 
 from osrdyne_jobs import states
 from osrdyne_jobs.database import now
+from osrdyne_jobs.store.sql import seconds
 from osrdyne_jobs.tables import job
 
 _REGISTER = (
-    insert(job)
-    .values(registered_at=now(), begin_after=now(), due_at=now() + bindparam("cast_after", type_=Float(53)))
-    .returning(job.c.id)
+    insert(job).values(registered_at=now(), begin_after=now(), due_at=now() + seconds("cast_after")).returning(job.c.id)
 )
 
 

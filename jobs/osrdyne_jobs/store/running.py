@@ -5,22 +5,47 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Float, Row, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, case, delete, func, insert, select, update
 
 from osrdyne_jobs import states
 from osrdyne_jobs.database import now
 from osrdyne_jobs.errors import LeaseLost
 from osrdyne_jobs.store.outcomes import LOST, end, settle
 from osrdyne_jobs.store.records import Begun
-from osrdyne_jobs.store.sql import OF_RESOURCE, OF_RUN, TOKEN, WAITING, insert_or_meet, next_job, of
+from osrdyne_jobs.store.sql import (
+    IDS,
+    LOCK_OF_RESOURCE,
+    OF_RESOURCE,
+    OF_RUN,
+    TOKEN,
+    WAITING,
+    insert_or_meet,
+    next_job,
+    seconds,
+)
 from osrdyne_jobs.tables import attempt, job, lock, run
 
 #: Seconds for which a begin waits for the transaction of a former run, on PostgreSQL.
 LOCK_PATIENCE = 5
 
 #: When a lease ends that begins now.
-_UNTIL = now() + bindparam("lease", type_=Float(53))
+_UNTIL = now() + seconds("lease")
 _LOCK = insert(lock).values(expires_at=_UNTIL)
+_TAKE = insert_or_meet(
+    lock, lambda insert: insert.values(expires_at=_UNTIL).on_conflict_do_nothing().returning(lock.c.type)
+)
+_EXPIRED = select(lock.c.run_id).where(LOCK_OF_RESOURCE, lock.c.expires_at <= now())
+#: Not an update of the lock's row: see `_give_back`.
+_TAKE_OVER = delete(lock).where(LOCK_OF_RESOURCE, lock.c.expires_at <= now()).returning(lock.c.run_id)
+_OF_RUN_NOW = update(lock).where(LOCK_OF_RESOURCE).values(run_id=TOKEN)
+_RENEW = update(lock).where(lock.c.run_id.in_(IDS)).values(expires_at=_UNTIL).returning(lock.c.run_id)
+_CANCELLED = (
+    select(job.c.run_id)
+    .where(job.c.run_id.in_(IDS), job.c.state == states.RUNNING)
+    .group_by(job.c.run_id)
+    .having(func.count() == func.sum(case((job.c.cancel, 1), else_=0)))
+)
+_HOLD = select(lock.c.run_id).where(lock.c.run_id == TOKEN).with_for_update(read=True, key_share=True)
 _GIVE_BACK = delete(lock).where(lock.c.run_id == TOKEN).returning(lock.c.run_id)
 _BEGIN_RUN = insert(run).values(began_at=now()).returning(run.c.id)
 _CLAIMED = {"state": states.RUNNING, "run_id": TOKEN, "attempts": job.c.attempts + 1, "cancel": False}
@@ -50,20 +75,18 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
         # A run that ended within a transaction of its own may still hold its lock.
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_PATIENCE}s'")
     former = None
+    which = {"of_type": type, "of_resource": resource}
     if expired:
-        # Not an update of the lock's row: see `_give_back`.
-        gone = delete(lock).where(of(lock, type, resource), lock.c.expires_at <= now()).returning(lock.c.run_id)
-        former = connection.execute(gone).first()
+        former = connection.execute(_TAKE_OVER, which).first()
     values = {"type": type, "resource": resource, "worker": worker, "lease": lease, "run_id": None}
-    taken = insert_or_meet(connection, lock).values(expires_at=_UNTIL).on_conflict_do_nothing().returning(lock.c.type)
-    if connection.execute(taken, values).first() is None:
+    if connection.execute(_TAKE[connection.dialect.name], values).first() is None:
         return None
     if former is not None:
         settle(connection, former.run_id, states.LOST, LOST)
         first = next_job(connection, type, resource)  # what that run did comes before what was registered since
     # Only now, with the lock: the tokens of later runs are larger.
     token = _begin_run(connection, type, resource, worker)
-    connection.execute(update(lock).where(of(lock, type, resource)).values(run_id=token))
+    connection.execute(_OF_RUN_NOW, {**which, "token": token})
     return _claim_first(connection, token, first, type, resource)
 
 
@@ -95,8 +118,7 @@ def go_on(
 
 
 def _expired(connection: Connection, type: str, resource: str) -> bool:  # noqa: A002
-    query = select(lock.c.run_id).where(of(lock, type, resource), lock.c.expires_at <= now())
-    return connection.execute(query).first() is not None
+    return connection.execute(_EXPIRED, {"of_type": type, "of_resource": resource}).first() is not None
 
 
 def _begin_run(connection: Connection, type: str, resource: str, worker: str) -> int:  # noqa: A002
@@ -149,13 +171,10 @@ def renew(connection: Connection, tokens: Collection[int], lease: float) -> tupl
 
     A run is cancelled when all its jobs are.
     """
-    renewed = update(lock).where(lock.c.run_id.in_(tokens)).values(expires_at=now() + lease).returning(lock.c.run_id)
-    held = {int(one.run_id) for one in connection.execute(renewed)}
+    held = {int(one.run_id) for one in connection.execute(_RENEW, {"ids": list(tokens), "lease": lease})}
     if not held:
         return held, set()
-    query = select(job.c.run_id).where(job.c.run_id.in_(held), job.c.state == states.RUNNING).group_by(job.c.run_id)
-    cancelled = connection.execute(query.having(func.count() == func.sum(case((job.c.cancel, 1), else_=0))))
-    return held, {int(one.run_id) for one in cancelled}
+    return held, {int(one.run_id) for one in connection.execute(_CANCELLED, {"ids": list(held)})}
 
 
 def hold(connection: Connection, token: int) -> None:
@@ -163,8 +182,7 @@ def hold(connection: Connection, token: int) -> None:
 
     On PostgreSQL its lease can be renewed meanwhile.
     """
-    query = select(lock.c.run_id).where(lock.c.run_id == token).with_for_update(read=True, key_share=True)
-    if connection.execute(query).first() is None:
+    if connection.execute(_HOLD, {"token": token}).first() is None:
         raise LeaseLost
 
 

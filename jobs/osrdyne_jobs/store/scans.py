@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, and_, case, delete, or_, select, update
 
@@ -10,20 +11,55 @@ from osrdyne_jobs import states
 from osrdyne_jobs.database import now
 from osrdyne_jobs.store.outcomes import LOST, settle
 from osrdyne_jobs.store.records import Hint
-from osrdyne_jobs.store.sql import WAITING, insert_or_meet
+from osrdyne_jobs.store.sql import IDS, MOST, TOKEN, WAITING, insert_or_meet, seconds
 from osrdyne_jobs.tables import job, leader, lock, run
 
 #: Redo casts a job again after this many times the pause, at most.
 MOST_PAUSES = 10
 
+_EXPIRED = (
+    select(lock.c.run_id)
+    .where(lock.c.expires_at <= now())
+    .order_by(lock.c.expires_at)
+    .limit(MOST)
+    .with_for_update(skip_locked=True)
+)
+_TAKE = delete(lock).where(lock.c.run_id == TOKEN, lock.c.expires_at <= now()).returning(lock.c.run_id)
+_DUE = (
+    select(job.c.id, job.c.type, job.c.resource, lock.c.run_id)
+    .select_from(job.outerjoin(lock, and_(lock.c.type == job.c.type, lock.c.resource == job.c.resource)))
+    .where(WAITING, job.c.due_at <= now())
+    .order_by(job.c.due_at, job.c.id)
+    .limit(MOST)
+    .with_for_update(of=job, skip_locked=True)
+)
+_PUT_OFF = (
+    update(job)
+    .where(job.c.id.in_(IDS), WAITING)
+    .values(
+        due_at=now() + seconds("pause") * case((job.c.casts >= MOST_PAUSES, MOST_PAUSES), else_=job.c.casts + 1),
+        casts=job.c.casts + 1,
+    )
+)
+
+
+def _leading(insert: Any) -> Any:
+    mine = insert.values(name="redo", expires_at=now() + seconds("lease"))
+    return mine.on_conflict_do_update(
+        index_elements=[leader.c.name],
+        set_={"holder": mine.excluded.holder, "expires_at": mine.excluded.expires_at},
+        where=or_(leader.c.holder == mine.excluded.holder, leader.c.expires_at <= now()),
+    ).returning(leader.c.name)
+
+
+_LEAD = insert_or_meet(leader, _leading)
+
 
 def lose(connection: Connection, most: int) -> int:
     """End the runs whose lease ran out, at most so many; return how many. Their jobs are due at once."""
-    query = select(lock.c.run_id).where(lock.c.expires_at <= now()).order_by(lock.c.expires_at).limit(most)
     ended = 0
-    for (token,) in connection.execute(query.with_for_update(skip_locked=True)).all():
-        gone = delete(lock).where(lock.c.run_id == token, lock.c.expires_at <= now()).returning(lock.c.run_id)
-        if connection.execute(gone).first() is not None:
+    for (token,) in connection.execute(_EXPIRED, {"most": most}).all():
+        if connection.execute(_TAKE, {"token": token}).first() is not None:
             settle(connection, token, states.LOST, LOST)
             ended += 1
     return ended
@@ -35,16 +71,9 @@ def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, l
     One cast is enough for all jobs of a type and resource, and none where a run has the lock: it goes on with the next
     job when it ends. Each job is due again after `pause` seconds, then after twice and three times as many.
     """
-    query = select(job.c.id, job.c.type, job.c.resource, lock.c.run_id).select_from(
-        job.outerjoin(lock, and_(lock.c.type == job.c.type, lock.c.resource == job.c.resource))
-    )
-    query = query.where(WAITING, job.c.due_at <= now()).order_by(job.c.due_at, job.c.id)
-    due = connection.execute(query.limit(most).with_for_update(of=job, skip_locked=True)).all()
+    due = connection.execute(_DUE, {"most": most}).all()
     if due:
-        pauses = case((job.c.casts >= MOST_PAUSES, MOST_PAUSES), else_=job.c.casts + 1)
-        again = {"due_at": now() + pause * pauses, "casts": job.c.casts + 1}
-        ids = [one.id for one in due]
-        connection.execute(update(job).where(job.c.id.in_(ids), WAITING).values(again))
+        connection.execute(_PUT_OFF, {"ids": [one.id for one in due], "pause": pause})
     hints = {(one.type, one.resource): Hint(one.id, one.type, one.resource) for one in reversed(due) if not one.run_id}
     return len(due), list(reversed(hints.values()))
 
@@ -68,13 +97,8 @@ def running(connection: Connection, *, since: float, after: int, most: int) -> S
 
 def lead(connection: Connection, *, holder: str, lease: float) -> bool:
     """Lead the redo processes for `lease` seconds, or go on leading. Returns False where another one leads."""
-    mine = insert_or_meet(connection, leader).values(name="redo", holder=holder, expires_at=now() + lease)
-    mine = mine.on_conflict_do_update(
-        index_elements=[leader.c.name],
-        set_={"holder": holder, "expires_at": now() + lease},
-        where=or_(leader.c.holder == holder, leader.c.expires_at <= now()),
-    )
-    return connection.execute(mine.returning(leader.c.name)).first() is not None
+    mine = connection.execute(_LEAD[connection.dialect.name], {"holder": holder, "lease": lease})
+    return mine.first() is not None
 
 
 def resign(connection: Connection, *, holder: str) -> None:

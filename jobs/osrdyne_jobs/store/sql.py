@@ -5,10 +5,10 @@ Statements that are run for each job are built once: SQLAlchemy takes longer to 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, Row, and_, bindparam, literal_column, select
+from sqlalchemy import BindParameter, Connection, Float, Integer, Row, and_, bindparam, literal_column, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from osrdyne_jobs import states
@@ -24,19 +24,27 @@ def is_one_of(names: Collection[str]) -> Any:
 WAITING = is_one_of(states.WAITING)
 
 
-def insert_or_meet(connection: Connection, table: Any) -> Any:
-    """Return an INSERT that can handle a conflict: the same for both databases, and not part of SQLAlchemy's core."""
-    return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
+def insert_or_meet(table: Any, build: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return an INSERT that handles a conflict, by the name of its database.
+
+    It is the same for both, and not part of SQLAlchemy's core.
+    """
+    return {"postgresql": build(postgresql.insert(table)), "sqlite": build(sqlite.insert(table))}
 
 
-def of(table: Any, type: str, resource: str) -> Any:  # noqa: A002
-    """Return whether a row of a table is of this type and resource."""
-    return and_(table.c.type == type, table.c.resource == resource)
+def seconds(name: str) -> BindParameter[float]:
+    """Return a parameter that is a number of seconds."""
+    return bindparam(name, type_=Float(53))
 
 
 _TYPE: BindParameter[str] = bindparam("of_type")
 _RESOURCE: BindParameter[str] = bindparam("of_resource")
 TOKEN: BindParameter[int] = bindparam("token")
+IDS: BindParameter[list[int]] = bindparam("ids", expanding=True)
+#: How many rows at most.
+MOST: BindParameter[int] = bindparam("most", type_=Integer)
+#: The lock of a resource.
+LOCK_OF_RESOURCE = and_(lock.c.type == _TYPE, lock.c.resource == _RESOURCE)
 OF_RESOURCE = and_(job.c.type == _TYPE, job.c.resource == _RESOURCE)
 #: A job that this run does.
 OF_RUN = and_(job.c.run_id == TOKEN, job.c.state == states.RUNNING)
