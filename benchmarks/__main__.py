@@ -16,6 +16,7 @@ from rich.console import Console
 
 from benchmarks import (
     bus_calls,
+    bus_mesh,
     calls,
     cold_start,
     jobs_peers,
@@ -49,6 +50,7 @@ MEASUREMENTS: dict[str, Callable[[Rig], list[Row]]] = {
     "relay-calls": relay_calls.measure,
     "relay-idle": relay_idle.measure,
     "bus-calls": bus_calls.measure,
+    "bus-mesh": bus_mesh.measure,
     "pipeline-source": pipeline_source.measure,
     "pipeline-tables": pipeline_tables.measure,
 }

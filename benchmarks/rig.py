@@ -154,9 +154,9 @@ class Side:
         self._process.stdin.flush()
         return Turn(**json.loads(self._line()))
 
-    def wait_ready(self) -> None:
-        """Return once the side has said that it is ready."""
-        self._line()
+    def wait_ready(self) -> str:
+        """Return what the side says once it is ready."""
+        return self._line().strip()
 
     def _line(self) -> str:
         assert self._process.stdout is not None

@@ -17,7 +17,7 @@ from functools import partial
 from subprocess import CalledProcessError
 
 import java
-from testbed import apt, artemis, broker_j, browser, docker, proton
+from testbed import apt, artemis, broker_j, browser, docker, oslo, proton
 from testbed.broker import OF_THE_DEMO, SUITES, BrokerFailed, root_file_system
 from testbed.browser import BrowserFailed
 from testbed.docker import DockerFailed
@@ -87,6 +87,7 @@ def parts() -> list[Part]:
         Part("Redis", partial(installed, "redis"), frozenset({"relay", "infra"}), small=True),
         Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs"})),
         Part("qpid-proton", proton.folder, frozenset({"bus"})),
+        Part("oslo.messaging", oslo.folder, frozenset({"bus"})),
         Part("Java of brokers", partial(java.ensure, "Artemis"), frozenset({"bus"})),
         Part("Artemis", artemis.program, frozenset({"bus"})),
         Part("Qpid Broker-J", broker_j.program, frozenset({"bus"})),

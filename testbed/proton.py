@@ -7,17 +7,12 @@ installs one. It is compiled without Cyrus SASL and OpenSSL, whatever the machin
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from testbed import apt
-from testbed.go_builds import BuildFailed, cache
+from testbed import apt, made_once
 from testbed.suite import only_in_test_all
 
 SOURCES = Path(__file__).with_suffix(".txt")
@@ -29,35 +24,15 @@ def folder() -> Path:
     Raises BuildFailed and apt.NotInstalled.
     """
     only_in_test_all("qpid-proton, which is compiled,")
-    kept = cache() / "proton"
     made_from = SOURCES.read_bytes() + sys.version.encode() + Path(__file__).read_bytes()
-    target = kept / hashlib.sha256(made_from).hexdigest()[:12]
-    kept.mkdir(parents=True, exist_ok=True)
-    with Path(f"{target}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            _build(kept, target)
-    return target
+    return made_once.folder("proton", made_from, _build)
 
 
-def _build(kept: Path, target: Path) -> None:
+def _build(part: Path) -> None:
     if not shutil.which("cc"):
         apt.install("gcc", "libc6-dev", why="qpid-proton is compiled")
     print("qpid-proton is compiled, in about a minute", file=sys.stderr, flush=True)
-    part = Path(tempfile.mkdtemp(prefix="part-", dir=kept))
+    # So pkg-config finds no libraries.
+    environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(part), "PKG_CONFIG_PATH": ""}
     # Not from pip's cache: what was compiled in another way is kept there under the same name.
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "install", "--no-deps"]
-    try:
-        done = subprocess.run(
-            [*pip, "--require-hashes", "--target", str(part), "-r", str(SOURCES)],
-            check=False,
-            # So pkg-config finds no libraries.
-            env={**os.environ, "PKG_CONFIG_LIBDIR": str(part), "PKG_CONFIG_PATH": ""},
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            raise BuildFailed(f"qpid-proton could not be compiled: {(done.stdout + done.stderr)[-1500:]}")
-        part.rename(target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    made_once.install(SOURCES, part, "qpid-proton", "--no-cache-dir", environment=environment)

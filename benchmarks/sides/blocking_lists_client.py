@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from redis import Redis
@@ -18,23 +16,13 @@ def main() -> None:
     (endpoint,) = turns.options()["endpoints"]
     redis = Redis.from_url(turns.uri(), protocol=2, socket_timeout=None)
 
-    def calls(until: float) -> int:
-        number = 0
-        while time.perf_counter() < until:
-            name = secrets.token_hex(ID // 2)
-            redis.rpush(endpoint, name.encode() + turns.BODY)
-            _, answer = cast(Any, redis.blpop([f"{endpoint}:answer:{name}"], timeout=60))
-            turns.check(answer)
-            number += 1
-        return number
+    def call() -> object:
+        name = secrets.token_hex(ID // 2)
+        redis.rpush(endpoint, name.encode() + turns.BODY)
+        _, answer = cast(Any, redis.blpop([f"{endpoint}:answer:{name}"], timeout=60))
+        return answer
 
-    async def turn(seconds: float, outstanding: int) -> tuple[int, float]:
-        began = time.perf_counter()
-        with ThreadPoolExecutor(outstanding) as threads:
-            number = sum(threads.map(calls, [began + seconds] * outstanding))
-        return number, time.perf_counter() - began
-
-    asyncio.run(turns.serve(turn))
+    asyncio.run(turns.serve(lambda seconds, outstanding: turns.in_threads(call, seconds, outstanding)))
 
 
 if __name__ == "__main__":

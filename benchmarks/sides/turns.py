@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from osrdyne_relay import RelaySettings
@@ -66,3 +67,19 @@ async def in_coroutines(call: Callable[[], Awaitable[bytes]], seconds: float, ou
 
     counts = await asyncio.gather(*(caller() for _ in range(outstanding)))
     return sum(counts), loop.time() - began
+
+
+async def in_threads(call: Callable[[], object], seconds: float, outstanding: int) -> tuple[int, float]:
+    """Make a turn of a client whose calls block, in a thread for each call at a time."""
+    began = time.perf_counter()
+
+    def caller(_: int) -> int:
+        calls = 0
+        while time.perf_counter() < began + seconds:
+            check(call())
+            calls += 1
+        return calls
+
+    with ThreadPoolExecutor(outstanding) as threads:
+        counts = list(threads.map(caller, range(outstanding)))
+    return sum(counts), time.perf_counter() - began

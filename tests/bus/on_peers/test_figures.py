@@ -1,8 +1,8 @@
-"""The benchmark of the bus runs, with the shortest rounds. No figure is asserted."""
+"""The benchmarks of the bus run, with the shortest rounds. No figure is asserted."""
 
 from __future__ import annotations
 
-from benchmarks import bus_calls
+from benchmarks import bus_calls, bus_mesh
 from testbed.broker import Broker
 from tests.broker.test_benchmarks import Brief
 
@@ -12,6 +12,13 @@ def test_the_measurement_returns_rows_and_leaves_nothing_on_the_broker(broker: B
 
     rows = bus_calls.measure(Brief(broker, quick=True))
 
-    assert len(rows) == 2
+    assert len(rows) == 4
     assert all(row.ratio is not None for row in rows)
     assert {one["name"] for one in broker.management.get("vhosts")} == before
+
+
+def test_the_measurement_beside_oslo_messaging_returns_rows(broker: Broker) -> None:
+    rows = bus_mesh.measure(Brief(broker, quick=True))
+
+    assert len(rows) == 8
+    assert all(row.ratio is not None for row in rows)
