@@ -72,6 +72,7 @@ class _Running:
         uri = f"amqp://127.0.0.1:{router.wait_ready()}"
         if name == PEER:
             environment["PYTHONPATH"] += f":{oslo.folder()}"
+            environment["PYTHONWARNINGS"] = "ignore"  # of its own parts that are deprecated
         worker = stack.enter_context(Side(f"{name}_worker", uri, environment))
         worker.wait_ready()
         return cls(router, worker, stack.enter_context(Side(f"{name}_client", uri, environment)))

@@ -168,13 +168,13 @@ def test_4_a_daemon_killed_again_and_again_while_it_forwards_loses_no_request(
     client = make_client(pool)
     ids = []
     for generation in range(4):
-        ids += [client.send(f"{generation}-{number}", b"x") for number in range(40)]
+        ids += [client.send(f"{generation}-{number}", b"x") for number in range(20)]
         # Killed once it has begun: some are forwarded, some are held, some have not been seen
-        until(partial(has_any, client, ids[-40:]), what="first answer")
+        until(partial(has_any, client, ids[-20:]), what="first answer")
         daemon.stop(signal.SIGKILL)
         daemon.start()
     assert {answer.status for answer in client.wait(*ids)} == {"ok"}
-    assert len(daemon.worker_pids()) == 160
+    assert len(daemon.worker_pids()) == 80
 
 
 def has_any(client: ForeignClient, ids: list[str]) -> bool:

@@ -100,7 +100,7 @@ class Load:
             reply.result(90)
 
 
-@pytest.mark.parametrize("order", ["file first", "broker first"])
+@pytest.mark.parametrize("order", [pytest.param("file first", marks=pytest.mark.full), "broker first"])
 def test_every_password_is_changed_under_load_and_no_request_is_lost(
     make_pool: MakePool, make_daemon: MakeDaemon, tmp_path: Path, order: str
 ) -> None:

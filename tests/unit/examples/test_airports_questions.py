@@ -47,7 +47,6 @@ def test_every_destination_of_the_data_set_loads_all_of_its_flights(folder: str)
 
 
 @pytest.mark.full
-@pytest.mark.full
 def test_sampled_questions_get_the_answer_of_the_whole_table(folder: str, table: WholeTable) -> None:
     # Given every destination, and a question of each kind at a random moment
     chance = random.Random(2013)
