@@ -61,10 +61,9 @@ class Broker(Started):
         self._process: subprocess.Popen[str] | None = None
         #: How often it was started.
         self.starts = 0
-        first = self._ports.first
-        self.amqp_port, self.management_port, self.stream_port, self.prometheus_port = range(first, first + 4)
+        self._listens_from(self._ports.first)
         try:
-            configure(self.directory, version, first, interval)
+            configure(self.directory, version, self._ports.first, interval)
         except BaseException:
             self._ports.release()
             self.directory.rmdir()
@@ -73,6 +72,9 @@ class Broker(Started):
         self.admin_password = read_password(self.directory)
 
     admin = ADMIN
+
+    def _listens_from(self, first: int) -> None:
+        self.amqp_port, self.management_port, self.stream_port, self.prometheus_port = range(first, first + 4)
 
     @property
     def management_url(self) -> str:
@@ -167,6 +169,54 @@ class Broker(Started):
             self._process = None
 
 
+class SharedBroker(Broker):
+    """A broker that another process has started, by `share`, for all who have its file. It is not theirs to end."""
+
+    def __init__(self, file: Path) -> None:
+        """Wait until the broker answers. Raises BrokerFailed where it could not be started."""
+        facts = json.loads(until(lambda: file.exists() and file.read_text(), what="the run's broker"))
+        if reason := facts.get("failed"):
+            raise BrokerFailed(reason)
+        self.version = facts["version"]
+        self.directory = Path(facts["directory"])
+        self._listens_from(facts["first_port"])
+        self.admin_password = read_password(self.directory)
+
+    @property
+    def is_running(self) -> bool:
+        return True
+
+    def start(self) -> None:
+        """It runs."""
+
+    def stop(self) -> None:
+        """Refuse. Raises BrokerFailed."""
+        raise BrokerFailed("other tests use this broker, too: a test that ends one uses `private_broker`")
+
+    kill = stop
+
+    def close(self) -> None:
+        """Leave it to its owner."""
+
+
+def share(version: str, file: Path) -> None:
+    """Start a broker for all who have the file, and end it when standard input ends."""
+    facts: dict[str, Any]
+    try:
+        with Broker(version) as broker:
+            facts = {"version": version, "directory": str(broker.directory), "first_port": broker.amqp_port}
+            _write(file, facts)
+            sys.stdin.read()
+    except BrokerFailed as error:
+        _write(file, {"failed": str(error)})
+
+
+def _write(file: Path, facts: dict[str, Any]) -> None:
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(facts))
+    part.replace(file)
+
+
 #: What the broker logs of a quorum queue whose data it does not find.
 _NOT_FOUND = re.compile(r"configured member of queue '(.*)' in vhost '(.*)' was not found on this node")
 
@@ -221,11 +271,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m testbed.broker", description="A test broker, by hand.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="start a broker that stays; prints its URIs")
-    up.add_argument("version", choices=SUITES)
+    shared = verbs.add_parser("share", help="start one that is described in a file, until standard input ends")
+    for verb in (up, shared):
+        verb.add_argument("version", choices=SUITES)
+    shared.add_argument("--file", type=Path, required=True)
     down = verbs.add_parser("down", help="end it and remove its data")
     for verb in (up, down):
         verb.add_argument("--dir", type=Path, required=True)
     arguments = parser.parse_args()
+    if arguments.verb == "share":
+        share(arguments.version, arguments.file)
+        return
     if arguments.verb == "down":
         run_tool("stop", "--dir", str(arguments.dir), "--timeout", "0")
         run_tool("remove", "--dir", str(arguments.dir))

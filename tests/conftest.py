@@ -13,8 +13,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+import run_tests
 import tier_run
-from testbed.broker import NEWEST, OF_THE_DEMO, SUITES, Broker
+from testbed.broker import NEWEST, OF_THE_DEMO, SUITES, Broker, SharedBroker
 
 # looptime asks for the main thread's event loop before every test, also before one that is not asynchronous.
 # asyncio would then make a loop that nobody closes, which is a ResourceWarning, which is an error. Once a loop
@@ -96,8 +97,10 @@ class Vhost:
 
 @pytest.fixture(scope="session")
 def brokers() -> Iterator[Callable[[str], Broker]]:
-    """Gives the run's broker of a version, started when first asked for."""
+    """Gives the run's broker of a version: that of all tiers in `make test`, or one that is started when asked for."""
     started: dict[str, Broker] = {}
+    if shared := os.environ.get(run_tests.SHARED_BROKER):
+        started[run_tests.ONE_BROKER] = SharedBroker(Path(shared))
 
     def broker_of(version: str) -> Broker:
         if version not in started:

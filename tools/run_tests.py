@@ -11,12 +11,16 @@ behind has failed (tools/contained.py). A test of a tier with real engines that 
 everything else has ended; if it passes then, it is counted as flaky (docs/testing.md).
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import contained
 import steps
@@ -34,6 +38,8 @@ MOST_REPEATED = 10
 ONE_BROKER = "4.0"
 #: Variable that tells testbed/ which suite runs; see testbed/suite.py.
 SUITE = "OSRDYNE_TEST_SUITE"
+#: Variable that names the file of the broker that all tiers use; see testbed/broker.py.
+SHARED_BROKER = "OSRDYNE_TEST_BROKER"
 #: Seconds between two lines that say how far the tiers are.
 PROGRESS_EVERY = 20.0
 
@@ -141,10 +147,35 @@ def prepare(chosen: list[str], choice: Choice) -> None:
         steps.stop("what the tests run on could not be made; no test was run")
 
 
+@contextlib.contextmanager
+def shared_broker(chosen: list[str], choice: Choice) -> Iterator[dict[str, str]]:
+    """Give the variables by which all tiers of `make test` use one broker, which starts beside the first of them.
+
+    `make test-all` has one for each process of a tier: its tests ask for more than one broker can give at a time.
+    """
+    if choice.all or not set(chosen) - set(EXACT):
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="osr-broker-") as folder:
+        file = Path(folder, "broker.json")
+        command = [str(steps.BIN / "python"), "-m", "testbed.broker", "share", ONE_BROKER, "--file", str(file)]
+        environment = steps.environment(PYTHONPATH=str(steps.ROOT / "tools"), **{SUITE: choice.suite})
+        # A Ctrl-C is for the tests, which end in good order before their broker does.
+        keeper = subprocess.Popen(
+            command, cwd=steps.ROOT, env=environment, stdin=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            yield {SHARED_BROKER: str(file)}
+        finally:
+            keeper.communicate()
+
+
 class Runner:
     """Starts tiers in order, each as soon as enough cores are free, and shows what comes of them."""
 
-    def __init__(self, chosen: list[str], choice: Choice) -> None:
+    def __init__(self, chosen: list[str], choice: Choice, **variables: str) -> None:
+        """`variables` are added to the environment of each tier."""
+        self._variables = variables
         self.waiting = list(chosen)
         self.running: list[Run] = []
         self.done: list[Run] = []
@@ -194,7 +225,7 @@ class Runner:
         judge(run, second)
 
     def _start(self, tier: str, command: list[str]) -> Run:
-        return start(tier, command, **{SUITE: self._choice.suite})
+        return start(tier, command, **{SUITE: self._choice.suite, **self._variables})
 
     def _wait(self) -> None:
         time.sleep(0.1)
@@ -296,10 +327,11 @@ def main() -> None:
     if set(selected) - set(EXACT):
         superuser.stop_where_asked("what the tests start")
     prepare(selected, choice)
-    runner = Runner(selected, choice)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, runner.stop)
-    runs = runner.run()
+    with shared_broker(selected, choice) as variables:
+        runner = Runner(selected, choice, **variables)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, runner.stop)
+        runs = runner.run()
     print("\ntier          seconds    cpu s  outcome")
     print("\n".join(row(run) for run in runs))
     # Once more, where they are found: the output of a tier may be an hour and many screens away.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from testbed.broker import Broker, BrokerFailed
+from testbed.broker import Broker, BrokerFailed, SharedBroker
 from testbed.waiting import until
 from tests.conftest import Vhost
 
@@ -109,6 +109,39 @@ def test_a_broker_whose_port_is_taken_says_so(broker: Broker) -> None:
             second.start()
     finally:
         second.close()
+
+
+def test_a_broker_that_another_process_owns_is_used_and_cannot_be_ended(broker: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "broker.json"
+    facts = {"version": broker.version, "directory": str(broker.directory), "first_port": broker.amqp_port}
+    file.write_text(json.dumps(facts))
+
+    with SharedBroker(file) as shared:
+        assert shared.management.get("overview")["node"] == broker.management.get("overview")["node"]
+        for end in (shared.stop, shared.kill, shared.restart):
+            with pytest.raises(BrokerFailed, match="uses `private_broker`"):
+                end()
+
+    assert broker.management.get("overview")
+
+
+def test_why_a_shared_broker_did_not_start_reaches_all_who_wait_for_it(tmp_path: Path) -> None:
+    (tmp_path / "broker.json").write_text(json.dumps({"failed": "port 5672 of 127.0.0.1 is taken"}))
+    with pytest.raises(BrokerFailed, match=r"port 5672 of 127\.0\.0\.1 is taken"):
+        SharedBroker(tmp_path / "broker.json")
+
+
+@pytest.mark.full
+def test_a_broker_is_shared_until_its_owner_ends(broker_version: str, tmp_path: Path) -> None:
+    file = tmp_path / "broker.json"
+    command = [sys.executable, "-m", "testbed.broker", "share", broker_version, "--file", str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as owner:
+        shared = SharedBroker(file)
+        assert shared.management.get("overview")["rabbitmq_version"].startswith(f"{broker_version}.")
+        assert owner.stdin
+        owner.stdin.close()
+        assert owner.wait(180) == 0
+    assert not shared.directory.exists()
 
 
 @pytest.mark.full

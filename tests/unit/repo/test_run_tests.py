@@ -357,3 +357,13 @@ def test_the_tests_of_a_group_are_given_to_one_process(tmp_path: Path) -> None:
     ran = sorted(path.name.split(".") for path in tmp_path.glob("gw*"))
     assert [number for _, number in ran] == ["0", "1", "2", "3"]
     assert len({process for process, _ in ran}) == 1
+
+
+@pytest.mark.parametrize(
+    "chosen, choice",
+    [(["unit", "simulation"], Choice()), (["unit", "broker"], Choice(all=True))],
+    ids=["no tier needs one", "make test-all"],
+)
+def test_no_broker_is_shared_where(chosen: list[str], choice: Choice) -> None:
+    with run_tests.shared_broker(chosen, choice) as variables:
+        assert variables == {}
