@@ -16,6 +16,7 @@ import pytest
 import run_tests
 import tier_run
 from testbed.broker import NEWEST, OF_THE_DEMO, SUITES, Broker, SharedBroker
+from testbed.suite import in_make_test
 
 # looptime asks for the main thread's event loop before every test, also before one that is not asynchronous.
 # asyncio would then make a loop that nobody closes, which is a ResourceWarning, which is an error. Once a loop
@@ -24,7 +25,10 @@ asyncio.set_event_loop(None)
 
 # The same examples each time, and no limit on how long one takes, as where CI is set: on a busy machine a call of a
 # millisecond may take a fifth of a second.
-hypothesis.settings.load_profile("ci")
+hypothesis.settings.register_profile(
+    "osrdyne", hypothesis.settings.get_profile("ci"), max_examples=50 if in_make_test() else 100
+)
+hypothesis.settings.load_profile("osrdyne")
 
 
 #: Fixtures of engines that `make test` does not start: slow to start or to build, or a broker that the test may stop.

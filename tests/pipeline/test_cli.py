@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -34,22 +35,36 @@ def complaint(result: Result, code: int) -> str:
     return lines[0]
 
 
-def test_the_commands_after_each_other_end_in_a_report(spark: SparkSession, tmp_path: Path) -> None:
+def ingested(lake: Path) -> dict[str, Any]:
+    """Take the file in; what the command says of it."""
+    said: dict[str, Any] = json.loads(
+        run("ingest", lake / "events.jsonl", "--pool", "core", "--lake", lake, "--json").stdout
+    )
+    return said
+
+
+def test_events_are_taken_in_once(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "events.jsonl")
-    here = ("--pool", "core", "--lake", tmp_path / "lake")
 
-    ingested = json.loads(run("ingest", tmp_path / "events.jsonl", *here, "--json").stdout)
-    again = json.loads(run("ingest", tmp_path / "events.jsonl", *here, "--json").stdout)
-    tables = run("tables", *here, "--json")
-    reported = run("report", *here)
+    first, again = ingested(tmp_path), ingested(tmp_path)
 
-    assert (ingested["events"], ingested["rejects"]) == (EVENTS, 0)
+    assert (first["events"], first["rejects"]) == (EVENTS, 0)
     assert (again["events"], again["known_files"]) == (0, 1)
+
+
+@pytest.mark.full
+def test_the_commands_after_each_other_end_in_a_report(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path
+    write(lake / "events.jsonl")
+    ingested(lake)
+    tables = run("tables", "--pool", "core", "--lake", lake, "--json")
+    reported = run("report", "--pool", "core", "--lake", lake)
+
     rows = json.loads(tables.stdout)["rows"]
     assert (rows["silver/requests"], rows["silver/events"], rows["gold/key_classes"]) == (REQUESTS, EVENTS, 2)
     assert "11/11" in tables.stderr  # progress, table by table
-    page = (tmp_path / "lake/core/report.html").read_text()
-    assert str(tmp_path / "lake/core/report.html") in reported.stdout
+    page = (lake / "core/report.html").read_text()
+    assert str(lake / "core/report.html") in reported.stdout
     assert f'<dd class="value">{COLD}</dd>' in page
     assert "No recommendation was made yet" in page
 
