@@ -174,7 +174,8 @@ class SharedBroker(Broker):
 
     def __init__(self, file: Path) -> None:
         """Wait until the broker answers. Raises BrokerFailed where it could not be started."""
-        facts = json.loads(until(lambda: file.exists() and file.read_text(), what="the run's broker"))
+        until(file.exists, what="the run's broker")
+        facts = json.loads(file.read_text())
         if reason := facts.get("failed"):
             raise BrokerFailed(reason)
         self.version = facts["version"]
