@@ -387,6 +387,7 @@ def _options(settings: RedisSettings) -> dict[str, Any]:
         options["ssl_ca_certs"] = settings.ca_file and str(settings.ca_file)
         options["ssl_certfile"] = settings.certificate_file and str(settings.certificate_file)
         options["ssl_keyfile"] = settings.key_file and str(settings.key_file)
+        options["ssl_password"] = ""  # as osrdyne_protocol.certificates does: no prompt for that of an encrypted key
     return options
 
 

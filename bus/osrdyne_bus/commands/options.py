@@ -16,6 +16,7 @@ from osrdyne_bus.addresses import DYNAMIC
 from osrdyne_bus.errors import ConnectFailed, InvalidTarget, LoginRefused, MessagingError
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Target
+from osrdyne_protocol import certificates
 from osrdyne_protocol.console import broker_address, log_format
 from osrdyne_protocol.console.output import CANNOT, NO, CannotAsk
 
@@ -97,7 +98,7 @@ class Where:
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if self.certificate_file is not None:
-                context.load_cert_chain(self.certificate_file, self.key_file)
+                certificates.load(context, self.certificate_file, self.key_file)
         except OSError as error:  # SSLError is one
             files = ", ".join(str(one) for one in (self.ca_file, self.certificate_file, self.key_file) if one)
             raise CannotAsk(f"a certificate or key cannot be read ({files}): {error}") from None

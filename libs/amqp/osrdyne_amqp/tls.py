@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from osrdyne_amqp.errors import InvalidUri, TlsFailed
+from osrdyne_protocol import certificates
 
 _FILES = ("cacertfile", "certfile", "keyfile")
 _MECHANISM = "auth_mechanism"
@@ -40,8 +41,7 @@ class TlsOptions:
             raise TlsFailed(f"cacertfile {self.cacertfile}: {_why(error)}") from None
         if self.certfile is not None:
             try:
-                # An empty password: otherwise OpenSSL asks at the terminal for that of an encrypted key, and waits.
-                result.load_cert_chain(self.certfile, self.keyfile, password="")
+                certificates.load(result, self.certfile, self.keyfile)
             except OSError as error:
                 files = f"certfile {self.certfile}" + (f", keyfile {self.keyfile}" if self.keyfile else "")
                 raise TlsFailed(f"{files}: {_why(error)}") from None
@@ -93,5 +93,5 @@ _REMEDIES = {
 
 def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
-        return "no certificate and key in PEM that belong together and need no password"
-    return error.strerror or type(error).__name__
+        return "no certificates in PEM"
+    return error.strerror or str(error) or type(error).__name__

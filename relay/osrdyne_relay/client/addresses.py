@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
+from osrdyne_protocol import certificates
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.statuses import OK
@@ -67,8 +68,8 @@ class Nodes:
         try:
             self.tls = ssl.create_default_context(cafile=identity.get("ca_file"))
             if certificate_file is not None:
-                self.tls.load_cert_chain(certificate_file, identity.get("key_file"))
-        except (OSError, ssl.SSLError) as error:
+                certificates.load(self.tls, certificate_file, identity.get("key_file"))
+        except OSError as error:
             raise SettingsError(
                 "certificate_file" if certificate_file else "ca_file", f"cannot be used: {error}"
             ) from None

@@ -15,6 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
+from osrdyne_protocol import certificates
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay
 from osrdyne_relay.http.access import Access, WatchedFiles
@@ -153,8 +154,8 @@ def _tls(settings: ServeSettings) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(settings.certificate_file, settings.key_file)
-    except (OSError, ssl.SSLError) as error:
+        certificates.load(context, settings.certificate_file, settings.key_file)
+    except OSError as error:
         raise SettingsError("relay.serve.certificate_file", f"cannot be used: {error}") from None
     if settings.client_ca_file is not None:
         try:
@@ -172,7 +173,7 @@ def _watching(settings: ServeSettings, desk: Desk, tls: ssl.SSLContext | None) -
     certificate, key = settings.certificate_file, settings.key_file
     if tls is not None and certificate is not None:
         files: list[Path] = [certificate, key] if key else [certificate]
-        found.append(WatchedFiles(files, lambda: tls.load_cert_chain(certificate, key)))
+        found.append(WatchedFiles(files, lambda: certificates.load(tls, certificate, key)))
     return [one.run() for one in found]
 
 
