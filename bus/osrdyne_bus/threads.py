@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from osrdyne_amqp.message import MAX_BODY
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer, AsyncPoolClient
-from osrdyne_bus.aio.server import Listener
+from osrdyne_bus.aio.listener import Listener
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.envelopes import Header
 from osrdyne_bus.errors import BusClosed

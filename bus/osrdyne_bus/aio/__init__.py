@@ -1,5 +1,7 @@
-"""The bus for asyncio: `bus` sends and receives messages, `client` calls over it, and `server` serves. `pool` calls the
-workers of a pool.
+"""The bus for asyncio: `bus` sends and receives messages, `client` calls over it. `pool` calls workers of a pool.
+
+A `server` serves requests, and a `listener` hears notifications: `taking` is what both have in common. `replies` are
+those of a server on their way.
 
 `kept_connection` is the connection of a bus, one after the other, and `joined` what a bus has of one of them: `senders`
 keeps the links that messages leave over. `subscriptions` are those that they come over, on any connection there is.
@@ -8,7 +10,8 @@ keeps the links that messages leave over. `subscriptions` are those that they co
 
 from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.client import AsyncBusClient
+from osrdyne_bus.aio.listener import AsyncBusListener
 from osrdyne_bus.aio.pool import AsyncPoolClient
-from osrdyne_bus.aio.server import AsyncBusListener, AsyncBusServer
+from osrdyne_bus.aio.server import AsyncBusServer
 
 __all__ = ["AsyncBus", "AsyncBusClient", "AsyncBusListener", "AsyncBusServer", "AsyncPoolClient"]

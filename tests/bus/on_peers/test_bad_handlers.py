@@ -40,7 +40,7 @@ pytestmark = pytest.mark.both_versions
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     """Keep what handlers raise out of the log: pytest cannot report texts with surrogates."""
-    caplog.set_level(logging.CRITICAL, "osrdyne_bus.aio.server")
+    caplog.set_level(logging.CRITICAL, "osrdyne_bus.aio")
 
 
 MAPS = Target("maps")

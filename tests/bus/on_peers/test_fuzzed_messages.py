@@ -191,7 +191,7 @@ async def test_a_server_goes_on_whatever_it_is_sent(
     await stranger.send("/queues/unicast.osrdyne.maps", data)
 
     assert (await AsyncBusClient(near).call(MAPS, "echo", b"good", timeout=PATIENCE)).body == b"good"
-    await until_async(lambda: server.in_hand == 0 and not server._replies)
+    await until_async(lambda: server.in_hand == 0 and not server._replies.under_way)
 
 
 @pytest.fixture
