@@ -93,7 +93,8 @@ class S3Streams:
 
         with self._errors(f"data stream {stream} cannot be stored"):
             try:
-                # Where the source fails, the parts that were sent are removed.
+                # Where the source fails, the parts that the server has are removed. One that it is just taking
+                # may stay, because AbortMultipartUpload does not wait for it.
                 await obstore.put_async(self._bucket, stream, counted(), chunk_size=PART, max_concurrency=AT_ONCE)
             except (BaseError, OSError):
                 if failure is None:
