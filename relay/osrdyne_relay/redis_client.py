@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +31,8 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from osrdyne_protocol import certificates
+from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.port import Away, Command, Hear, RedisPort, Subscriber
 from osrdyne_relay.redis_wire import RedisWire, ReplyError, packed
@@ -384,11 +387,22 @@ def _options(settings: RedisSettings) -> dict[str, Any]:
         "retry": Retry(NoBackoff(), 0),
     }
     if address.scheme == "rediss":
+        _check_certificate(settings)
         options["ssl_ca_certs"] = settings.ca_file and str(settings.ca_file)
         options["ssl_certfile"] = settings.certificate_file and str(settings.certificate_file)
         options["ssl_keyfile"] = settings.key_file and str(settings.key_file)
         options["ssl_password"] = ""  # as osrdyne_protocol.certificates does: no prompt for that of an encrypted key
     return options
+
+
+def _check_certificate(settings: RedisSettings) -> None:
+    """Load what redis-py will load, whose errors are those of OpenSSL and come with the first connection."""
+    if settings.certificate_file is None:
+        return
+    try:
+        certificates.load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings.certificate_file, settings.key_file)
+    except OSError as error:
+        raise SettingsError("redis.certificate_file", f"cannot be used: {error}") from None
 
 
 def _pool(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
