@@ -208,8 +208,10 @@ def share(version: str, file: Path) -> None:
             facts = {"version": version, "directory": str(broker.directory), "first_port": broker.amqp_port}
             _write(file, facts)
             sys.stdin.read()
-    except BrokerFailed as error:
-        _write(file, {"failed": str(error)})
+    except Exception as error:
+        # Otherwise, those who wait for the broker would wait until their patience ends.
+        _write(file, {"failed": str(error) if isinstance(error, BrokerFailed) else repr(error)})
+        raise
 
 
 def _write(file: Path, facts: dict[str, Any]) -> None:

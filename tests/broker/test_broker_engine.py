@@ -13,7 +13,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from testbed.broker import Broker, BrokerFailed, SharedBroker
+from testbed.broker import Broker, BrokerFailed, SharedBroker, share
 from testbed.waiting import until
 from tests.conftest import Vhost
 
@@ -125,9 +125,18 @@ def test_a_broker_that_another_process_owns_is_used_and_cannot_be_ended(broker: 
     assert broker.management.get("overview")
 
 
-def test_why_a_shared_broker_did_not_start_reaches_all_who_wait_for_it(tmp_path: Path) -> None:
-    (tmp_path / "broker.json").write_text(json.dumps({"failed": "port 5672 of 127.0.0.1 is taken"}))
-    with pytest.raises(BrokerFailed, match=r"port 5672 of 127\.0\.0\.1 is taken"):
+@pytest.mark.parametrize("why", [BrokerFailed("port 5672 is taken"), OSError(28, "No space left on device")])
+def test_why_a_shared_broker_did_not_start_reaches_all_who_wait_for_it(
+    why: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_version: str) -> Broker:
+        raise why
+
+    monkeypatch.setattr("testbed.broker.Broker", fails)
+    with pytest.raises(type(why)):
+        share("4.0", tmp_path / "broker.json")
+
+    with pytest.raises(BrokerFailed, match=r"port 5672 is taken|No space left on device"):
         SharedBroker(tmp_path / "broker.json")
 
 
