@@ -63,7 +63,7 @@ PLANS = {
     "unit": Plan(4, 2.0, 2.0),
     "simulation": Plan(2, 2.0, 2.0),
     "broker": Plan(4, 1.5, 1.0, waits=True),
-    "pipeline": Plan(1, 1.0, 1.0),
+    "pipeline": Plan(1, 1.0, 0.5),
     "drivers": Plan(4, 1.0, 1.0),
     "security": Plan(2, 1.0, 1.0),
     "infra": Plan(2, 1.5, 1.0),

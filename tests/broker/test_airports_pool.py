@@ -47,13 +47,13 @@ def test_the_demo_ends_with_every_request_answered_and_right_and_shows_cold_star
 ) -> None:
     pool = make_pool(name="airports", unbind_delay=2.0, stop_delay=1.0)
     make_daemon(pool, worker=WORKER)
-    demo = demo_of(pool, tmp_path, "--hours", "5-8")
+    demo = demo_of(pool, tmp_path, "--hours", "5-7")
     assert demo.returncode == 0, demo.stdout + demo.stderr
     last = demo.stdout.splitlines()[-1]
     numbers = re.fullmatch(r"demo: requests=(\d+) answered=(\d+) wrong=0 lost=0", last)
     assert numbers is not None, last
     assert numbers[1] == numbers[2]
-    assert int(numbers[1]) > 100
+    assert int(numbers[1]) > 50
     assert "cold starts" in demo.stdout
 
 

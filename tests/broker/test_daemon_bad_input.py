@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,10 +14,44 @@ from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 from testbed.workers import MINIMAL, SCRIPTED
+from tests.conftest import Vhost
+
+# In one process, so that one daemon serves those that share it.
+pytestmark = pytest.mark.xdist_group("bad-input")
 
 MakePool = Callable[..., Pool]
 MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
+
+
+@dataclass
+class Served:
+    """A pool with a daemon to which several tests send bad input, each with keys of its own."""
+
+    pool: Pool
+    daemon: DaemonProcess
+
+    def knows(self, *keys: str) -> bool:
+        """Whether one of these keys has a queue, or the daemon knows it."""
+        known = {one["key"] for one in self.daemon.status()["keys"]}
+        return bool(known & {*keys} or {self.pool.names.request_queue(key) for key in keys} & self.pool.queues())
+
+
+@pytest.fixture(scope="module")
+def served(module_vhost: Vhost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    pool = Pool.on(module_vhost.broker, module_vhost.name)
+    daemon = DaemonProcess.of(pool, tmp_path_factory.mktemp("bad-input"), worker=MINIMAL)
+    try:
+        daemon.start()
+        yield Served(pool, daemon)
+    finally:
+        daemon.close()
+        pool.remove_users()
+
+
+@pytest.fixture
+def client(served: Served, make_client: MakeClient) -> ForeignClient:
+    return make_client(served.pool)
 
 
 def kept(pool: Pool) -> list[tuple[pika.BasicProperties, bytes]]:
@@ -32,65 +67,45 @@ def kept(pool: Pool) -> list[tuple[pika.BasicProperties, bytes]]:
         found.append((properties, body))
 
 
-def test_a_request_with_user_id_is_served_cold_and_warm(
-    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
-) -> None:
-    pool = make_pool()
-    make_daemon(pool, worker=MINIMAL)
-    client = make_client(pool)
+def test_a_request_with_user_id_is_served_cold_and_warm(served: Served, client: ForeignClient) -> None:
     for _ in ("cold", "warm"):
-        assert client.ask("42", b"x", user_id=pool.users.client).body == b"42|x"
+        assert client.ask("user", b"x", user_id=served.pool.users.client).body == b"user|x"
 
 
 def test_a_request_with_cc_is_refused_with_the_reason_and_reaches_no_worker(
-    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+    served: Served, client: ForeignClient
 ) -> None:
-    pool = make_pool()
-    daemon = make_daemon(pool, worker=MINIMAL)
-    answer = make_client(pool).ask("42", b"x", headers={"CC": ["43", "44"]})
+    answer = client.ask("cc-42", b"x", headers={"CC": ["cc-43", "cc-44"]})
     assert answer.status == "invalid_request"
     assert "CC" in answer.headers["x-reason"]
-    assert daemon.worker_pids() == []
-    assert not any(queue.startswith(pool.names.request_queue_prefix) for queue in pool.queues())
+    assert not served.knows("cc-42", "cc-43", "cc-44")
 
 
-def test_a_request_with_bcc_is_served_under_its_own_key(
-    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
-) -> None:
+def test_a_request_with_bcc_is_served_under_its_own_key(client: ForeignClient) -> None:
     # The broker removes BCC before the daemon sees it, so the daemon cannot refuse the request.
-    pool = make_pool()
-    make_daemon(pool, worker=MINIMAL)
-    assert make_client(pool).ask("42", b"x", headers={"BCC": ["43"]}).body == b"42|x"
+    assert client.ask("bcc-42", b"x", headers={"BCC": ["bcc-43"]}).body == b"bcc-42|x"
 
 
-def test_unknown_headers_arrive_at_a_cold_worker_as_they_came(
-    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
-) -> None:
-    pool = make_pool()
-    make_daemon(pool, worker=MINIMAL)
-    client = make_client(pool)
+def test_unknown_headers_arrive_at_a_cold_worker_as_they_came(client: ForeignClient) -> None:
     odd: list[dict[str, Any]] = [
         {"x-rpc-path": "a.b.c"},
         {"n": None, "t": True, "i": -(2**40), "l": [1, ["x"]], "d": {"e": {}}, "b": b"\xff\x00"},
         {"x-deadline": "tomorrow", "x-osrdyne-hops": b"1"},
         {f"h{number}": "v" * 200 for number in range(100)},
     ]
-    ids = [client.send(f"k{number}", b"x", headers=headers) for number, headers in enumerate(odd)]
+    ids = [client.send(f"odd-{number}", b"x", headers=headers) for number, headers in enumerate(odd)]
     assert {answer.status for answer in client.wait(*ids)} == {"ok"}
 
 
 def test_headers_too_large_to_be_forwarded_are_answered_and_others_are_served(
-    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+    served: Served, client: ForeignClient
 ) -> None:
-    pool = make_pool()
-    daemon = make_daemon(pool, worker=MINIMAL)
-    client = make_client(pool)
     # Given a header that fits into a frame alone, and no more with what the daemon adds
     large = client.send("large", b"x", headers={"h": "v" * 130_900})
     fine = [client.send(f"fine-{number}", b"x") for number in range(5)]
     assert {answer.status for answer in client.wait(*fine)} == {"ok"}
     assert client.wait(large)[0].status == "invalid_request"
-    assert daemon.get("/readyz") == "ready\n"
+    assert served.daemon.get("/readyz") == "ready\n"
 
 
 def test_a_body_of_16_mib_is_served_cold(make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient) -> None:
@@ -120,20 +135,17 @@ def test_a_request_without_reply_to_is_served_and_without_correlation_id_is_answ
     assert pool.depth(pool.names.poison_queue) == 0
 
 
-@pytest.mark.parametrize("queue", ["orphan", "dl", "activity", "req-42"])
+@pytest.mark.parametrize("queue", ["orphan", "dl", "activity", "req-own"])
 def test_a_reply_to_that_names_a_queue_of_the_pool_is_refused_and_kept(
-    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient, queue: str
+    served: Served, client: ForeignClient, queue: str
 ) -> None:
-    pool = make_pool()
-    daemon = make_daemon(pool, worker=MINIMAL)
-    client = make_client(pool)
-    client.send("42", b"x", reply_to=f"core-{queue}")
-    until(lambda: pool.depth(pool.names.poison_queue) == 1, what="kept request")
-    [(properties, body)] = kept(pool)
+    client.send("own", b"x", reply_to=f"core-{queue}")
+    until(lambda: served.pool.depth(served.pool.names.poison_queue) == 1, what="kept request")
+    [(properties, body)] = kept(served.pool)
     assert body == b"x"
     assert properties.headers["x-osrdyne-poison-reason"] == "rejected"
-    assert properties.headers["x-osrdyne-poison-key"] == "42"
-    assert daemon.worker_pids() == []
+    assert properties.headers["x-osrdyne-poison-key"] == "own"
+    assert not served.knows("own")
 
 
 def test_an_activity_event_of_an_unknown_key_or_without_type_wakes_nothing(

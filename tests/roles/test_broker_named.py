@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from osrdyne_protocol.broker.topology import Users
+from testbed.suite import in_make_test
 from testbed.tls import Authority, TlsBroker
 from tests.roles.local_setup import LocalSetup, changed
 
@@ -75,12 +76,15 @@ def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the
     assert named.broker.management.queue(named.vhost, "airports-req-first")
     permissions = named.broker.management.get("vhosts", named.vhost, "permissions")
     assert {one["user"] for one in permissions} >= set(dataclasses.astuple(named.users))
-    # And a rehearsal finds nothing left to do, and neither shows the password
-    second = named.setup.play("dev", "--check")
-    assert changed(second) == 0
-    for shown in (first, second):
-        assert named.password not in shown
-        assert quote(named.password, safe="") not in shown
+    shown = [first]
+    if not in_make_test():  # it takes as long as the first run
+        # And a rehearsal finds nothing left to do
+        shown.append(named.setup.play("dev", "--check"))
+        assert changed(shown[-1]) == 0
+    # And the password is not shown
+    for text in shown:
+        assert named.password not in text
+        assert quote(named.password, safe="") not in text
     # And what takes the pool down leaves the broker alone
     named.setup.play("down")
     assert named.broker.management.get("overview")

@@ -20,10 +20,11 @@ ORIGINS = ("EWR", "JFK", "LGA")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The prepared files, in a place of the tests' own."""
-    folder = tmp_path_factory.mktemp("airports") / "prepared"
-    prepare.write(cache.source(), str(folder))
-    return str(folder)
+    """The files that the first worker of a machine prepares, in a place of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("airports")))
+        cache.load("MTJ")
+        return cache.folder()
 
 
 @pytest.fixture(scope="module")
@@ -283,13 +284,11 @@ def test_a_machine_that_keeps_no_files_serves_the_same_flights(
     assert "reading the whole table instead" in caplog.text
 
 
-def test_the_first_worker_prepares_and_the_next_one_finds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-    assert cache.load("MTJ") == flights.load("MTJ", folder)
+def test_the_first_worker_prepares_and_the_next_one_finds_it(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    # Given what the first worker prepared, in the place where all of this machine look
+    monkeypatch.setenv("XDG_CACHE_HOME", str(Path(folder).parents[2]))
     monkeypatch.setattr(prepare, "write", lambda *_: pytest.fail("prepared twice"))
+
     assert cache.load("MTJ") == flights.load("MTJ", folder)
 
 

@@ -61,9 +61,9 @@ def test_the_tiers_that_run_together_need_no_more_cores_than_there_are(
 
 def test_tiers_that_count_for_two_cores_together_run_side_by_side_on_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    order = ["pipeline", "roles", "jobs"]
+    order = ["pipeline", "roles", "jobs", "relay"]
 
-    assert started_together(order, Choice()) == ["pipeline", "roles"]
+    assert started_together(order, Choice()) == ["pipeline", "roles", "jobs"]
     assert started_together(order, Choice(all=True)) == ["pipeline", "jobs"]
     assert started_together(["roles", "jobs"], Choice(all=True)) == ["roles"]
 
