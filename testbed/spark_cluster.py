@@ -24,6 +24,8 @@ BIN = Path(sys.executable).parent
 #: What its scripts else look for with whichever Python comes first on PATH.
 SPARK = Path(sysconfig.get_path("purelib"), "pyspark")
 WORKERS = 2
+#: Options of a JVM that works on a few rows: they repay neither the second compiler nor a collector beside the work.
+FEW_ROWS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Memory of an executor: little more than Spark's least.
 EXECUTOR_MEMORY = "512m"
 
@@ -46,6 +48,7 @@ class SparkCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
+            "JDK_JAVA_OPTIONS": FEW_ROWS,
             "TMPDIR": str(self.folder),
         }
 

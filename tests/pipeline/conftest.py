@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import java
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import session
+from testbed.spark_cluster import FEW_ROWS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,8 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     """The run's session: two cores, half a gigabyte. Do not stop it, do not change its settings."""
     java.ensure()
-    # What runs once on a few rows does not repay the second compiler, nor a collector that runs beside it.
-    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    os.environ["SPARK_SUBMIT_OPTS"] = FEW_ROWS
     made = session("osrdyne-tests", master="local[2]", memory="512m")
     made.sparkContext.setLogLevel("ERROR")
     # A few rows in 64 parts are 64 tasks of nothing.

@@ -75,7 +75,7 @@ class BusConnection:
         #: Write what there is to write before the loop waits again.
         self.flush_soon = self._transport.flush_soon
         self._open: asyncio.Future[None] = self.loop.create_future()
-        self._given_up: asyncio.TimerHandle | None = None
+        self._abort_later: asyncio.TimerHandle | None = None
         self._number = 0
         #: Why the connection ended; None while it is there.
         self.ended: MessagingError | None = None
@@ -257,8 +257,8 @@ class BusConnection:
         if self._transport.logs_in:
             self._end(self._not_opened(f"it ended the connection during the login{why}"))
         self._end(PeerLost(f"the connection to {self.peer} ended{why}; what was under way may have been done"))
-        if self._given_up is not None:
-            self._given_up.cancel()
+        if self._abort_later is not None:
+            self._abort_later.cancel()
 
     def _opened(self, event: Event) -> None:
         if not self._open.done():
@@ -383,13 +383,13 @@ class BusConnection:
         for end in ends:
             end.end(why)
         # A peer that reads nothing would else keep the socket, and what is to be written, for ever.
-        self._given_up = self.loop.call_later(PATIENCE, self._abort, None)
+        self._abort_later = self.loop.call_later(PATIENCE, self._abort, None)
         if self._lost is not None:
             self._lost(why)
 
     def _abort(self, why: MessagingError | None) -> None:
         if why is not None:
             self._end(why)
-        if self._given_up is not None:
-            self._given_up.cancel()
+        if self._abort_later is not None:
+            self._abort_later.cancel()
         self._transport.abort()

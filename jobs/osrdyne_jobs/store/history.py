@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Select, Table, delete, insert, select
 
 from osrdyne_jobs.database import now
 from osrdyne_jobs.store.sql import IDS, MOST, seconds
 from osrdyne_jobs.tables import attempt, job, job_history, run
 
-#: Only a job that is done or cancelled has this time. Its state is not asked for: it would suggest another index.
-_ENDED = (
-    select(job.c.id)
-    .where(job.c.finished_at <= now() - seconds("after"))
-    .order_by(job.c.finished_at)
-    .limit(MOST)
-    .with_for_update(skip_locked=True)
-)
+
+def _ended_before(table: Table, age: str) -> Select[Any]:
+    """Lock the oldest jobs that ended so many seconds ago and more.
+
+    Only a job that is done or cancelled has this time. Its state is not asked for: it would suggest another index.
+    """
+    return (
+        select(table.c.id)
+        .where(table.c.finished_at <= now() - seconds(age))
+        .order_by(table.c.finished_at)
+        .limit(MOST)
+        .with_for_update(skip_locked=True)
+    )
+
+
+_ENDED = _ended_before(job, "after")
 _KEEP = insert(job_history).from_select([one.name for one in job.c], select(*job.c).where(job.c.id.in_(IDS)))
 _GONE = delete(job).where(job.c.id.in_(IDS))
-_OLD = (
-    select(job_history.c.id)
-    .where(job_history.c.finished_at <= now() - seconds("keep"))
-    .order_by(job_history.c.finished_at)
-    .limit(MOST)
-    .with_for_update(skip_locked=True)
-)
+_OLD = _ended_before(job_history, "keep")
 
 
 def archive(connection: Connection, *, after: float, keep: float, most: int) -> tuple[int, int]:

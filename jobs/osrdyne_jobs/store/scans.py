@@ -24,7 +24,7 @@ _EXPIRED = (
     .limit(MOST)
     .with_for_update(skip_locked=True)
 )
-_TAKE = delete(lock).where(lock.c.run_id == TOKEN, lock.c.expires_at <= now()).returning(lock.c.run_id)
+_END_EXPIRED = delete(lock).where(lock.c.run_id == TOKEN, lock.c.expires_at <= now()).returning(lock.c.run_id)
 _DUE = (
     select(job.c.id, job.c.type, job.c.resource, lock.c.run_id)
     .select_from(job.outerjoin(lock, and_(lock.c.type == job.c.type, lock.c.resource == job.c.resource)))
@@ -59,7 +59,7 @@ def lose(connection: Connection, most: int) -> int:
     """End the runs whose lease ran out, at most so many; return how many. Their jobs are due at once."""
     ended = 0
     for (token,) in connection.execute(_EXPIRED, {"most": most}).all():
-        if connection.execute(_TAKE, {"token": token}).first() is not None:
+        if connection.execute(_END_EXPIRED, {"token": token}).first() is not None:
             settle(connection, token, states.LOST, LOST)
             ended += 1
     return ended

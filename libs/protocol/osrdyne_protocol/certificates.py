@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import ssl
 
-StrPath = str | os.PathLike[str]
+_StrPath = str | os.PathLike[str]
 
 
-def load(context: ssl.SSLContext, certificate: StrPath, key: StrPath | None = None) -> None:
+def load(context: ssl.SSLContext, certificate: _StrPath, key: _StrPath | None = None) -> None:
     """Have a TLS context show a certificate. Its key is in `key`, or in the same file.
 
     Raises OSError, which says what is wrong and names no file. A key that needs a password is refused, because a
