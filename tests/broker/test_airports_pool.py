@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from examples.airports import cache
-from examples.airports.whole_table import WholeTable
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from tests.broker.conftest import ROOT
@@ -28,6 +27,8 @@ def test_all_105_destinations_asked_at_once_give_the_answers_of_the_whole_table(
     make_daemon: Callable[..., DaemonProcess],
     make_client: Callable[[Pool], ForeignClient],
 ) -> None:
+    from examples.airports.whole_table import WholeTable  # pandas: half a second for each process that collects tests
+
     pool = make_pool(name="airports")
     make_daemon(pool, worker=WORKER)
     table = WholeTable(Path(cache.source()))

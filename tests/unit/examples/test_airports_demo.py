@@ -6,13 +6,15 @@ import asyncio
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from examples.airports import access, cache, demo, flights, group_watch, questions, replay, report
-from examples.airports.whole_table import WholeTable
 from osrdyne_client import errors, replies
+
+if TYPE_CHECKING:
+    from examples.airports.whole_table import WholeTable
 
 Flights = list[tuple[datetime, str, str]]
 
@@ -74,6 +76,8 @@ async def test_the_demo_ends_soon_when_nothing_answers_and_nothing_is_started(
 
 @pytest.fixture(scope="module")
 def table() -> WholeTable:
+    from examples.airports.whole_table import WholeTable  # pandas: half a second for each process that collects tests
+
     return WholeTable(Path(cache.source()))
 
 
@@ -156,6 +160,7 @@ async def test_a_pool_that_is_not_there_ends_the_replay_at_once(
     assert looptime < 1
 
 
+@pytest.mark.full
 def test_the_day_of_the_demo_lets_more_workers_go_cold_than_there_are_destinations(table: WholeTable) -> None:
     # Given the demo's day at its speed, and a pool that keeps an idle worker for eight seconds
     asks = replay.plan(table.schedule(demo.DAY), demo.SPEED)
@@ -171,6 +176,7 @@ def test_the_day_of_the_demo_lets_more_workers_go_cold_than_there_are_destinatio
     assert [ask.due for ask in asks] == sorted(ask.due for ask in asks)
 
 
+@pytest.mark.full
 def test_every_question_of_the_demo_is_one_that_workers_answer(table: WholeTable) -> None:
     nobody = flights.Airport("XXX", None, [], {})
 

@@ -1,17 +1,21 @@
 """The airports worker answers from its own few flights what the whole table answers."""
 
+from __future__ import annotations
+
 import json
 import random
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from examples.airports import cache, fields, flights, prepare, questions, weather
-from examples.airports.whole_table import WholeTable
+
+if TYPE_CHECKING:
+    from examples.airports.whole_table import WholeTable
 
 pytestmark = pytest.mark.xdist_group("airports")  # the files are prepared once
 
@@ -29,6 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def table() -> WholeTable:
+    from examples.airports.whole_table import WholeTable  # pandas: half a second for each process that collects tests
+
     return WholeTable(Path(cache.source()))
 
 
