@@ -1,0 +1,21 @@
+"""What the servers of these tests are: a topic, an address of its own, and an endpoint that has `echo`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from osrdyne_bus import Target
+from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.wire import BusRequest
+
+MAPS = Target("maps")
+N = Target("maps", server="n")
+
+
+def endpoint(**handlers: Callable[[BusRequest], Any]) -> list[Endpoint]:
+    made = Endpoint()
+    made.add("echo", lambda request: request.body)
+    for name, handler in handlers.items():
+        made.add(name, handler)
+    return [made]
