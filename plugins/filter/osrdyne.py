@@ -50,6 +50,41 @@ def osrdyne_credentials(wanted: Mapping[str, Any], passwords: Mapping[str, str])
     return {user["role"]: {"name": user["name"], "password": passwords[user["name"]]} for user in users}
 
 
+#: What a broker's address is for, by the name of the file that holds it: the role of its user, and the interface.
+ADDRESS_FILES = {
+    "client.uri": ("client", "amqp"),
+    "worker.uri": ("worker", "amqp"),
+    "daemon.uri": ("daemon", "amqp"),
+    "daemon-management.uri": ("daemon", "management"),
+    "monitor.uri": ("monitor", "amqp"),
+    "monitor-management.uri": ("monitor", "management"),
+    "operator.uri": ("operator", "amqp"),
+}
+
+
+def osrdyne_address_files(
+    credentials: Mapping[str, Mapping[str, str]],
+    places: Mapping[str, str],
+    vhost: str,
+    query: str,
+    owners: Mapping[str, str],
+) -> list[dict[str, str]]:
+    """The file of each role's broker address, for the module osrdyne_files.
+
+    `places` are the addresses of the interfaces `amqp` and `management` without a user, `query` is what both say about
+    TLS, and `owners` names the account of each role's files.
+    """
+    files = []
+    for name, (role, interface) in ADDRESS_FILES.items():
+        login = ":".join(quote(str(credentials[role][part]), safe="") for part in ("name", "password"))
+        scheme, _, place = str(places[interface]).partition("://")
+        path = f"/{quote(str(vhost), safe='')}" if interface == "amqp" else ""
+        files.append(
+            {"name": name, "content": f"{scheme}://{login}@{place}{path}{query}\n", "owner": str(owners[role])}
+        )
+    return files
+
+
 def osrdyne_database_users(pool: Mapping[str, Any]) -> list[str]:
     """Names of the two users that the database of a pool's jobs has."""
     names = _database_names(pool)
@@ -145,6 +180,7 @@ class FilterModule:
             "osrdyne_lost_queues": osrdyne_lost_queues,
             "osrdyne_credentials": osrdyne_credentials,
             "osrdyne_address": osrdyne_address,
+            "osrdyne_address_files": osrdyne_address_files,
             "osrdyne_database_address": osrdyne_database_address,
             "osrdyne_database_users": osrdyne_database_users,
             "osrdyne_password_hash": osrdyne_password_hash,

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import secrets
-import subprocess
-import sys
 import urllib.error
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +17,9 @@ from osrdyne_protocol.broker.topology import Users, topology
 from osrdyne_protocol.settings import PoolSettings
 from testbed.lost_queue import is_lost, lose, lose_stream, mend
 from testbed.management import Management
+from testbed.plugins import plugin, run_module
 from testbed.waiting import until
 from tests.conftest import Vhost
-
-PROJECT = Path(__file__).parents[2]
-MODULE = PROJECT / "plugins/modules/osrdyne_topology.py"
-
-FILTERS = PROJECT / "plugins/filter/osrdyne.py"
 
 # In one process, so that only that starts brokers of both versions.
 pytestmark = [pytest.mark.xdist_group("topology"), pytest.mark.both_versions]
@@ -35,12 +27,7 @@ pytestmark = [pytest.mark.xdist_group("topology"), pytest.mark.both_versions]
 
 def password_hash(password: str) -> str:
     """As the role has it made."""
-    spec = importlib.util.spec_from_file_location("osrdyne_filters", FILTERS)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return str(module.osrdyne_password_hash(password))
+    return str(plugin("filter/osrdyne.py").osrdyne_password_hash(password))
 
 
 @dataclass
@@ -77,17 +64,7 @@ class Applied:
             "password_hashes": {name: password_hash(word) for name, word in self.passwords.items()},
             "_ansible_check_mode": check,
         }
-        done = subprocess.run(
-            [sys.executable, str(MODULE)],
-            input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        for password in (arguments["admin_password"], *self.passwords.values()):
-            assert password not in done.stdout + done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        return run_module("osrdyne_topology", arguments, (arguments["admin_password"], *self.passwords.values()))
 
     def state(self) -> dict[str, Any]:
         """All that the broker has of this vhost and of the pool's users."""

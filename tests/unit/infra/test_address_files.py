@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import yaml  # type: ignore[import-untyped]
-
 import steps
 from osrdyne_infra import hand_over
 from osrdyne_infra.pool_users import kinds
 from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.settings import PoolSettings
+from testbed.plugins import plugin
 
 #: Interface of the broker that an address is for, by the name of its file.
 Files = dict[str, str]
@@ -23,9 +22,7 @@ def pulumi() -> Files:
 
 
 def ansible() -> Files:
-    tasks = yaml.safe_load(Path(steps.ROOT, "roles/daemon/tasks/configure.yml").read_text())
-    [task] = [one for one in tasks if one["name"] == "Write each role's broker address"]
-    return {one["file"]: one["kind"] for one in task["loop"]}
+    return {name: interface for name, (_, interface) in plugin("filter/osrdyne.py").ADDRESS_FILES.items()}
 
 
 def settings_of_pulumi() -> str:
@@ -53,3 +50,18 @@ def test_the_settings_name_files_that_are_written() -> None:
         named = dict(re.findall(r"(amqp|management)_uri_file\W+.*/([\w-]+\.uri)", text))
         assert named == {"amqp": "daemon.uri", "management": "daemon-management.uri"}
         assert {kind: ansible()[name] for kind, name in named.items()} == {"amqp": "amqp", "management": "management"}
+
+
+def test_names_and_passwords_of_any_characters_are_percent_encoded_in_addresses() -> None:
+    awkward = {"name": "o'b@c", "password": "a:b/c d%"}
+    credentials = dict.fromkeys(("client", "worker", "daemon", "monitor", "operator"), awkward)
+    owners = {role: f"account of {role}" for role in credentials}
+    places = {"amqp": "amqps://broker:5671", "management": "https://broker:15671"}
+
+    files = plugin("filter/osrdyne.py").osrdyne_address_files(credentials, places, "a/b", "?cacertfile=/ca", owners)
+
+    made = {one["name"]: (one["content"], one["owner"]) for one in files}
+    login = "o%27b%40c:a%3Ab%2Fc%20d%25"
+    assert made["worker.uri"] == (f"amqps://{login}@broker:5671/a%2Fb?cacertfile=/ca\n", "account of worker")
+    assert made["monitor-management.uri"] == (f"https://{login}@broker:15671?cacertfile=/ca\n", "account of monitor")
+    assert made.keys() == ansible().keys()

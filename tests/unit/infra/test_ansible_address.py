@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
 
-FILTERS = Path(__file__).parents[3] / "plugins/filter/osrdyne.py"
+from testbed.plugins import plugin
 
 
 def address(text: str, part: str) -> Any:
-    spec = importlib.util.spec_from_file_location("osrdyne_filters", FILTERS)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.FilterModule().filters()["osrdyne_address"](text, part)
+    return plugin("filter/osrdyne.py").FilterModule().filters()["osrdyne_address"](text, part)
 
 
 @pytest.mark.parametrize(

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import steps
 from osrdyne_protocol.broker import lost, quorum
+from testbed.plugins import plugin
 
 
 @pytest.fixture(scope="module")
 def module() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "osrdyne_topology_module", Path(steps.ROOT, "plugins/modules/osrdyne_topology.py")
-    )
-    assert spec
-    assert spec.loader
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    return plugin("modules/osrdyne_topology.py")
 
 
 @dataclass

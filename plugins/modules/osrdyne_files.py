@@ -1,0 +1,102 @@
+#!/usr/bin/python
+"""Ansible module: writes several small files that hold credentials, in one step.
+
+A loop over `ansible.builtin.copy` starts Python twice for each file, which made these files a third of a play. A file
+is replaced by a rename, so that no program reads a part of it. In check mode nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: osrdyne_files
+short_description: Writes several small files at once
+description: Each file has its content and its owner, mode 0600, and is there whole or not at all.
+options:
+  directory: {description: Where the files are; it must be there., type: path, required: true}
+  files:
+    description: What is written. The play must set no_log where contents are secret.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name: {description: Name of the file in the directory., type: str, required: true}
+      content: {description: Its text., type: str, required: true}
+      owner: {description: Account that may read it., type: str, required: true}
+author: osrdyne
+"""
+EXAMPLES = """
+- name: Write each role's broker address
+  osrdyne_files:
+    directory: /etc/osrdyne/core
+    files:
+      - {name: client.uri, content: "{{ client_address }}", owner: osrdyne}
+  no_log: true
+"""
+RETURN = """
+written: {description: Names of the files that differed., type: list, elements: str, returned: always}
+"""
+
+FILE = {name: {"type": "str", "required": True} for name in ("name", "content", "owner")}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "files": {"type": "list", "elements": "dict", "required": True, "options": FILE},
+        },
+        supports_check_mode=True,
+    )
+    directory: str = module.params["directory"]
+    written = []
+    for file in module.params["files"]:
+        path = os.path.join(directory, file["name"])
+        try:
+            if ensure(module, path, file["content"].encode(), file["owner"]):
+                written.append(file["name"])
+        except OSError as error:
+            module.fail_json(msg=f"{path} cannot be written: {error}", written=written)
+    module.exit_json(changed=bool(written), written=written)
+
+
+def ensure(module: AnsibleModule, path: str, content: bytes, owner: str) -> bool:
+    """Returns whether the file's content, owner or mode had to change."""
+    wanted = module.load_file_common_arguments({"owner": owner, "mode": 0o600}, path)
+    differs = read(path) != content
+    if differs and module.check_mode:
+        return True
+    if differs:
+        write(module, path, content, wanted)
+    return bool(module.set_fs_attributes_if_different(wanted, differs))
+
+
+def read(path: str) -> bytes | None:
+    """What a file holds, or None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def write(module: AnsibleModule, path: str, content: bytes, wanted: dict[str, Any]) -> None:
+    """Writes by rename. The owner is set before, so that the file is never there with another one."""
+    number, fresh = tempfile.mkstemp(prefix=".osrdyne-", dir=os.path.dirname(path))
+    try:
+        with open(number, "wb") as file:
+            file.write(content)
+        module.set_fs_attributes_if_different({**wanted, "path": fresh}, False)
+        os.replace(fresh, path)
+    except BaseException:
+        os.unlink(fresh)
+        raise
+
+
+if __name__ == "__main__":
+    main()
