@@ -6,6 +6,7 @@ In a process of their own: Spark leaves sockets open to the end of the process t
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import pytest
 
 import java
 import steps
+from testbed.spark_cluster import FEW_ROWS
 
 
 @pytest.mark.full
@@ -24,6 +26,7 @@ def test_each_measurement_of_the_pipeline_returns_rows_and_finds_the_same_tables
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--quick", "--json", *names],
         cwd=steps.ROOT,
+        env={**os.environ, "SPARK_SUBMIT_OPTS": FEW_ROWS},
         check=False,
         capture_output=True,
         text=True,

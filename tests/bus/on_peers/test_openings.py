@@ -17,8 +17,6 @@ from tests.bus.on_peers.proxy import Proxy
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
 
-pytestmark = pytest.mark.both_versions
-
 
 async def test_a_server_that_could_not_start_starts_when_it_can(open_bus: OpenBus, vhost: Vhost) -> None:
     management, user = vhost.broker.management, f"bus-{vhost.name}"

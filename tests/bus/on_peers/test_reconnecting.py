@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
-from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.engine import transport
 from osrdyne_bus.errors import BusClosed, DeliveryFailure, MessagingError, MessagingTimeout
 from osrdyne_bus.settings import BusSettings
@@ -19,20 +15,10 @@ from testbed.broker import Broker
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.proxy import Proxy
+from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
 
 pytestmark = pytest.mark.both_versions
-
-MAPS = Target("maps")
-N = Target("maps", server="n")
-
-
-def echo(**more: Callable[[BusRequest], Any]) -> list[Endpoint]:
-    made = Endpoint()
-    made.add("echo", lambda request: request.body)
-    for name, handler in more.items():
-        made.add(name, handler)
-    return [made]
 
 
 class Gate:
@@ -52,7 +38,7 @@ async def test_a_call_whose_connection_was_cut_gets_its_reply_over_the_next_one(
     open_bus: OpenBus, vhost: Vhost
 ) -> None:
     far, gate = await open_bus(), Gate()
-    async with Proxy(vhost.broker.amqp_port) as proxy, AsyncBusServer(far, N, echo(wait=gate)):
+    async with Proxy(vhost.broker.amqp_port) as proxy, AsyncBusServer(far, N, endpoint(wait=gate)):
         bus = await open_bus(ports=(proxy.port,))
         waiting = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "wait", b"x", timeout=PATIENCE))
         await until_async(lambda: bool(gate.begun))
@@ -69,7 +55,7 @@ async def test_what_is_asked_while_there_is_no_connection_waits_for_one(
     open_bus: OpenBus, vhost: Vhost, caplog: pytest.LogCaptureFixture
 ) -> None:
     far = await open_bus()
-    async with AsyncBusServer(far, N, echo()), Proxy(vhost.broker.amqp_port) as proxy:
+    async with AsyncBusServer(far, N, endpoint()), Proxy(vhost.broker.amqp_port) as proxy:
         bus = await open_bus(ports=(proxy.port,))
         calls = AsyncBusClient(bus)
         await calls.call(MAPS, "echo", timeout=PATIENCE)
@@ -110,7 +96,7 @@ async def test_a_server_serves_over_its_next_connection_and_begins_nothing_twice
     bus, gate = await open_bus(), Gate()
     async with Proxy(vhost.broker.amqp_port) as proxy:
         far = await open_bus(ports=(proxy.port,))
-        server = AsyncBusServer(far, N, echo(wait=gate), concurrency=1)
+        server = AsyncBusServer(far, N, endpoint(wait=gate), concurrency=1)
         async with server:
             bodies = [str(number).encode() for number in range(10)]
             asked = [
@@ -134,7 +120,7 @@ async def test_a_server_serves_over_its_next_connection_and_begins_nothing_twice
 
 async def test_the_next_peer_is_taken_when_one_goes_away(open_bus: OpenBus, vhost: Vhost) -> None:
     far = await open_bus()
-    async with AsyncBusServer(far, N, echo()), Proxy(vhost.broker.amqp_port) as second:
+    async with AsyncBusServer(far, N, endpoint()), Proxy(vhost.broker.amqp_port) as second:
         async with Proxy(vhost.broker.amqp_port) as first:
             bus = await open_bus(ports=(1, first.port, second.port))
             assert bus.peer == f"127.0.0.1:{first.port}"
@@ -148,7 +134,7 @@ async def test_a_peer_that_falls_silent_is_left_after_the_idle_time(
     far = await open_bus()
     monkeypatch.setattr(transport, "IDLE", 5.0)
     async with (
-        AsyncBusServer(far, N, echo()),
+        AsyncBusServer(far, N, endpoint()),
         Proxy(vhost.broker.amqp_port) as first,
         Proxy(vhost.broker.amqp_port) as second,
     ):
@@ -160,7 +146,7 @@ async def test_a_peer_that_falls_silent_is_left_after_the_idle_time(
 
 async def test_a_server_whose_queue_was_deleted_declares_it_again(open_bus: OpenBus, vhost: Vhost) -> None:
     bus, far = await open_bus(), await open_bus()
-    async with AsyncBusServer(far, N, echo()):
+    async with AsyncBusServer(far, N, endpoint()):
         calls = AsyncBusClient(bus)
         await calls.call(MAPS, "echo", timeout=PATIENCE)
         vhost.broker.management.delete("queues", vhost.name, "unicast.osrdyne.maps")
@@ -178,7 +164,7 @@ async def test_a_server_whose_queue_was_deleted_declares_it_again(open_bus: Open
 
 async def test_a_caller_whose_reply_queue_was_deleted_goes_on_with_another_one(open_bus: OpenBus, vhost: Vhost) -> None:
     bus, far = await open_bus(), await open_bus()
-    async with AsyncBusServer(far, N, echo()):
+    async with AsyncBusServer(far, N, endpoint()):
         calls = AsyncBusClient(bus)
         await calls.call(MAPS, "echo", timeout=PATIENCE)
         queues = [one["name"] for one in vhost.broker.management.get("queues", vhost.name)]
@@ -192,7 +178,7 @@ async def test_a_caller_whose_reply_queue_was_deleted_goes_on_with_another_one(o
 async def test_calls_and_servers_outlive_a_broker_that_is_started_again(private_broker: Broker) -> None:
     private_broker.start()
     uri = private_broker.amqp_uri()
-    async with AsyncBus(uri) as bus, AsyncBus(uri) as far, AsyncBusServer(far, N, echo()):
+    async with AsyncBus(uri) as bus, AsyncBus(uri) as far, AsyncBusServer(far, N, endpoint()):
         calls = AsyncBusClient(bus)
         await calls.call(MAPS, "echo", timeout=PATIENCE)
         await asyncio.to_thread(private_broker.stop)

@@ -29,8 +29,6 @@ from tests.bus.on_peers.scripted_peer import ScriptedPeer, serving
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
 
-pytestmark = pytest.mark.both_versions
-
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
