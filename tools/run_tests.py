@@ -62,16 +62,16 @@ class Plan:
 PLANS = {
     "unit": Plan(4, 2.0, 2.0),
     "simulation": Plan(2, 2.0, 2.0),
-    "broker": Plan(4, 1.5, 1.0, waits=True),
-    "pipeline": Plan(1, 1.0, 0.5),
-    "roles": Plan(3, 1.5, 1.0),
-    "drivers": Plan(4, 1.0, 1.0),
-    "security": Plan(2, 1.0, 1.0),
-    "infra": Plan(2, 1.5, 1.0),
+    "broker": Plan(4, 1.2, 1.0, waits=True),
+    "pipeline": Plan(1, 0.8, 0.5),
+    "roles": Plan(3, 1.2, 1.0),
+    "drivers": Plan(4, 0.8, 1.0),
+    "security": Plan(2, 0.8, 1.0),
+    "infra": Plan(2, 1.2, 1.0),
     "faults": Plan(1, 2.5, 1.0),
-    "jobs": Plan(2, 1.0, 0.5),
-    "relay": Plan(2, 0.5, 0.5),
-    "bus": Plan(2, 0.5, 0.5),
+    "jobs": Plan(2, 0.8, 0.5),
+    "relay": Plan(2, 0.6, 0.5),
+    "bus": Plan(2, 0.6, 0.5),
 }
 #: A tier that is not named above: after those, alone in its process.
 OTHER = Plan(1, 1.0, 1.0)
