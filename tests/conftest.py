@@ -57,6 +57,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.full)
 
 
+class LongestFirst:
+    """Has groups of tests start before single tests, which then fill the other processes up to the end.
+
+    A group has an engine, and one process for all of it.
+    """
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that uses a broker on one version, and where the version makes a difference on both."""
     if "broker_version" not in metafunc.fixturenames:
@@ -80,6 +91,7 @@ class FailedTests:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LongestFirst())
     # The process that gathers the reports of all others notes them, too.
     if (file := os.environ.get(tier_run.FAILED_TESTS)) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailedTests(Path(file)))

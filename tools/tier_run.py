@@ -20,6 +20,10 @@ CLOSING_LINE = re.compile(r"^=*\s*(?P<counts>(?:\d+ [a-z]+(?:, )?)+) in (?P<seco
 #: Variable that names the file in which pytest notes the tests that failed, a line of JSON each (tests/conftest.py).
 FAILED_TESTS = "OSRDYNE_FAILED_TESTS"
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
+#: How many tests run: with pytest-xdist, where some are deselected, and where none is.
+SELECTED = re.compile(r"workers? \[(\d+) items?\]|/ (\d+) selected|collected (\d+) items?$", re.MULTILINE)
+#: Outcomes in a line, one character each; the line begins with a file where there is one process.
+OUTCOMES = re.compile(r"^(?:\S+\.py )?([.FEsxX]+)(?= |$)", re.MULTILINE)
 #: What a tier's output says of a failure in one line: pytest's summary, tools/contained.py.
 TELLING = ("FAILED tests/", "ERROR tests/", contained.LEFT_BEHIND)
 
@@ -63,9 +67,8 @@ class Run:
         return new.decode(errors="replace")
 
     def percent(self) -> str:
-        """How far pytest says that it is."""
-        found = re.findall(r"\[ *(\d+)%\]", self.output.read_text(errors="replace"))
-        return f"{self.tier} {found[-1] if found else 0} %"
+        """How far it is: pytest's own figure comes at the end of a line, which may take all of a tier."""
+        return f"{self.tier} {percent_of(self.output.read_text(errors='replace'))} %"
 
 
 def start(tier: str, pytest: list[str], **variables: str) -> Run:
@@ -109,6 +112,16 @@ def ended(run: Run) -> bool:
     if not run.failed:
         shutil.rmtree(run.folder, ignore_errors=True)
     return True
+
+
+def percent_of(output: str) -> int:
+    """How many of the tests that were selected pytest has shown an outcome of, in percent."""
+    text = COLOUR.sub("", output)
+    counts = SELECTED.search(text)
+    if counts is None:
+        return 0
+    done = sum(len(outcomes) for outcomes in OUTCOMES.findall(text))
+    return min(100, 100 * done // max(1, int(next(filter(None, counts.groups())))))
 
 
 def without_group(test: str) -> str:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-LONGEST = ("test_clean_machine", "test_fresh_machine", "test_broker_container", "test_broker_named")
+LONGEST = (
+    "test_clean_machine",
+    "test_fresh_machine",
+    "test_broker_container",
+    "test_jobs",
+    "test_relay",
+    "test_lost_queues",
+    "test_broker_named",
+    "test_port_taken",
+)
 
 
 @pytest.hookimpl(trylast=True)

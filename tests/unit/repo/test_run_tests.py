@@ -65,7 +65,7 @@ def test_tiers_that_count_for_two_cores_together_run_side_by_side_on_two(monkeyp
 
     assert started_together(order, Choice()) == ["pipeline", "roles", "jobs"]
     assert started_together(order, Choice(all=True)) == ["pipeline", "roles"]
-    assert started_together(["roles", "infra"], Choice(all=True)) == ["roles"]
+    assert started_together(["broker", "roles"], Choice(all=True)) == ["broker"]
 
 
 def test_a_tier_that_needs_more_cores_than_there_are_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +142,28 @@ def test_a_tier_has_no_more_processes_than_there_are_cores_and_one_more_where_te
 )
 def test_counts_come_from_pytests_closing_line(line: str, counts: dict[str, int]) -> None:
     assert tier_run.counts_of(line) == counts
+
+
+@pytest.mark.parametrize(
+    "output, percent",
+    [
+        ("asyncio: mode=Mode.AUTO\ncreated: 3/3 workers\n", 0),
+        ("created: 2/2 workers\n2 workers [37 items]\n\n.........F", 27),
+        ("2 workers [144 items]\n\n" + "." * 72 + " [ 50%]\n" + "s" * 36, 75),
+        (
+            "\x1b[1mcollecting ... \x1b[0mcollected 20 items\n\ntests/b.py .\x1b[32m.\x1b[0m.  [ 15%]\ntests/c.py xX",
+            25,
+        ),
+        ("collected 300 items / 260 deselected / 40 selected\n\ntests/a/test_b.py ....", 10),
+        (
+            "collected 1 item\n\ntests/b.py F [100%]\n=== FAILURES ===\nE   assert 0\nFAILED tests/b.py\n",
+            100,
+        ),
+    ],
+    ids=["none yet", "within a line", "lines", "one process", "deselected", "failures"],
+)
+def test_how_far_a_tier_is_comes_from_the_outcomes_that_it_has_shown(output: str, percent: int) -> None:
+    assert tier_run.percent_of(output) == percent
 
 
 def test_the_closing_line_adds_up_and_counts_what_was_left_behind_as_an_error() -> None:
