@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.full)
 
 
-class LongestFirst:
+class GroupsFirst:
     """Has groups of tests start before single tests, which then fill the other processes up to the end.
 
     A group has an engine, and one process for all of it.
@@ -91,7 +91,7 @@ class FailedTests:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(LongestFirst())
+    config.pluginmanager.register(GroupsFirst())
     # The process that gathers the reports of all others notes them, too.
     if (file := os.environ.get(tier_run.FAILED_TESTS)) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailedTests(Path(file)))

@@ -7,8 +7,8 @@ is replaced by a rename, so that no program reads a part of it. In check mode no
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -87,14 +87,18 @@ def read(path: str) -> bytes | None:
 
 def write(module: AnsibleModule, path: str, content: bytes, wanted: dict[str, Any]) -> None:
     """Writes by rename. The owner is set before, so that the file is never there with another one."""
-    number, fresh = tempfile.mkstemp(prefix=".osrdyne-", dir=os.path.dirname(path))
+    # One name for each file: what a killed run left is replaced by the next one.
+    fresh = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(fresh)
     try:
-        with open(number, "wb") as file:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
         module.set_fs_attributes_if_different({**wanted, "path": fresh}, False)
         os.replace(fresh, path)
     except BaseException:
-        os.unlink(fresh)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
         raise
 
 
