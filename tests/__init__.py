@@ -1,1 +1,1 @@
-"""Tests, a folder a tier: what each stands on and how they run is in `tools/run_tests.py` and docs/decisions/0003."""
+"""Tests, a folder a tier: what each stands on and how they run is in `tools/tiers.py` and docs/decisions/0003."""

@@ -15,6 +15,7 @@ import pytest
 
 import run_tests
 import tier_run
+import tiers
 from testbed.broker import NEWEST, OF_THE_DEMO, SUITES, Broker, SharedBroker
 from testbed.suite import in_make_test
 
@@ -116,7 +117,7 @@ def brokers() -> Iterator[Callable[[str], Broker]]:
     """Gives the run's broker of a version: that of all tiers in `make test`, or one that is started when asked for."""
     started: dict[str, Broker] = {}
     if shared := os.environ.get(run_tests.SHARED_BROKER):
-        started[run_tests.ONE_BROKER] = SharedBroker(Path(shared))
+        started[tiers.ONE_BROKER] = SharedBroker(Path(shared))
 
     def broker_of(version: str) -> Broker:
         if version not in started:

@@ -6,8 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
-import run_tests
 import steps
+import tiers
 from osrdyne.drivers import registry
 
 PAGE = Path(steps.ROOT, "CONTRIBUTING.md").read_text()
@@ -24,7 +24,7 @@ def test_the_words_that_the_page_passes_to_make_test_are_taken() -> None:
     arguments = re.findall(r"make test ARGS='(.*?)'", PAGE)
 
     assert len(arguments) >= 3
-    assert all(run_tests.chosen(shlex.split(words))[0] for words in arguments)
+    assert all(tiers.chosen(shlex.split(words))[0] for words in arguments)
 
 
 def test_the_table_has_every_folder_of_the_tree() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import run_tests
 import steps
+import tiers
 
 PAGES = steps.tracked(".md")
 FENCE = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -75,7 +75,7 @@ def test_the_readme_shows_the_two_commands() -> None:
 
 def test_every_make_target_in_the_pages_is_one_that_make_lists() -> None:
     listed = set(re.findall(r"^  make ([a-z-]+)", run("make", "help").stdout, re.MULTILINE))
-    listed |= {f"test-{tier}" for tier in run_tests.tiers()}
+    listed |= {f"test-{tier}" for tier in tiers.names()}
     named = {target for _, targets in words("make") for target in targets if not target.startswith("-")}
 
     assert named

@@ -14,10 +14,13 @@ import contained
 import run_tests
 import steps
 import tier_run
-from run_tests import Choice, Runner
+import tiers
+import verdict
+from run_tests import Runner
 from testbed import broker, postgres, prepare, suite
 from testbed.waiting import until
 from tier_run import Run
+from tiers import Choice
 
 
 def run_of(tier: str, code: int = 0, **counts: int) -> Run:
@@ -52,10 +55,10 @@ def test_the_tiers_that_run_together_need_no_more_cores_than_there_are(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(number)))
     choice = Choice(all=everything)
 
-    started = started_together(list(run_tests.PLANS), choice)
+    started = started_together(list(tiers.PLANS), choice)
 
     assert started[0] == "unit"
-    assert sum(run_tests.load(tier, choice) for tier in started) <= number
+    assert sum(tiers.load(tier, choice) for tier in started) <= number
     assert (len(started) == 1) == (number == 2)
 
 
@@ -78,20 +81,20 @@ def test_a_tier_that_needs_more_cores_than_there_are_runs_alone(monkeypatch: pyt
 
 
 def test_every_tier_of_the_tree_is_found_and_the_planned_ones_come_first() -> None:
-    found = run_tests.tiers()
+    found = tiers.names()
 
     assert {"unit", "broker", "drivers", "roles"} <= set(found)
     assert found[0] == "unit"
 
 
 def test_the_fast_run_selects_in_every_tier_but_the_unit_tests() -> None:
-    assert "fast and not full" not in run_tests.command("unit", Choice(fast=True))
-    assert "fast and not full" in run_tests.command("broker", Choice(fast=True))
-    assert run_tests.command("broker", Choice(fast=True, extra=("-k", "x")))[-2:] == ["-k", "x"]
+    assert "fast and not full" not in tiers.command("unit", Choice(fast=True))
+    assert "fast and not full" in tiers.command("broker", Choice(fast=True))
+    assert tiers.command("broker", Choice(fast=True, extra=("-k", "x")))[-2:] == ["-k", "x"]
 
 
 def test_make_test_leaves_slow_engines_out_and_make_test_all_leaves_out_nothing() -> None:
-    small, whole = (run_tests.command("broker", Choice(all=one)) for one in (False, True))
+    small, whole = (tiers.command("broker", Choice(all=one)) for one in (False, True))
 
     assert small[-4:] == ["-m", "not full", "--broker", broker.OF_THE_DEMO]
     assert not {"-m", "--broker"} & {*whole[3:]}
@@ -100,7 +103,7 @@ def test_make_test_leaves_slow_engines_out_and_make_test_all_leaves_out_nothing(
 @pytest.mark.parametrize("arguments", [["brokers"], ["--slow"], ["broker", "--faster"]])
 def test_a_tier_or_option_that_there_is_not_is_said_with_those_that_there_are(arguments: list[str]) -> None:
     with pytest.raises(SystemExit, match="there are unit, simulation, broker"):
-        run_tests.chosen(arguments)
+        tiers.chosen(arguments)
 
 
 def test_the_calls_that_the_page_on_tests_shows_are_taken() -> None:
@@ -108,11 +111,11 @@ def test_the_calls_that_the_page_on_tests_shows_are_taken() -> None:
     calls = re.findall(r"^\S+ tools/run_tests.py (.*)$", page, re.MULTILINE)
 
     assert len(calls) == 3
-    assert all(run_tests.chosen(call.split())[0] for call in calls)
+    assert all(tiers.chosen(call.split())[0] for call in calls)
 
 
 def test_tiers_run_in_their_order_however_they_are_named() -> None:
-    assert run_tests.chosen(["broker", "unit", "--all", "--", "-k", "x"]) == (
+    assert tiers.chosen(["broker", "unit", "--all", "--", "-k", "x"]) == (
         ["unit", "broker"],
         Choice(all=True, extra=("-k", "x")),
     )
@@ -124,8 +127,8 @@ def test_a_tier_has_no_more_processes_than_there_are_cores_and_one_more_where_te
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(number)))
 
-    for tier, plan in run_tests.PLANS.items():
-        words = run_tests.command(tier, Choice())
+    for tier, plan in tiers.PLANS.items():
+        words = tiers.command(tier, Choice())
         processes = int(words[words.index("--numprocesses") + 1]) if "--numprocesses" in words else 1
         assert processes == min(plan.processes, max(2, number)) + plan.waits
 
@@ -169,8 +172,8 @@ def test_how_far_a_tier_is_comes_from_the_outcomes_that_it_has_shown(output: str
 def test_the_closing_line_adds_up_and_counts_what_was_left_behind_as_an_error() -> None:
     runs = [run_of("unit", passed=3, errors=1), run_of("broker", code=contained.LEFT, passed=4, failed=2)]
 
-    assert run_tests.closing_line(runs, 61.5).strip("= ") == "2 failed, 2 error, 7 passed in 61.50s"
-    assert "left something behind" in run_tests.row(runs[1])
+    assert verdict.closing_line(runs, 61.5).strip("= ") == "2 failed, 2 error, 7 passed in 61.50s"
+    assert "left something behind" in verdict.row(runs[1])
 
 
 def test_what_failed_or_was_left_behind_is_noted_for_the_end(tmp_path: Path) -> None:
@@ -201,7 +204,7 @@ def failed(tier: str, *tests: str, code: int = 1, **counts: int) -> Run:
 
 @pytest.mark.parametrize("tier", ["broker", "drivers", "pipeline"])
 def test_tests_on_real_engines_that_fail_are_run_once_more(tier: str) -> None:
-    assert run_tests.may_be_chance(failed(tier, "a", "b"))
+    assert verdict.may_be_chance(failed(tier, "a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -218,13 +221,13 @@ def test_tests_on_real_engines_that_fail_are_run_once_more(tier: str) -> None:
     ids=["unit", "simulation", "many", "no collection", "interrupted", "left behind", "passed"],
 )
 def test_what_no_second_run_can_excuse_is_not_run_again(run: Run) -> None:
-    assert not run_tests.may_be_chance(run)
+    assert not verdict.may_be_chance(run)
 
 
 def test_a_test_that_passes_the_second_time_is_flaky_and_one_that_does_not_has_failed() -> None:
     run = failed("broker", "a", "b", failed=2, passed=10)
 
-    run_tests.judge(run, failed("broker", "b", failed=1, passed=1))
+    verdict.judge(run, failed("broker", "b", failed=1, passed=1))
 
     assert (run.flaky, run.failed_tests, run.failed) == (["a"], ["b"], True)
     assert run.counts == {"failed": 1, "passed": 10, "flaky": 1}
@@ -234,18 +237,18 @@ def test_a_test_that_passes_the_second_time_is_flaky_and_one_that_does_not_has_f
 def test_a_tier_whose_failed_tests_all_pass_the_second_time_has_passed() -> None:
     run = failed("broker", "a", passed=10, errors=1)
 
-    run_tests.judge(run, run_of("broker", passed=1))
+    verdict.judge(run, run_of("broker", passed=1))
 
     assert not run.failed
-    assert run_tests.row(run).split()[-4:] == ["10", "passed,", "1", "flaky"]
-    assert run_tests.closing_line([run], 1.0).strip("= ") == "10 passed, 1 flaky in 1.00s"
+    assert verdict.row(run).split()[-4:] == ["10", "passed,", "1", "flaky"]
+    assert verdict.closing_line([run], 1.0).strip("= ") == "10 passed, 1 flaky in 1.00s"
 
 
 @pytest.mark.parametrize("code", [2, 4, contained.LEFT])
 def test_a_second_run_that_does_not_come_to_its_end_excuses_nothing(code: int) -> None:
     run = failed("broker", "a", failed=1)
 
-    run_tests.judge(run, run_of("broker", code))
+    verdict.judge(run, run_of("broker", code))
 
     assert (run.failed, run.flaky) == (True, [])
 
@@ -284,7 +287,7 @@ def test_a_run_with_a_few_flaky_tests_passes_and_says_so_and_one_with_many_fails
         run_tests.main()
 
     shown = capfd.readouterr().out
-    assert bool(ended.value.code) == (flaky > run_tests.MOST_FLAKY), shown
+    assert bool(ended.value.code) == (flaky > verdict.MOST_FLAKY), shown
     assert f"{flaky} flaky in" in shown.splitlines()[-1]
     assert "broker: flaky: " in shown
     assert ("test: FAILED, 4 tests passed only when they were run once more" in shown) == (flaky == 4)
@@ -301,7 +304,7 @@ def test_every_tier_on_a_broker_gets_the_one_that_make_test_may_use_and_no_other
         assert not {"RabbitMQ 4.3", "Docker engine", "Pulumi"} & {*small}
         assert "RabbitMQ 4.3" in [part.name for part in prepare.needed("test-all", [tier])]
     assert prepare.needed("test-all", ["unit", "simulation"]) == []
-    assert run_tests.ONE_BROKER == broker.OF_THE_DEMO
+    assert tiers.ONE_BROKER == broker.OF_THE_DEMO
 
 
 def test_only_make_test_all_prepares_a_postgresql_for_the_jobs() -> None:
@@ -364,7 +367,7 @@ def test_one(number):
 def test_the_tests_of_a_group_are_given_to_one_process(tmp_path: Path) -> None:
     """What keeps an engine that is started once a process from being started in each of them."""
     (tmp_path / "test_grouped.py").write_text(GROUPED)
-    python, _, _, _, *options = run_tests.command("security", Choice(all=True))
+    python, _, _, _, *options = tiers.command("security", Choice(all=True))
     plain = ["--rootdir", ".", "-c", "/dev/null", "-p", "no:cacheprovider"]
 
     done = subprocess.run(
