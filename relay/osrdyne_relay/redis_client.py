@@ -1,27 +1,21 @@
-"""The real Redis. The only module that imports redis: one server, a master that Sentinels name, or a Cluster.
+"""The real Redis: commands and pulses, over the connections of `redis_connections`.
 
 A transaction is a MULTI. What is asked for at the same time goes out in one write, over a few connections that never
 wait for each other's answers. On a Cluster a transaction is an EVAL of a script that executes its commands, because the
-library finds the server for one command only. Its own retries are off: `retrying` tries again.
+library finds the server for one command only.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import unquote
 
-from redis.asyncio import ConnectionPool, RedisCluster
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection
-from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
-from redis.backoff import NoBackoff
+from redis.asyncio import ConnectionPool
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -31,24 +25,14 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from osrdyne_protocol import certificates
-from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.port import Away, Command, Hear, RedisPort, Subscriber
+from osrdyne_relay.redis_connections import closed, cluster_of, opened, options_of, pool_of, taken_over
 from osrdyne_relay.redis_wire import RedisWire, ReplyError, packed
-from osrdyne_relay.settings import RedisSettings, secret
+from osrdyne_relay.settings import RedisSettings
 
 #: Seconds without a pulse after which the connection is tried, and then for the answer.
 _QUIET = 15.0
-#: Seconds after which the kernel gives up what it could not deliver. Shorter than a call's hash stays after its end, so
-#: that a late command finds it.
-_UNDELIVERED = 30
-_KEEPALIVE = {
-    socket.TCP_KEEPIDLE: 10,
-    socket.TCP_KEEPINTVL: 5,
-    socket.TCP_KEEPCNT: 3,
-    socket.TCP_USER_TIMEOUT: _UNDELIVERED * 1000,
-}
 #: Errors of Redis that a later attempt does not meet: it starts, has no memory left, or another one is the master now.
 _PASSING = (
     *("LOADING", "BUSY", "OOM", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS"),
@@ -74,9 +58,9 @@ class RedisClient(RedisPort):
     def __init__(self, settings: RedisSettings) -> None:
         """Read the files that the settings name; connect at the first use. Raises SettingsError."""
         self._settings = settings
-        options = _options(settings)
-        self._pool = _pool(settings, options)
-        self._cluster = _cluster(settings, options) if settings.cluster else None
+        options = options_of(settings)
+        self._pool = pool_of(settings, options)
+        self._cluster = cluster_of(settings, options) if settings.cluster else None
         self._lines: list[_Line] = []
 
     async def run(self, *commands: Command) -> list[Any]:
@@ -192,8 +176,8 @@ class _Line:
     async def _run(self) -> None:
         connection = None
         try:
-            connection = await _connected(self._pool)
-            self._wire = _wire(connection, self._answer, lambda why: self.end(Away(why, sent=True)))
+            connection = await opened(self._pool)
+            self._wire = taken_over(connection, self._answer, lambda why: self.end(Away(why, sent=True)))
             self._wire.at_room = self._send
             self._send()
             await self._at_end.wait()
@@ -202,7 +186,7 @@ class _Line:
             self.end(_meaning(error, sent=True))
         finally:
             self.end(Away("the connection has ended", sent=True))
-            await _closed(self._pool, connection, self._wire)
+            await closed(self._pool, connection, self._wire)
 
     def _send(self) -> None:
         self._sends = False
@@ -288,8 +272,8 @@ class _Subscriber(Subscriber):
         try:
             async with asyncio.timeout(self._timeout):
                 if self._wire is None:
-                    self._connection = await _connected(self._pool)
-                    self._wire = _wire(self._connection, self._said, lambda why: self._end(Away(why, sent=False)))
+                    self._connection = await opened(self._pool)
+                    self._wire = taken_over(self._connection, self._said, lambda why: self._end(Away(why, sent=False)))
         except (RedisError, OSError, TimeoutError) as error:
             raise _meaning(error, sent=False) from None
         self._wire.write(packed((words,)))
@@ -308,29 +292,7 @@ class _Subscriber(Subscriber):
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
-        await _closed(self._pool, connection, self._wire)
-
-
-async def _connected(pool: ConnectionPool) -> AbstractConnection:
-    return cast(AbstractConnection, await pool.get_connection())  # type: ignore[no-untyped-call]
-
-
-def _wire(connection: AbstractConnection, said: Callable[[Any], None], ended: Callable[[str], None]) -> RedisWire:
-    """Take over a connection that has just been opened. redis-py shows its transport nowhere else."""
-    writer = connection._writer  # noqa: SLF001
-    if writer is None:
-        raise ConnectionError("the connection has ended")
-    return RedisWire(writer.transport, said, ended)
-
-
-async def _closed(pool: ConnectionPool, connection: AbstractConnection | None, wire: RedisWire | None) -> None:
-    """Close a connection, which `pool` then no longer counts. Raises nothing."""
-    if wire is not None:
-        wire.abort()
-    if connection is not None:
-        with suppress(RedisError, OSError):
-            await connection.disconnect(nowait=True)
-            await pool.release(connection)
+        await closed(self._pool, connection, self._wire)
 
 
 def _as_script(commands: tuple[Command, ...]) -> Command:
@@ -363,70 +325,3 @@ def _refused(error: BaseException | str) -> RedisRefused:
 def _begin(error: BaseException | str) -> str:
     # redis-py appends commands, which hold bodies, to some.
     return (str(error).splitlines() or [""])[0][:200]
-
-
-def _options(settings: RedisSettings) -> dict[str, Any]:
-    """Return what a connection is made with."""
-    address = settings.address()
-    user = settings.user or (unquote(address.username) if address.username else None)
-    password = unquote(address.password) if address.password else None
-    if settings.password_file:
-        password = secret(settings.password_file, "redis.password_file")
-    options: dict[str, Any] = {
-        "host": address.hostname,
-        "port": address.port or 6379,
-        "db": int(address.path.strip("/") or 0),
-        "username": user,
-        "password": password,
-        "protocol": 2,
-        "driver_info": None,
-        "socket_connect_timeout": settings.connect_timeout,
-        "socket_timeout": None,
-        "socket_keepalive": True,
-        "socket_keepalive_options": _KEEPALIVE,
-        "retry": Retry(NoBackoff(), 0),
-    }
-    if address.scheme == "rediss":
-        _check_certificate(settings)
-        options["ssl_ca_certs"] = settings.ca_file and str(settings.ca_file)
-        options["ssl_certfile"] = settings.certificate_file and str(settings.certificate_file)
-        options["ssl_keyfile"] = settings.key_file and str(settings.key_file)
-        options["ssl_password"] = ""  # as osrdyne_protocol.certificates does: no prompt for that of an encrypted key
-    return options
-
-
-def _check_certificate(settings: RedisSettings) -> None:
-    """Load what redis-py will load, whose errors are those of OpenSSL and come with the first connection."""
-    if settings.certificate_file is None:
-        return
-    try:
-        certificates.load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings.certificate_file, settings.key_file)
-    except OSError as error:
-        raise SettingsError("redis.certificate_file", f"cannot be used: {error}") from None
-
-
-def _pool(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
-    """Return a pool for commands and pulses. Its size is bounded by `run`."""
-    tls = "ssl_ca_certs" in options
-    if not settings.sentinels:
-        return ConnectionPool(connection_class=SSLConnection if tls else Connection, **options)
-    hosts = [(host, int(port)) for host, _, port in (one.rpartition(":") for one in settings.sentinels)]
-    own = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl_", "protocol", "driver"))}
-    own["username"], own["retry"], own["ssl"] = settings.sentinel_user, options["retry"], tls
-    if settings.sentinel_password_file:
-        own["password"] = secret(settings.sentinel_password_file, "redis.sentinel_password_file")
-    sentinel = Sentinel(hosts, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
-    for_master = {name: value for name, value in options.items() if name not in ("host", "port")}
-    return SentinelConnectionPool(  # type: ignore[no-untyped-call]
-        settings.sentinel_master, sentinel, is_master=True, ssl=tls, **for_master
-    )
-
-
-def _cluster(settings: RedisSettings, options: dict[str, Any]) -> RedisCluster:
-    given = {name: value for name, value in options.items() if name not in ("db", "retry")}
-    return RedisCluster(
-        **given,
-        ssl="ssl_ca_certs" in options,
-        max_connections=settings.connections,
-        retry=Retry(NoBackoff(), 0),
-    )

@@ -1,0 +1,126 @@
+"""Connections to the real Redis: what they are made with, and how they are opened, taken over and closed.
+
+One server, a master that Sentinels name, or a Cluster. The library's own retries are off: `retrying` tries again.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+from urllib.parse import unquote
+
+from redis.asyncio import ConnectionPool, RedisCluster
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from osrdyne_protocol import certificates
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_relay.redis_wire import RedisWire
+from osrdyne_relay.settings import RedisSettings, secret
+
+#: Seconds after which the kernel gives up what it could not deliver. Shorter than a call's hash stays after its end, so
+#: that a late command finds it.
+_UNDELIVERED = 30
+_KEEPALIVE = {
+    socket.TCP_KEEPIDLE: 10,
+    socket.TCP_KEEPINTVL: 5,
+    socket.TCP_KEEPCNT: 3,
+    socket.TCP_USER_TIMEOUT: _UNDELIVERED * 1000,
+}
+
+
+def options_of(settings: RedisSettings) -> dict[str, Any]:
+    """Return what a connection is made with. Raises SettingsError."""
+    address = settings.address()
+    user = settings.user or (unquote(address.username) if address.username else None)
+    password = unquote(address.password) if address.password else None
+    if settings.password_file:
+        password = secret(settings.password_file, "redis.password_file")
+    options: dict[str, Any] = {
+        "host": address.hostname,
+        "port": address.port or 6379,
+        "db": int(address.path.strip("/") or 0),
+        "username": user,
+        "password": password,
+        "protocol": 2,
+        "driver_info": None,
+        "socket_connect_timeout": settings.connect_timeout,
+        "socket_timeout": None,
+        "socket_keepalive": True,
+        "socket_keepalive_options": _KEEPALIVE,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    if address.scheme == "rediss":
+        _check_certificate(settings)
+        options["ssl_ca_certs"] = settings.ca_file and str(settings.ca_file)
+        options["ssl_certfile"] = settings.certificate_file and str(settings.certificate_file)
+        options["ssl_keyfile"] = settings.key_file and str(settings.key_file)
+        options["ssl_password"] = ""  # as osrdyne_protocol.certificates does: no prompt for that of an encrypted key
+    return options
+
+
+def _check_certificate(settings: RedisSettings) -> None:
+    """Load what redis-py will load, whose errors are those of OpenSSL and come with the first connection."""
+    if settings.certificate_file is None:
+        return
+    try:
+        certificates.load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings.certificate_file, settings.key_file)
+    except OSError as error:
+        raise SettingsError("redis.certificate_file", f"cannot be used: {error}") from None
+
+
+def pool_of(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
+    """Return a pool for commands and pulses. Its size is bounded by `run`."""
+    tls = "ssl_ca_certs" in options
+    if not settings.sentinels:
+        return ConnectionPool(connection_class=SSLConnection if tls else Connection, **options)
+    hosts = [(host, int(port)) for host, _, port in (one.rpartition(":") for one in settings.sentinels)]
+    own = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl_", "protocol", "driver"))}
+    own["username"], own["retry"], own["ssl"] = settings.sentinel_user, options["retry"], tls
+    if settings.sentinel_password_file:
+        own["password"] = secret(settings.sentinel_password_file, "redis.sentinel_password_file")
+    sentinel = Sentinel(hosts, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
+    for_master = {name: value for name, value in options.items() if name not in ("host", "port")}
+    return SentinelConnectionPool(  # type: ignore[no-untyped-call]
+        settings.sentinel_master, sentinel, is_master=True, ssl=tls, **for_master
+    )
+
+
+def cluster_of(settings: RedisSettings, options: dict[str, Any]) -> RedisCluster:
+    """Return a client for the commands of a Cluster."""
+    given = {name: value for name, value in options.items() if name not in ("db", "retry")}
+    return RedisCluster(
+        **given,
+        ssl="ssl_ca_certs" in options,
+        max_connections=settings.connections,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+async def opened(pool: ConnectionPool) -> AbstractConnection:
+    """Return a connection that has logged in. Raises the errors of redis-py and OSError."""
+    return cast(AbstractConnection, await pool.get_connection())  # type: ignore[no-untyped-call]
+
+
+def taken_over(connection: AbstractConnection, said: Callable[[Any], None], ended: Callable[[str], None]) -> RedisWire:
+    """Take over a connection that has just been opened. redis-py shows its transport nowhere else."""
+    writer = connection._writer  # noqa: SLF001
+    if writer is None:
+        raise ConnectionError("the connection has ended")
+    return RedisWire(writer.transport, said, ended)
+
+
+async def closed(pool: ConnectionPool, connection: AbstractConnection | None, wire: RedisWire | None) -> None:
+    """Close a connection, which `pool` then no longer counts. Raises nothing."""
+    if wire is not None:
+        wire.abort()
+    if connection is not None:
+        with suppress(RedisError, OSError):
+            await connection.disconnect(nowait=True)
+            await pool.release(connection)
