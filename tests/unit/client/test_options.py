@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 import steps
+from osrdyne_amqp.lanes import GIVE_UP
 from osrdyne_client import AsyncClient, Client
-from osrdyne_client.dispatcher import ClientOptions
+from osrdyne_client.dispatcher import LONGEST_PAUSE, ClientOptions
+from osrdyne_client.slots import MOST_SLOTS
 from osrdyne_worker import Request, WorkerEnvironment, WorkerOptions, run, serve
 
 #: A name that no option has. As a mapping, because a type checker refuses it in a call.
@@ -40,6 +42,21 @@ def test_both_faces_of_the_client_have_one_constructor_with_all_options() -> Non
 def test_the_docs_have_each_option_of_the_client() -> None:
     page = Path(steps.ROOT, "docs/client.md").read_text().split("## Options\n")[1].split("\n## ")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(names(ClientOptions))
+
+
+def test_the_docs_have_the_defaults_and_the_limits_of_the_client() -> None:
+    page = Path(steps.ROOT, "docs/client.md").read_text()
+    default = {name: one.default for name, one in inspect.signature(AsyncClient).parameters.items()}
+
+    assert f"| `slots` | {default['slots']} | most calls in flight, up to {MOST_SLOTS:,}." in page
+    assert f"| `timeout` | {default['timeout']:g} s |" in page
+    assert default["max_body"] == (16 * 1024 - 64) * 1024
+    assert "| `max_body` | 16 MiB less 64 KiB |" in page
+    assert f'| `reply` | `"{default["reply"]}"` |' in page
+    for name in ("confirm", "resend"):
+        assert f"| `{name}` | {'on' if default[name] else 'off'} |" in page
+    assert f"growing pauses of up to {LONGEST_PAUSE:g} seconds" in page
+    assert f"gives no answer within {GIVE_UP:g} seconds" in page
 
 
 @pytest.mark.parametrize("face", [AsyncClient, Client])
