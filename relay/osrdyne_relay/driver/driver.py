@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
 from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.errors import OsrdyneError
@@ -54,9 +55,7 @@ class RelayDriver:
         #: Keys that were started while their forwarding was stopping.
         self._start_again: set[str] = set()
         #: Unread changes: the latest one of each key.
-        self._news: dict[str, Change] = {}
-        self._news_event = asyncio.Event()
-        self._closed = False
+        self._unread = UnreadChanges()
 
     async def start(self, key: str) -> None:
         """Begin to forward, unless it does. While the former forwarding stops, the next one waits for it."""
@@ -85,16 +84,13 @@ class RelayDriver:
 
     async def changes(self) -> AsyncIterator[Change]:
         """Yield changes until the driver is closed."""
-        while not self._closed:
-            await self._news_event.wait()
-            self._news_event.clear()
-            while self._news:
-                yield self._news.pop(next(iter(self._news)))
+        while not self._unread.has_ended():
+            async for change in self._unread.read():
+                yield change
 
     async def close(self) -> None:
         """End all forwarding. Requests that are still on the relay then go back to their queues."""
-        self._closed = True
-        self._news_event.set()
+        self._unread.end()
         self._start_again.clear()
         tasks = [task for _, task in self._forwardings.values()]
         for task in tasks:
@@ -112,7 +108,7 @@ class RelayDriver:
             self._relay,
             lambda: self._environment(key),
             (self._pool.name, key),
-            lambda error: self._tell(Change(key, error)),
+            lambda error: self._unread.tell(Change(key, error)),
             at_once=self._at_once,
             longest_wait=min(self._pool.message_ttl, MOST_PICKUP),
             looks=self._looks,
@@ -123,22 +119,16 @@ class RelayDriver:
 
     def _ended(self, key: str, forwarding: Forwarding, task: asyncio.Task[None]) -> None:
         del self._forwardings[key]
-        if self._closed or task.cancelled():
+        if self._unread.has_ended() or task.cancelled():
             return
         error = task.exception()
         if error is not None and not isinstance(error, OsrdyneError):
             log.error("forwarding failed", extra={"key": key}, exc_info=error)
         told = None if error is None or forwarding.stop.is_set() else str(error) or type(error).__name__
-        self._tell(Change(key, told))
+        self._unread.tell(Change(key, told))
         if key in self._start_again:
             self._start_again.discard(key)
             self._begin(key)
-
-    def _tell(self, change: Change) -> None:
-        if change.error is not None or change.key not in self._news:
-            # An error that was not read yet stays.
-            self._news[change.key] = change
-        self._news_event.set()
 
     def _environment(self, key: str) -> WorkerEnvironment:
         return WorkerEnvironment(

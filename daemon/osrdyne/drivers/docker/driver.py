@@ -25,6 +25,7 @@ from osrdyne.drivers.docker.facts import Container
 from osrdyne.drivers.docker.following import Event, Following
 from osrdyne.drivers.docker.stopping import Stops
 from osrdyne.drivers.docker.template import KEY, ContainerTemplate, load
+from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
 from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
@@ -62,7 +63,6 @@ class DockerDriver:
         self._stops = Stops(self._engine)
         self._following: Following | None = None
         self._opening = asyncio.Lock()
-        self._lost: str | None = None
         #: One action at a time for each group, by name.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         #: Groups whose start was requested while their container was stopping: the next container follows it.
@@ -71,9 +71,7 @@ class DockerDriver:
         self._told: deque[str] = deque(maxlen=1000)
         self._tasks: set[asyncio.Task[None]] = set()
         #: Unread changes: the latest one of each key.
-        self._news: dict[str, Change] = {}
-        self._news_event = asyncio.Event()
-        self._closed = False
+        self._unread = UnreadChanges()
 
     async def start(self, key: str) -> None:
         """Start a container unless one runs. While the old one is stopping, the next starts when it is gone."""
@@ -114,20 +112,14 @@ class DockerDriver:
 
         Raises `DriverError` when the engine's events end; the next call follows them again.
         """
-        while not self._closed:
+        while not self._unread.has_ended():
             await self._follow()
-            await self._news_event.wait()
-            self._news_event.clear()
-            while self._news:
-                yield self._news.pop(next(iter(self._news)))
-            if self._lost is not None:
-                lost, self._lost = self._lost, None
-                raise DriverError(lost)
+            async for change in self._unread.read():
+                yield change
 
     async def close(self) -> None:
         """Stop following the engine. The containers run on."""
-        self._closed = True
-        self._news_event.set()
+        self._unread.end()
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -252,7 +244,7 @@ class DockerDriver:
             "worker ended",
             extra={**_fields(key, container_id), "error": error},
         )
-        self._tell(Change(key, error))
+        self._unread.tell(Change(key, error))
 
     async def _error(self, container_id: str, how: str, grace: int, *, stopping: bool) -> str | None:
         """Return what a person should know of an end, None for a requested end."""
@@ -271,7 +263,7 @@ class DockerDriver:
     async def _follow(self) -> None:
         """Follow the engine's events, before any action that they may report."""
         async with self._opening:
-            if self._closed or (self._following is not None and self._following.is_open):
+            if self._unread.has_ended() or (self._following is not None and self._following.is_open):
                 return
             stream = await self._engine.events(self._template.labels(), _ACTIONS)
             self._stops.forget_all()
@@ -279,8 +271,7 @@ class DockerDriver:
 
     def _on_end(self) -> None:
         self._engine.disconnect()
-        self._lost = "the Docker engine's events have ended: it was stopped, or the connection to it was lost"
-        self._news_event.set()
+        self._unread.lose("the Docker engine's events have ended: it was stopped, or the connection to it was lost")
 
     async def _containers(self, labels: dict[str, str]) -> builtins.list[Container]:
         listed = await self._engine.list({**self._template.labels(), **labels})
@@ -300,13 +291,9 @@ class DockerDriver:
     def _locked(self, name: str) -> asyncio.Lock:
         return self._locks.setdefault(name, asyncio.Lock())
 
-    def _tell(self, change: Change) -> None:
-        self._news[change.key] = change
-        self._news_event.set()
-
     def _later(self, work: Callable[..., Awaitable[None]], *about: Any) -> None:
         """Run work in the background. The next listing finds failed work again."""
-        if self._closed:
+        if self._unread.has_ended():
             return
 
         async def guarded() -> None:

@@ -22,6 +22,7 @@ from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, PODS, SCALERS, Api
 from osrdyne.drivers.kubernetes.facts import DeploymentFacts, PodFacts, Thing
 from osrdyne.drivers.kubernetes.manifests import Manifests
 from osrdyne.drivers.kubernetes.mirror import Mirror
+from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
 from osrdyne_protocol.pauses import back_off
 
@@ -58,10 +59,8 @@ class KubernetesDriver:
         #: One action at a time on a key. A lock goes when no action holds it.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         #: Unread changes: the latest one of each key.
-        self._news: dict[str, Change] = {}
-        self._news_event = asyncio.Event()
+        self._unread = UnreadChanges()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = False
 
     async def start(self, key: str) -> None:
         """Apply the Deployment, then its autoscaler. While the former stops, the next follows when it is gone."""
@@ -102,16 +101,13 @@ class KubernetesDriver:
 
     async def changes(self) -> AsyncIterator[Change]:
         """Yield exits, pods that cannot run, and groups that have gone. Ends when the driver is closed."""
-        while not self._closed:
-            await self._news_event.wait()
-            self._news_event.clear()
-            while self._news:
-                yield self._news.pop(next(iter(self._news)))
+        while not self._unread.has_ended():
+            async for change in self._unread.read():
+                yield change
 
     async def close(self) -> None:
         """Stop watching. The workers run on."""
-        self._closed = True
-        self._news_event.set()
+        self._unread.end()
         tasks = builtins.list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -120,7 +116,7 @@ class KubernetesDriver:
 
     async def _ready(self) -> None:
         """Wait until the cluster is seen. Raises `DriverError` with the reason while it is not."""
-        if not self._tasks and not self._closed:
+        if not self._tasks and not self._unread.has_ended():
             self._spawn(self._deployments.run(), "kubernetes-deployments")
             self._spawn(self._pods.run(), "kubernetes-pods")
             if self._scalers is not None:
@@ -170,7 +166,7 @@ class KubernetesDriver:
                         failures += 1
                         if reported != str(error):
                             reported = str(error)
-                            self._tell(Change(key, reported))
+                            self._unread.tell(Change(key, reported))
                 await asyncio.sleep(back_off(failures))
         finally:
             self._scaled_by.pop(key, None)
@@ -183,7 +179,7 @@ class KubernetesDriver:
                     self._start_again.discard(key)
                     await self._create(key)
         except DriverError as error:
-            self._tell(Change(key, str(error)))
+            self._unread.tell(Change(key, str(error)))
 
     def _group(self, group: DeploymentFacts) -> Group:
         workers = self._running[group.key]
@@ -194,10 +190,10 @@ class KubernetesDriver:
     def _on_deployment(self, before: DeploymentFacts | None, now: DeploymentFacts | None) -> None:
         if now is not None:
             if now.refusal is not None and (before is None or before.refusal != now.refusal):
-                self._tell(Change(now.key, now.refusal))
+                self._unread.tell(Change(now.key, now.refusal))
         elif before is not None:
             error = None if before.leaving else "the Deployment was deleted from outside; requests start it again"
-            self._tell(Change(before.key, error))
+            self._unread.tell(Change(before.key, error))
             if before.key in self._start_again:
                 self._spawn(self._follow_up(before.key), "kubernetes-follow-up")
 
@@ -210,19 +206,13 @@ class KubernetesDriver:
             del self._running[key]
         for text in facts.news(before, now) if now is not None else ():
             _log.warning("worker failed", extra={"key": key, "pod": pod.name, "reason": text})
-            self._tell(Change(key, text))
+            self._unread.tell(Change(key, text))
         if workers and self._running[key] and workers != self._running[key]:
-            self._tell(Change(key))  # the autoscaler changed the number of pods
+            self._unread.tell(Change(key))  # the autoscaler changed the number of pods
 
     def _on_scaler(self, before: Thing | None, now: Thing | None) -> None:
         if now is None and before is not None:
-            self._tell(Change(before.key))  # the listing that follows makes another, unless the group goes too
-
-    def _tell(self, change: Change) -> None:
-        unread = self._news.get(change.key)
-        if unread is None or change.error is not None:
-            self._news[change.key] = change
-        self._news_event.set()
+            self._unread.tell(Change(before.key))  # the listing that follows makes another, unless the group goes too
 
     def _lock(self, key: str) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())

@@ -22,6 +22,7 @@ from osrdyne.drivers.subprocess.launch import Launcher
 from osrdyne.drivers.subprocess.records import ProcessRecord, Records
 from osrdyne.drivers.subprocess.template import GRACE_MARGIN, SubprocessTemplate
 from osrdyne.drivers.subprocess.watching import ProcessExit, ProcessWatch
+from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
 from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.settings import PoolSettings
@@ -65,9 +66,7 @@ class SubprocessDriver:
         #: Groups whose start was requested while their worker was stopping: the next worker follows it.
         self._start_again: set[str] = set()
         #: Unread changes: the latest one of each key.
-        self._news: dict[str, Change] = {}
-        self._news_event = asyncio.Event()
-        self._closed = False
+        self._unread = UnreadChanges()
         self._tidied: float | None = None
         control.raise_open_files()
 
@@ -100,17 +99,14 @@ class SubprocessDriver:
 
     async def changes(self) -> AsyncIterator[Change]:
         """Yield the exits of workers, with an error for an unrequested exit. Returns when the driver is closed."""
-        while not self._closed:
-            await self._news_event.wait()
-            self._news_event.clear()
-            while self._news:
-                yield self._news.pop(next(iter(self._news)))
+        while not self._unread.has_ended():
+            async for change in self._unread.read():
+                yield change
 
     async def close(self) -> None:
         """Stop watching. The workers run on."""
         self._watching.close()
-        self._closed = True
-        self._news_event.set()
+        self._unread.end()
 
     def _start(self, key: str) -> None:
         name = self._records.name(key)
@@ -216,8 +212,7 @@ class SubprocessDriver:
                 self._start(record.key)
             except DriverError as refusal:
                 error = str(refusal)
-        self._news[record.key] = Change(record.key, error)
-        self._news_event.set()
+        self._unread.tell(Change(record.key, error))
 
     def _error(self, ended: ProcessExit) -> str | None:
         """Return what a person should know of an exit, None for a requested one."""

@@ -22,6 +22,7 @@ from osrdyne.drivers.systemd.manager import Ears, Listed, Manager
 from osrdyne.drivers.systemd.snapshot import JOB_FAILURES, UnitEvent, group_state
 from osrdyne.drivers.systemd.template import UnitPlace, template_hash
 from osrdyne.drivers.systemd.watching import UnitWatch
+from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
 from osrdyne_protocol.settings import PoolSettings
 
@@ -62,19 +63,16 @@ class SystemdDriver:
         self._groups = Groups(pool, place.environment_directory, worker_amqp_uri, worker_amqp_uri_file)
         self._journal = JournaldReader(place.journalctl, place.manager)
         self._watching = UnitWatch(self._on_event)
+        self._unread = UnreadChanges()
         self._manager = Manager(
-            place, Ears(self._on_unit, self._on_job_failed, self._watching.removed, self._on_reloaded, self._on_lost)
+            place,
+            Ears(self._on_unit, self._on_job_failed, self._watching.removed, self._on_reloaded, self._unread.lose),
         )
         #: Names of groups that are being started: their files are not in use yet, and stay.
         self._starting: set[str] = set()
         #: Since when the file of a start has had no group, by the loop's clock.
         self._left_over: dict[str, float] = {}
-        #: Unread changes: the latest one of each key.
-        self._news: dict[str, Change] = {}
-        self._news_event = asyncio.Event()
-        self._lost: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = asyncio.Event()
 
     async def start(self, key: str) -> None:
         """Start the unit of a key unless it runs. While it stops, systemd lets the next run follow."""
@@ -120,25 +118,19 @@ class SystemdDriver:
 
         Raises `DriverError` when systemd's signals are missing, or were missing for a while.
         """
-        while not self._closed.is_set():
+        while not self._unread.has_ended():
             try:
                 await self._manager.connect()
             except DriverError:
-                if self._closed.is_set():
+                if self._unread.has_ended():
                     return
                 raise
-            await self._news_event.wait()
-            self._news_event.clear()
-            while self._news:
-                yield self._news.pop(next(iter(self._news)))
-            if self._lost is not None:
-                reason, self._lost = self._lost, None
-                raise DriverError(reason)
+            async for change in self._unread.read():
+                yield change
 
     async def close(self) -> None:
         """Stop listening. The workers run on."""
-        self._closed.set()
-        self._news_event.set()
+        self._unread.end()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -226,10 +218,6 @@ class SystemdDriver:
     def _on_reloaded(self) -> None:
         self._spawn(self._look_at_template)
 
-    def _on_lost(self, reason: str) -> None:
-        self._lost = reason
-        self._news_event.set()
-
     def _on_event(self, name: str, event: UnitEvent) -> None:
         record = self._groups.get(name)
         if record is None:
@@ -237,7 +225,7 @@ class SystemdDriver:
         if event.gone and not event.failed:
             self._spawn(self._forget, record)
         if event.error is None:
-            self._tell(Change(record.key))
+            self._unread.tell(Change(record.key))
         else:
             self._spawn(self._tell_error, record, event)
 
@@ -245,20 +233,14 @@ class SystemdDriver:
         await self._learn_template()
         for record in self._groups.known():
             if record.template != self.template:
-                self._tell(Change(record.key))
+                self._unread.tell(Change(record.key))
 
     async def _tell_error(self, record: UnitRecord, event: UnitEvent) -> None:
         unit = self._place.unit_of(record.name)
         line = self._groups.shown(await self._journal.last_line(unit, event.began_at))
         error = f"worker {event.error}; see {self._journal.hint(unit)}" + (f": {line}" if line else "")
         _log.warning("worker ended", extra={**self._fields(record.key, record.name), "error": error})
-        self._tell(Change(record.key, error))
-
-    def _tell(self, change: Change) -> None:
-        # An unread error must not be replaced by a change without one.
-        if change.error is not None or change.key not in self._news:
-            self._news[change.key] = change
-        self._news_event.set()
+        self._unread.tell(Change(record.key, error))
 
     def _spawn(self, work: Callable[..., Awaitable[None]], *about: Any) -> None:
         async def guarded() -> None:

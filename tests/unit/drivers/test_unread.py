@@ -1,0 +1,73 @@
+"""What a driver has seen stays until the group loop reads it. Under virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from osrdyne.drivers.base import Change
+from osrdyne.drivers.unread import UnreadChanges
+from osrdyne.errors import DriverError
+
+pytestmark = pytest.mark.looptime
+
+
+async def all_of(reading: AsyncIterator[Change]) -> list[Change]:
+    return [change async for change in reading]
+
+
+async def test_changes_of_a_group_that_were_not_read_are_one_and_the_groups_keep_their_order() -> None:
+    unread = UnreadChanges()
+    for key in ("a", "b", "a"):
+        unread.tell(Change(key))
+
+    assert await all_of(unread.read()) == [Change("a"), Change("b")]
+
+
+async def test_a_change_without_an_error_does_not_replace_an_unread_error_and_a_later_error_does() -> None:
+    unread = UnreadChanges()
+    unread.tell(Change("a", "exit status 1"))
+    unread.tell(Change("a"))
+    assert await all_of(unread.read()) == [Change("a", "exit status 1")]
+
+    for error in (None, "exit status 1", "exit status 2"):
+        unread.tell(Change("a", error))
+    assert await all_of(unread.read()) == [Change("a", "exit status 2")]
+
+
+async def test_a_reader_waits_for_changes_and_what_it_did_not_take_is_there_for_the_next() -> None:
+    unread = UnreadChanges()
+    reading = asyncio.ensure_future(anext(unread.read()))
+    await asyncio.sleep(3600)
+    assert not reading.done()
+
+    unread.tell(Change("a"))
+    unread.tell(Change("b"))
+    assert await reading == Change("a")
+    unread.tell(Change("c"))
+    assert await all_of(unread.read()) == [Change("b"), Change("c")]
+
+
+async def test_a_gap_is_raised_once_after_the_unread_changes() -> None:
+    unread = UnreadChanges()
+    unread.tell(Change("a"))
+    unread.lose("the engine has restarted")
+    reading = unread.read()
+    assert await anext(reading) == Change("a")
+    with pytest.raises(DriverError, match="the engine has restarted"):
+        await anext(reading)
+
+    unread.tell(Change("b"))
+    assert await all_of(unread.read()) == [Change("b")]
+
+
+async def test_the_end_lets_a_reader_go() -> None:
+    unread = UnreadChanges()
+    reading = asyncio.ensure_future(all_of(unread.read()))
+    await asyncio.sleep(0)
+    unread.end()
+
+    assert await reading == []
+    assert unread.has_ended()
