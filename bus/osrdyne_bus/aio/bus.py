@@ -19,7 +19,7 @@ from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.counts import BusCounts, Counted
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import Incoming, SendLink
-from osrdyne_bus.engine.links import expire
+from osrdyne_bus.engine.senders import expire
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import (
     BusClosed,

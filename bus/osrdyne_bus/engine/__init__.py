@@ -1,8 +1,8 @@
 """AMQP 1.0 by proton, on asyncio: the only package that imports proton.
 
-`connection` is one to a peer, which begins with a `handshake`, and `transport` moves its bytes. `links` are its senders
-and subscriptions, in its `sessions`. `messages` encodes what they carry, and `rabbitmq_nodes` declares what RabbitMQ
-does not make for a link.
+`connection` is one to a peer, which begins with a `handshake`, and `transport` moves its bytes. Its `senders` and
+`subscriptions` are `links`, in its `sessions`. `messages` encodes what they carry, and `rabbitmq_nodes` declares what
+RabbitMQ does not make for a link.
 """
 
 try:
@@ -13,8 +13,9 @@ except ImportError as error:
     ) from error
 
 from osrdyne_bus.engine.connection import BusConnection
-from osrdyne_bus.engine.links import Incoming, SendLink, Subscription
+from osrdyne_bus.engine.senders import SendLink
 from osrdyne_bus.engine.sessions import MOST_SESSIONS
+from osrdyne_bus.engine.subscriptions import Incoming, Subscription
 from osrdyne_bus.logins import Login
 
 __all__ = ["BusConnection", "Incoming", "Login", "MOST_SESSIONS", "SendLink", "Subscription"]

@@ -19,9 +19,11 @@ from proton import Delivery, Endpoint, Event, Link, Terminus, symbol
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.handshake import Handshake, NotAmqp
-from osrdyne_bus.engine.links import End, Incoming, Received, SendLink, Subscription, refuse, said_by
+from osrdyne_bus.engine.links import End, refuse, said_by
 from osrdyne_bus.engine.messages import UnreadableMessage, decoded
+from osrdyne_bus.engine.senders import SendLink
 from osrdyne_bus.engine.sessions import MOST_SESSIONS, Sessions
+from osrdyne_bus.engine.subscriptions import Incoming, Received, Subscription
 from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost

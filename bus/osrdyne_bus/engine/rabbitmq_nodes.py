@@ -18,7 +18,8 @@ from urllib.parse import quote
 from osrdyne_bus.addresses.rabbitmq import QueueDeclaration
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.connection import BusConnection
-from osrdyne_bus.engine.links import Incoming, SendLink, Subscription
+from osrdyne_bus.engine.senders import SendLink
+from osrdyne_bus.engine.subscriptions import Incoming, Subscription
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import LinkRefused, MessagingError, SendTimedOut
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer, AsyncPoolClient
 from osrdyne_bus.endpoints import Endpoint
-from osrdyne_bus.engine import BusConnection, Login, links
+from osrdyne_bus.engine import BusConnection, Incoming, Login, senders
 from osrdyne_bus.engine.messages import Value, encoded
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import DeliveryFailure, DeliveryRejected, MessagingError, RepliesLost
@@ -73,7 +73,7 @@ def raw_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     def encode(envelope: Envelope, value: Value | EllipsisType = ...) -> bytes:
         return envelope.body if isinstance(envelope, Raw) else encoded(envelope, value)
 
-    monkeypatch.setattr(links, "encoded", encode)
+    monkeypatch.setattr(senders, "encoded", encode)
 
 
 class Stranger:
@@ -146,7 +146,7 @@ async def far(open_bus: OpenBus, vhost: Vhost) -> AsyncIterator[AsyncBus]:
     yield bus
     assert is_bounded(bus)
     gc.collect()
-    assert not [one for one in gc.get_objects() if type(one) in (links.Incoming, links._Outgoing)]
+    assert not [one for one in gc.get_objects() if type(one) in (Incoming, senders._Outgoing)]
 
 
 async def is_drained(vhost: Vhost, queue: str) -> None:

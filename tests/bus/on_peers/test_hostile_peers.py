@@ -14,7 +14,7 @@ from proton import Condition, Delivery
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient
 from osrdyne_bus.credit import CreditWindow
-from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, Incoming, connection, links, transport
+from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, Incoming, connection, senders, transport
 from osrdyne_bus.engine.messages import encoded
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, MessagingError, OutcomeUnknown, PeerLost, SendTimedOut
@@ -40,7 +40,7 @@ async def test_what_was_sent_and_what_was_closed_is_forgotten() -> None:
 
         gc.collect()
         assert [one() for one in watched] == [None] * 4
-        assert not [one for one in gc.get_objects() if type(one) is links._Outgoing]
+        assert not [one for one in gc.get_objects() if type(one) is senders._Outgoing]
 
 
 async def test_a_peer_that_opens_and_closes_at_once_refuses_the_connection() -> None:

@@ -1,0 +1,174 @@
+"""Sender links: messages leave when there is credit for them, and each has an outcome.
+
+Use everything here only in the loop of the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any
+
+from proton import Delivery
+
+from osrdyne_bus.engine.links import End, Owner, said_by
+from osrdyne_bus.engine.messages import Value, encoded
+from osrdyne_bus.envelopes import Envelope
+from osrdyne_bus.errors import (
+    DeliveryFailure,
+    DeliveryRejected,
+    LinkRefused,
+    MessageTooLarge,
+    MessagingError,
+    OutcomeUnknown,
+    SendTimedOut,
+    UnsendableMessage,
+    Unsent,
+)
+
+
+def expire(waiting: asyncio.Future[Any]) -> None:
+    """End a wait with TimeoutError. A timer that calls this costs half of `asyncio.timeout`."""
+    if not waiting.done():
+        waiting.set_exception(TimeoutError())
+
+
+@dataclass(slots=True, eq=False)
+class _Outgoing:
+    """A message that waits for credit, or for its outcome."""
+
+    encoded: bytes
+    outcome: asyncio.Future[None]
+    #: Names its delivery once it has left.
+    tag: str | None = None
+
+
+class SendLink(End):
+    """A sender to one address. Messages leave in the order of `send`, each as soon as there is credit for it."""
+
+    def __init__(self, owner: Owner, link: Any, *, settled: bool = False) -> None:
+        """`settled`: a message counts as taken as soon as it leaves."""
+        super().__init__(owner, link)
+        self._settled = settled
+        self._waiting: deque[_Outgoing] = deque()
+        # By tag, and not in proton's objects: what these refer to lives as long as they do, and no collector sees it.
+        self._unsettled: dict[str, _Outgoing] = {}
+        #: When something was last sent, in seconds of the loop's clock.
+        self.last_used = owner.loop.time()
+
+    @property
+    def address(self) -> str:
+        return str(self._link.target.address or "")
+
+    @property
+    def credit(self) -> int:
+        """Messages that the peer takes now."""
+        return int(self._link.credit)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing is unsettled."""
+        return not self._waiting and not self._unsettled
+
+    async def send(self, envelope: Envelope, timeout: float, *, value: Value | EllipsisType = ...) -> None:
+        """Send a message and wait for its outcome, `timeout` seconds at most. A `value` takes the place of its body.
+
+        Raises SendTimedOut, DeliveryFailure (the peer released or modified it), DeliveryRejected, OutcomeUnknown,
+        MessageTooLarge, UnsendableMessage, Unsent where link or connection ended before the message left, and PeerLost
+        where they ended after that.
+        """
+        if self.ended is not None:
+            raise Unsent(str(self.ended)) from self.ended
+        try:
+            message = encoded(envelope, value)
+        except Exception as error:  # proton raises what it meets: OverflowError, UnicodeEncodeError, ...
+            raise UnsendableMessage(f"the message to {self.address!r} cannot be sent: {error!r}") from error
+        one = _Outgoing(message, self._owner.loop.create_future())
+        most = int(self._link.remote_max_message_size or 0)
+        if most and len(one.encoded) > most:
+            raise MessageTooLarge(self.address, len(one.encoded), most)
+        self._waiting.append(one)
+        self.pump()
+        timer = self._owner.loop.call_later(timeout, expire, one.outcome)
+        try:
+            await one.outcome
+        except TimeoutError:
+            raise SendTimedOut(self.address, timeout, sent=one.tag is not None) from None
+        finally:
+            timer.cancel()
+            self._forget(one)
+
+    def pump(self) -> None:
+        """Send what waits, as far as there is credit."""
+        while self._waiting and self._link.credit > 0:
+            one = self._waiting.popleft()
+            if one.outcome.done():
+                continue
+            delivery = self._link.delivery(self._link.delivery_tag())
+            one.tag = tag = delivery.tag
+            self._link.stream(one.encoded)
+            self._link.advance()
+            if self._settled:
+                delivery.settle()
+                one.outcome.set_result(None)
+            else:
+                self._unsettled[tag] = one
+            self.last_used = self._owner.loop.time()
+        self._owner.flush_soon()
+
+    def flowed(self) -> None:
+        """The peer gave credit, or takes it back."""
+        self.pump()
+        if self._link.drain_mode:
+            # What is left of it counts as used then, which the peer may wait for.
+            self._link.drained()
+
+    def updated(self, delivery: Delivery) -> None:
+        """The peer said what became of a message."""
+        if not (delivery.remote_state in _OUTCOMES or delivery.settled):
+            return
+        one = self._unsettled.pop(delivery.tag, None)
+        if one is not None and not one.outcome.done():
+            if (failure := _failure(delivery, self.address)) is None:
+                one.outcome.set_result(None)
+            else:
+                one.outcome.set_exception(failure)
+        delivery.settle()
+
+    def end(self, why: MessagingError) -> None:
+        super().end(why)
+        unknown = why
+        if isinstance(why, LinkRefused):
+            unknown = OutcomeUnknown(f"{why}; it may have been delivered", condition=why.condition)
+        for one in (*self._waiting, *self._unsettled.values()):
+            if not one.outcome.done():
+                one.outcome.set_exception(Unsent(str(why)) if one.tag is None else unknown)
+        self._waiting.clear()
+        self._unsettled.clear()
+
+    def _forget(self, one: _Outgoing) -> None:
+        # One that has left stays unsettled until its outcome comes: proton would send it as settled where it still
+        # waits for the peer.
+        if one.tag is None:
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(one)
+
+
+_OUTCOMES = {Delivery.ACCEPTED, Delivery.REJECTED, Delivery.RELEASED, Delivery.MODIFIED}
+
+
+def _failure(delivery: Delivery, address: str) -> MessagingError | None:
+    """What an outcome means to the sender; None where the message was taken."""
+    state = delivery.remote_state
+    if state == Delivery.ACCEPTED:
+        return None
+    if state == Delivery.RELEASED:
+        return DeliveryFailure(f"the message to {address!r} was released: no receiver took it", released=True)
+    if state == Delivery.MODIFIED:
+        return DeliveryFailure(f"the message to {address!r} was modified: a receiver gave it back, and may have begun")
+    if state == Delivery.REJECTED:
+        return DeliveryRejected(address, *said_by(delivery.remote.condition))
+    return OutcomeUnknown(f"the peer settled the message to {address!r} and did not say whether it was taken")
