@@ -1,30 +1,23 @@
-"""Runs many seeds, on several processes, and adds up what the checker found."""
+"""Seeds of jobs: what the checker found, in numbers, and where a trace shows it."""
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
-import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
+from simulation import seeds
 from simulation.jobs.checker import Verdict, check
 from simulation.jobs.scenario import scenario
 from simulation.jobs.world import Outcome, simulate
 
-#: Seeds that a process takes at a time.
-_CHUNK = 8
-#: Runs between two collections of garbage.
-_COLLECT = 10
 #: Lines of the end of a trace that a finding shows.
 _TRACE = 25
 
 
 @dataclass(slots=True)
-class Result:
-    """What one seed came to, small enough to send between processes."""
+class Result(seeds.SeedResult):
+    """What one seed came to."""
 
-    seed: int
     jobs: int = 0
     runs: int = 0
     parked: int = 0
@@ -34,8 +27,6 @@ class Result:
     refused: int = 0
     lost: int = 0
     overlapping: int = 0
-    broken: int = 0
-    findings: list[str] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
 
 
@@ -46,17 +37,17 @@ def run_seed(seed: int) -> tuple[Outcome, Verdict]:
 
 
 def result_of(seed: int) -> Result:
-    """Run and judge one seed; what the simulation itself fails on is a finding, too."""
-    gc.disable()  # it would take a tenth of the time
-    if seed % _COLLECT == 0:
-        gc.collect()
-    try:
-        outcome, verdict = run_seed(seed)
-    except Exception:  # noqa: BLE001 - a seed that cannot be run is a finding, and the others go on
-        return Result(seed, broken=1, findings=[f"the run failed:\n{traceback.format_exc()}"])
+    """Run and judge one seed, and return the numbers. Raises nothing."""
+    return seeds.judged(Result, _judge, seed)
+
+
+def _judge(seed: int) -> Result:
+    outcome, verdict = run_seed(seed)
     findings = verdict.findings()
     return Result(
         seed,
+        broken=len(verdict.broken),
+        findings=findings,
         jobs=verdict.jobs,
         runs=verdict.runs,
         parked=verdict.parked,
@@ -66,8 +57,6 @@ def result_of(seed: int) -> Result:
         refused=verdict.refused,
         lost=len(verdict.lost),
         overlapping=len(verdict.overlapping),
-        broken=len(verdict.broken),
-        findings=findings,
         trace=short(outcome.trace) if findings else [],
     )
 
@@ -78,26 +67,11 @@ def short(trace: list[str]) -> list[str]:
     return trace[max(0, wrong - _TRACE) : wrong + 2]
 
 
-def _begin() -> None:
-    """Keep the collector of garbage from looking at imported modules: that takes a tenth of the time."""
-    gc.freeze()
-
-
-def results(seeds: Iterable[int], processes: int) -> Iterator[Result]:
+def results(of: Iterable[int], processes: int) -> Iterator[Result]:
     """Run seeds on some processes; results come in the order of the seeds."""
-    if processes == 1:
-        yield from map(result_of, seeds)
-        return
-    with multiprocessing.get_context("spawn").Pool(processes, _begin) as pool:
-        yield from pool.imap(result_of, seeds, chunksize=_CHUNK)
+    return seeds.results(result_of, of, processes)
 
 
 def total(found: Iterable[Result]) -> Result:
     """Add up results; its seed is the number of seeds."""
-    sums = Result(0)
-    for one in found:
-        sums.seed += 1
-        for number in fields(Result):
-            if number.type == "int" and number.name != "seed":
-                setattr(sums, number.name, getattr(sums, number.name) + getattr(one, number.name))
-    return sums
+    return seeds.total(found, Result(0))
