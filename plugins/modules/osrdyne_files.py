@@ -69,7 +69,10 @@ def ensure(module: AnsibleModule, path: str, content: bytes, owner: str) -> bool
     """Returns whether the file's content, owner or mode had to change."""
     wanted = module.load_file_common_arguments({"owner": owner, "mode": 0o600}, path)
     differs = read(path) != content
-    if differs and module.check_mode:
+    if not module.check_mode:
+        # What a run that was killed left. It is a copy, so that no change is said.
+        discard(fresh_name(path))
+    elif differs:
         return True
     if differs:
         write(module, path, content, wanted)
@@ -87,19 +90,26 @@ def read(path: str) -> bytes | None:
 
 def write(module: AnsibleModule, path: str, content: bytes, wanted: dict[str, Any]) -> None:
     """Writes by rename. The owner is set before, so that the file is never there with another one."""
-    # One name for each file: what a killed run left is replaced by the next one.
-    fresh = f"{path}.new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(fresh)
+    fresh = fresh_name(path)
     try:
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
         module.set_fs_attributes_if_different({**wanted, "path": fresh}, False)
         os.replace(fresh, path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh)
+        discard(fresh)
         raise
+
+
+def fresh_name(path: str) -> str:
+    """What a file is called until it is whole: one name for each, so that another run finds it."""
+    return f"{path}.new"
+
+
+def discard(path: str) -> None:
+    """Remove a file, or a link, that may not be there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 if __name__ == "__main__":

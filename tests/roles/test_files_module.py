@@ -50,15 +50,19 @@ def test_a_rehearsal_names_what_differs_and_writes_nothing(tmp_path: Path) -> No
     assert ensure(tmp_path, "same", "text", "rights", "new")["changed"] is False
 
 
-def test_what_a_killed_run_left_is_replaced_and_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+def test_what_a_killed_run_left_is_removed_and_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    ensure(tmp_path, "same")
     other = tmp_path / "other"
     other.write_text("of somebody else")
+    (tmp_path / "same.new").write_text("an address that was taken back")
     (tmp_path / "a.new").write_text("an address of")
     (tmp_path / "b.new").symlink_to(other)
 
-    assert ensure(tmp_path, "a", "b")["written"] == ["a", "b"]
+    ensure(tmp_path, "same", "a", "b", check=True)
+    assert (tmp_path / "same.new").exists()
+    assert ensure(tmp_path, "same", "a", "b")["written"] == ["a", "b"]
 
-    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "other"}
+    assert {path.name for path in tmp_path.iterdir()} == {"same", "a", "b", "other"}
     assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() == SECRET
     assert other.read_text() == "of somebody else"
 

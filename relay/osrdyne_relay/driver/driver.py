@@ -54,7 +54,6 @@ class RelayDriver:
         self._forwardings: dict[str, tuple[Forwarding, asyncio.Task[None]]] = {}
         #: Keys that were started while their forwarding was stopping.
         self._start_again: set[str] = set()
-        #: Unread changes: the latest one of each key.
         self._unread = UnreadChanges()
 
     async def start(self, key: str) -> None:

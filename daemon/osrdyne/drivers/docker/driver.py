@@ -70,7 +70,6 @@ class DockerDriver:
         #: Ids of containers whose end was reported lately: an event that comes after the listing is no second end.
         self._told: deque[str] = deque(maxlen=1000)
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Unread changes: the latest one of each key.
         self._unread = UnreadChanges()
 
     async def start(self, key: str) -> None:

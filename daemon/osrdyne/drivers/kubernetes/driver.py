@@ -58,7 +58,6 @@ class KubernetesDriver:
         self._scaled_by: dict[str, asyncio.Task[None]] = {}
         #: One action at a time on a key. A lock goes when no action holds it.
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        #: Unread changes: the latest one of each key.
         self._unread = UnreadChanges()
         self._tasks: set[asyncio.Task[None]] = set()
 

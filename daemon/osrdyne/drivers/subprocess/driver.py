@@ -65,7 +65,6 @@ class SubprocessDriver:
         self._watching = ProcessWatch(self._grace, self._on_exit)
         #: Groups whose start was requested while their worker was stopping: the next worker follows it.
         self._start_again: set[str] = set()
-        #: Unread changes: the latest one of each key.
         self._unread = UnreadChanges()
         self._tidied: float | None = None
         control.raise_open_files()
