@@ -9,6 +9,8 @@ What engines consist of is made before any test (testbed/prepare.py). The output
 when it ends; that of a tier which was chosen alone, as it comes. A tier that leaves a process, mount, container or file
 behind has failed (tools/contained.py). A test of a tier with real engines that fails is run once more, alone, when
 everything else has ended; if it passes then, it is counted as flaky (docs/testing.md).
+
+`tiers` are those that there are, `tier_run` is one on its way, and `verdict` is what comes of those that have ended.
 """
 
 import contextlib

@@ -11,7 +11,7 @@ from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from testbed.waiting import PATIENCE, until_async
-from tests.drivers.subjects.base import PASSWORD, WORKER_URI, Owning, Subject, is_empty, listed
+from tests.drivers.subjects.base import PASSWORD, WORKER_URI, Owning, Subject, is_empty, listed, next_change
 from tests.hard_keys import KEYS
 
 # -- every driver
@@ -185,6 +185,25 @@ async def test_a_failing_key_is_reported_and_harms_no_other(owning: Owning) -> N
     assert (await listed(driver))["a"].state is GroupState.RUNNING
     await driver.start("b")
     await owning.until_running(driver, "a", "b")
+
+
+async def test_an_error_that_was_not_read_stays_when_the_group_is_started_and_stopped_again(owning: Owning) -> None:
+    driver = owning.driver()
+    await owning.ready(driver, "a")
+    before = await owning.workers("a")
+    await owning.kill("a")
+    if not owning.heals:
+        await owning.until_gone(driver, "a")
+        await driver.start("a")
+
+    async def back() -> bool:
+        now = await owning.workers("a")
+        return bool(now) and now != before
+
+    await until_async(back)
+    await driver.stop("a")
+    await owning.until_gone(driver, "a")
+    assert (await next_change(driver)).error
 
 
 async def test_a_worker_killed_from_outside_is_reported_and_comes_back(owning: Owning) -> None:

@@ -1,8 +1,7 @@
-"""Which tests run and which side by side, what is run once more, and how the run says what came of it."""
+"""Which tiers run side by side, what a run notes of each, and what they may use."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import time
@@ -19,15 +18,9 @@ import verdict
 from run_tests import Runner
 from testbed import broker, postgres, prepare, suite
 from testbed.waiting import until
+from tests.unit.repo.ended_tiers import run_of
 from tier_run import Run
 from tiers import Choice
-
-
-def run_of(tier: str, code: int = 0, **counts: int) -> Run:
-    """A tier that has ended, or that is still on its way."""
-    process = subprocess.Popen.__new__(subprocess.Popen)
-    process.returncode = code
-    return Run(tier, process, Path("x"), Path("x"), 0.0, code=code, seconds=1.0, counts=counts)
 
 
 def start_of(folder: Path, program: str) -> Run:
@@ -80,59 +73,6 @@ def test_a_tier_that_needs_more_cores_than_there_are_runs_alone(monkeypatch: pyt
     assert not runner.fits("broker")
 
 
-def test_every_tier_of_the_tree_is_found_and_the_planned_ones_come_first() -> None:
-    found = tiers.names()
-
-    assert {"unit", "broker", "drivers", "roles"} <= set(found)
-    assert found[0] == "unit"
-
-
-def test_the_fast_run_selects_in_every_tier_but_the_unit_tests() -> None:
-    assert "fast and not full" not in tiers.command("unit", Choice(fast=True))
-    assert "fast and not full" in tiers.command("broker", Choice(fast=True))
-    assert tiers.command("broker", Choice(fast=True, extra=("-k", "x")))[-2:] == ["-k", "x"]
-
-
-def test_make_test_leaves_slow_engines_out_and_make_test_all_leaves_out_nothing() -> None:
-    small, whole = (tiers.command("broker", Choice(all=one)) for one in (False, True))
-
-    assert small[-4:] == ["-m", "not full", "--broker", broker.OF_THE_DEMO]
-    assert not {"-m", "--broker"} & {*whole[3:]}
-
-
-@pytest.mark.parametrize("arguments", [["brokers"], ["--slow"], ["broker", "--faster"]])
-def test_a_tier_or_option_that_there_is_not_is_said_with_those_that_there_are(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit, match="there are unit, simulation, broker"):
-        tiers.chosen(arguments)
-
-
-def test_the_calls_that_the_page_on_tests_shows_are_taken() -> None:
-    page = (steps.ROOT / "docs/testing.md").read_text()
-    calls = re.findall(r"^\S+ tools/run_tests.py (.*)$", page, re.MULTILINE)
-
-    assert len(calls) == 3
-    assert all(tiers.chosen(call.split())[0] for call in calls)
-
-
-def test_tiers_run_in_their_order_however_they_are_named() -> None:
-    assert tiers.chosen(["broker", "unit", "--all", "--", "-k", "x"]) == (
-        ["unit", "broker"],
-        Choice(all=True, extra=("-k", "x")),
-    )
-
-
-@pytest.mark.parametrize("number", [1, 2, 8])
-def test_a_tier_has_no_more_processes_than_there_are_cores_and_one_more_where_tests_wait(
-    number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(number)))
-
-    for tier, plan in tiers.PLANS.items():
-        words = tiers.command(tier, Choice())
-        processes = int(words[words.index("--numprocesses") + 1]) if "--numprocesses" in words else 1
-        assert processes == min(plan.processes, max(2, number)) + plan.waits
-
-
 @pytest.mark.parametrize(
     "line, counts",
     [
@@ -169,13 +109,6 @@ def test_how_far_a_tier_is_comes_from_the_outcomes_that_it_has_shown(output: str
     assert tier_run.percent_of(output) == percent
 
 
-def test_the_closing_line_adds_up_and_counts_what_was_left_behind_as_an_error() -> None:
-    runs = [run_of("unit", passed=3, errors=1), run_of("broker", code=contained.LEFT, passed=4, failed=2)]
-
-    assert verdict.closing_line(runs, 61.5).strip("= ") == "2 failed, 2 error, 7 passed in 61.50s"
-    assert "left something behind" in verdict.row(runs[1])
-
-
 def test_what_failed_or_was_left_behind_is_noted_for_the_end(tmp_path: Path) -> None:
     words = ["FAILED tests/unit/x.py::test_y - no", "ERROR    root:x.py:1 a line of a log", "left behind: file: z"]
     run = start_of(tmp_path, "print(" + repr("\n".join(words)) + ")")
@@ -193,64 +126,6 @@ def written(path: Path) -> int:
     """The number in a file; 0 while it is not there whole."""
     text = path.read_text() if path.exists() else ""
     return int(text) if text.endswith("\n") else 0
-
-
-def failed(tier: str, *tests: str, code: int = 1, **counts: int) -> Run:
-    """A tier in which these tests failed."""
-    run = run_of(tier, code, **counts)
-    run.failed_tests = [*tests]
-    return run
-
-
-@pytest.mark.parametrize("tier", ["broker", "drivers", "pipeline"])
-def test_tests_on_real_engines_that_fail_are_run_once_more(tier: str) -> None:
-    assert verdict.may_be_chance(failed(tier, "a", "b"))
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        failed("unit", "a"),
-        failed("simulation", "a"),
-        failed("broker", *map(str, range(11))),
-        failed("broker", code=2),
-        failed("broker", "a", code=2),
-        failed("broker", code=contained.LEFT),
-        run_of("broker"),
-    ],
-    ids=["unit", "simulation", "many", "no collection", "interrupted", "left behind", "passed"],
-)
-def test_what_no_second_run_can_excuse_is_not_run_again(run: Run) -> None:
-    assert not verdict.may_be_chance(run)
-
-
-def test_a_test_that_passes_the_second_time_is_flaky_and_one_that_does_not_has_failed() -> None:
-    run = failed("broker", "a", "b", failed=2, passed=10)
-
-    verdict.judge(run, failed("broker", "b", failed=1, passed=1))
-
-    assert (run.flaky, run.failed_tests, run.failed) == (["a"], ["b"], True)
-    assert run.counts == {"failed": 1, "passed": 10, "flaky": 1}
-    assert run.failures == ["flaky: a"]
-
-
-def test_a_tier_whose_failed_tests_all_pass_the_second_time_has_passed() -> None:
-    run = failed("broker", "a", passed=10, errors=1)
-
-    verdict.judge(run, run_of("broker", passed=1))
-
-    assert not run.failed
-    assert verdict.row(run).split()[-4:] == ["10", "passed,", "1", "flaky"]
-    assert verdict.closing_line([run], 1.0).strip("= ") == "10 passed, 1 flaky in 1.00s"
-
-
-@pytest.mark.parametrize("code", [2, 4, contained.LEFT])
-def test_a_second_run_that_does_not_come_to_its_end_excuses_nothing(code: int) -> None:
-    run = failed("broker", "a", failed=1)
-
-    verdict.judge(run, run_of("broker", code))
-
-    assert (run.failed, run.flaky) == (True, [])
 
 
 FLAKY = """

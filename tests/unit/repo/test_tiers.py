@@ -1,0 +1,65 @@
+"""Which tests run, and how pytest is called for them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import steps
+import tiers
+from testbed import broker
+from tiers import Choice
+
+
+def test_every_tier_of_the_tree_is_found_and_the_planned_ones_come_first() -> None:
+    found = tiers.names()
+
+    assert {"unit", "broker", "drivers", "roles"} <= set(found)
+    assert found[0] == "unit"
+
+
+def test_the_fast_run_selects_in_every_tier_but_the_unit_tests() -> None:
+    assert "fast and not full" not in tiers.command("unit", Choice(fast=True))
+    assert "fast and not full" in tiers.command("broker", Choice(fast=True))
+    assert tiers.command("broker", Choice(fast=True, extra=("-k", "x")))[-2:] == ["-k", "x"]
+
+
+def test_make_test_leaves_slow_engines_out_and_make_test_all_leaves_out_nothing() -> None:
+    small, whole = (tiers.command("broker", Choice(all=one)) for one in (False, True))
+
+    assert small[-4:] == ["-m", "not full", "--broker", broker.OF_THE_DEMO]
+    assert not {"-m", "--broker"} & {*whole[3:]}
+
+
+@pytest.mark.parametrize("arguments", [["brokers"], ["--slow"], ["broker", "--faster"]])
+def test_a_tier_or_option_that_there_is_not_is_said_with_those_that_there_are(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="there are unit, simulation, broker"):
+        tiers.chosen(arguments)
+
+
+def test_the_calls_that_the_page_on_tests_shows_are_taken() -> None:
+    page = (steps.ROOT / "docs/testing.md").read_text()
+    calls = re.findall(r"^\S+ tools/run_tests.py (.*)$", page, re.MULTILINE)
+
+    assert len(calls) == 3
+    assert all(tiers.chosen(call.split())[0] for call in calls)
+
+
+def test_tiers_run_in_their_order_however_they_are_named() -> None:
+    assert tiers.chosen(["broker", "unit", "--all", "--", "-k", "x"]) == (
+        ["unit", "broker"],
+        Choice(all=True, extra=("-k", "x")),
+    )
+
+
+@pytest.mark.parametrize("number", [1, 2, 8])
+def test_a_tier_has_no_more_processes_than_there_are_cores_and_one_more_where_tests_wait(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(number)))
+
+    for tier, plan in tiers.PLANS.items():
+        words = tiers.command(tier, Choice())
+        processes = int(words[words.index("--numprocesses") + 1]) if "--numprocesses" in words else 1
+        assert processes == min(plan.processes, max(2, number)) + plan.waits
