@@ -6,7 +6,7 @@ SEEDS ?= 1000
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-jobs demo-relay up down test test-fast test-all engines pipeline-demo picture check format lock simulate simulate-jobs \
+.PHONY: help setup demo demo-jobs demo-relay up down test test-fast test-all test-machines engines pipeline-demo picture check format lock simulate simulate-jobs \
 	simulate-relay bench faults faults-jobs clean
 
 help: ## Show this list
@@ -38,6 +38,9 @@ test-fast: setup ## Run the unit tests and a few of the others, in under two min
 
 test-all: setup ## Run all tests on all engines: both RabbitMQs, Docker, systemd, Kubernetes, Pulumi, Spark; an hour
 	@$(BIN)/python tools/run_tests.py --all
+
+test-machines: setup ## Run the two commands of the README on bare machines, Debian 12 and 13; before every release
+	@PYTHONPATH=.:tools $(BIN)/python tools/machines.py $(ARGS)
 
 test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, jobs, pipeline
 	@$(BIN)/python tools/run_tests.py --all $*

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from testbed import package_sources
 from testbed.broker import root_file_system, run_tool
 from testbed.suite import only_in_test_all
 
@@ -92,7 +93,9 @@ class Docker:
         """Name of the image of a clean machine of a Debian release, with `more` packages, made where there is none."""
         root = Path(machine_root(suite, *more))
         with tempfile.TemporaryDirectory() as overlay:
-            _package_sources(Path(overlay), suite)
+            package_sources.of_apt(Path(overlay), suite)
+            package_sources.of_pip(Path(overlay))
+            package_sources.certificates(Path(overlay))
             return self._image(f"machine-{suite}", root, Path(overlay), ('CMD ["/lib/systemd/systemd"]',))
 
     def broker(self, version: str) -> str:
@@ -126,8 +129,8 @@ class Docker:
         with tempfile.TemporaryDirectory() as overlay:
             (Path(overlay) / "etc/uv").mkdir(parents=True)
             (Path(overlay) / "etc/uv/uv.toml").write_text(UV_SETTINGS)
-            _pip_settings(Path(overlay))
-            _certificates(Path(overlay))
+            package_sources.of_pip(Path(overlay))
+            package_sources.certificates(Path(overlay))
             return self._image("python", root, Path(overlay), WORKER_IMAGE[-1:], *WORKER_WITHOUT)
 
     def build(self, image: str, file: str, folder: Path) -> None:
@@ -172,15 +175,6 @@ def python_root() -> str:
     return str(json.loads(run_tool("install", *recipe))["root"])
 
 
-def _certificates(overlay: Path) -> None:
-    """Lets an image trust whom this machine trusts."""
-    bundle = Path("/etc/ssl/certs/ca-certificates.crt")
-    if bundle.exists():
-        target = overlay / "etc/ssl/certs"
-        target.mkdir(parents=True)
-        shutil.copy(bundle, target)
-
-
 def _account(root: Path, overlay: Path) -> None:
     """Gives the broker's account the number that it has in RabbitMQ's own image."""
     (overlay / "etc").mkdir()
@@ -192,43 +186,6 @@ def _account(root: Path, overlay: Path) -> None:
 
 def _recipe(suite: str, more: tuple[str, ...]) -> list[str]:
     return ["--suite", suite, "--name", "machine", "--packages", ",".join((*MACHINE, *more))]
-
-
-def _package_sources(overlay: Path, suite: str) -> None:
-    """Lets apt in the image reach packages in the way in which this machine's apt does."""
-    apt = overlay / "etc/apt"
-    (apt / "apt.conf.d").mkdir(parents=True)
-    settings = subprocess.run(["apt-config", "dump"], check=True, capture_output=True, text=True).stdout
-    acquire = [line for line in settings.splitlines() if line.startswith("Acquire::")]
-    (apt / "apt.conf.d/10host").write_text("\n".join(acquire) + "\n")
-    targets = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian"]
-    uris = subprocess.run(targets, check=True, capture_output=True, text=True).stdout.split()
-    if uris:
-        (apt / "sources.list").write_text(f"deb {uris[0]} {suite} main\n")
-    _pip_settings(overlay)
-    for name in ("auth.conf.d", "etc/ssl/certs"):
-        source = Path("/etc/apt", name) if name == "auth.conf.d" else Path("/", name)
-        target = apt / name if name == "auth.conf.d" else overlay / name
-        if name == "auth.conf.d" and source.is_dir():
-            shutil.copytree(source, target)
-        elif (source / "ca-certificates.crt").exists():
-            target.mkdir(parents=True)
-            shutil.copy(source / "ca-certificates.crt", target)
-
-
-def _pip_settings(overlay: Path) -> None:
-    """Lets pip in the image reach packages in the way in which this machine's pip does."""
-    listing = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
-    )
-    found = {}
-    for line in listing.stdout.splitlines():
-        name, _, value = line.partition("=")
-        option = name.rsplit(".", 1)[-1]
-        if option in ("cert", "index-url", "extra-index-url", "trusted-host"):
-            found[option] = value.strip("'\"").replace("\\n", "\n    ")
-    lines = [f"{option} = {value}" for option, value in found.items()]
-    (overlay / "etc/pip.conf").write_text("\n".join(["[global]", *lines, ""]))
 
 
 def _digest(overlay: Path, recipe: str) -> str:

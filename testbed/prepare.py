@@ -17,7 +17,7 @@ from functools import partial
 from subprocess import CalledProcessError
 
 import java
-from testbed import apt, artemis, broker_j, browser, docker, oslo, proton
+from testbed import apt, artemis, broker_j, browser, docker, newest_python, oslo, proton
 from testbed.broker import OF_THE_DEMO, SUITES, BrokerFailed, root_file_system
 from testbed.browser import BrowserFailed
 from testbed.docker import DockerFailed
@@ -29,6 +29,7 @@ from testbed.node import building as node
 from testbed.pulumi import building as pulumi
 from testbed.s3 import server as s3
 from testbed.systemd import MORE
+from tiers import NEWEST_PYTHON, names
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,10 @@ def parts() -> list[Part]:
         Part("Pulumi", pulumi.programs, frozenset({"infra"})),
         Part("S3 server", s3.program, frozenset({"relay", "roles", "infra"})),
     ]
+    newest = Part("Python of Debian 13", newest_python.prepare, frozenset({NEWEST_PYTHON}), small=True)
     return [
         *brokers,
+        *([newest] if NEWEST_PYTHON in names() else []),
         Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
         Part("browser", browser.command, frozenset({"jobs", "pipeline"})),
         Part("Redis", partial(installed, "redis"), frozenset({"relay", "infra"}), small=True),

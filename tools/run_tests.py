@@ -27,7 +27,7 @@ import superuser
 import tiers
 import verdict
 from tier_run import Run, ended, start
-from tiers import EXACT, ONE_BROKER, Choice
+from tiers import ALONE, EXACT, ONE_BROKER, Choice
 
 #: Variable that tells testbed/ which suite runs; see testbed/suite.py.
 SUITE = "OSRDYNE_TEST_SUITE"
@@ -161,7 +161,7 @@ def main() -> None:
     """Run the tiers that the arguments select; exit with an error when one of them failed."""
     started = time.monotonic()
     selected, choice = tiers.chosen(sys.argv[1:])
-    if set(selected) - set(EXACT):
+    if set(selected) - set(ALONE):
         superuser.stop_where_asked("what the tests start")
     prepare(selected, choice)
     with shared_broker(selected, choice) as variables:

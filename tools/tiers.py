@@ -7,8 +7,13 @@ from dataclasses import dataclass
 import steps
 
 TESTS = steps.ROOT / "tests"
+#: The unit tests once more, on the newest Python that the README promises, where this one is older.
+NEWEST_PYTHON = "unit-newest-python"
+NEWEST = (3, 13)
+#: Tiers that need neither an engine nor the superuser's rights.
+ALONE = ("unit", "simulation")
 #: Tiers without real engines. Nothing in them depends on the machine: a test that fails there is broken.
-EXACT = ("unit", "simulation")
+EXACT = (*ALONE, NEWEST_PYTHON)
 #: RabbitMQ of `make test`: the one that `make demo` brings where the machine's own package is too old.
 ONE_BROKER = "4.0"
 
@@ -31,6 +36,7 @@ class Plan:
 PLANS = {
     "unit": Plan(4, 2.0, 2.0),
     "simulation": Plan(2, 2.0, 2.0),
+    NEWEST_PYTHON: Plan(2, 1.2, 1.5),
     "broker": Plan(4, 1.2, 1.0, waits=True),
     "pipeline": Plan(1, 0.8, 0.5),
     "roles": Plan(3, 1.2, 1.0),
@@ -59,7 +65,7 @@ class Choice:
 
     def words(self, tier: str) -> list[str]:
         """What pytest is told."""
-        fast = ["-m", "fast and not full"] if self.fast and tier != "unit" else []
+        fast = ["-m", "fast and not full"] if self.fast and tier not in ("unit", NEWEST_PYTHON) else []
         return [*([] if self.all else fast or ["-m", "not full"]), *([] if self.all else ["--broker", ONE_BROKER])]
 
     @property
@@ -76,6 +82,8 @@ def cores() -> int:
 def names() -> list[str]:
     """The tiers that have tests, in the order in which they start."""
     found = {path.relative_to(TESTS).parts[0] for path in TESTS.glob("*/**/test_*.py")}
+    if sys.version_info[:2] < NEWEST:
+        found.add(NEWEST_PYTHON)
     order = list(PLANS)
     return sorted(found, key=lambda tier: (order.index(tier) if tier in order else len(order), tier))
 
@@ -90,11 +98,12 @@ def command(tier: str, choice: Choice) -> list[str]:
     """How pytest is called for a tier."""
     plan = PLANS.get(tier, OTHER)
     processes = min(plan.processes, max(2, cores())) + plan.waits
-    if choice.fast and tier != "unit":
+    if choice.fast and tier not in ("unit", NEWEST_PYTHON):
         processes = 1  # a few quick tests are done before a second process has its engines up
     return [
+        *([str(steps.BIN / "python"), "-m", "testbed.newest_python"] if tier == NEWEST_PYTHON else []),
         *pytest(),
-        f"tests/{tier}",
+        f"tests/{'unit' if tier == NEWEST_PYTHON else tier}",
         # The tests of one engine have a group in common (`xdist_group`), so that one process has that engine.
         *(["--numprocesses", str(processes), "--dist", "loadgroup"] if processes > 1 else []),
         *choice.words(tier),
@@ -118,4 +127,6 @@ def chosen(arguments: list[str]) -> tuple[list[str], Choice]:
     unknown = sorted({*named} - {*known} | {word for word in words if word.startswith("--")} - {"--fast", "--all"})
     if unknown:
         steps.stop(f"no such tier: {', '.join(unknown)}; there are {', '.join(known)}")
-    return sorted(set(named or known), key=known.index), Choice("--all" in words, "--fast" in words, tuple(extra))
+    fast = "--fast" in words
+    selected = set(named) or {tier for tier in known if not (fast and tier == NEWEST_PYTHON)}
+    return sorted(selected, key=known.index), Choice("--all" in words, fast, tuple(extra))

@@ -34,7 +34,7 @@ def test_make_test_leaves_slow_engines_out_and_make_test_all_leaves_out_nothing(
 
 @pytest.mark.parametrize("arguments", [["brokers"], ["--slow"], ["broker", "--faster"]])
 def test_a_tier_or_option_that_there_is_not_is_said_with_those_that_there_are(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit, match="there are unit, simulation, broker"):
+    with pytest.raises(SystemExit, match="there are unit, simulation, "):
         tiers.chosen(arguments)
 
 
@@ -63,3 +63,21 @@ def test_a_tier_has_no_more_processes_than_there_are_cores_and_one_more_where_te
         words = tiers.command(tier, Choice())
         processes = int(words[words.index("--numprocesses") + 1]) if "--numprocesses" in words else 1
         assert processes == min(plan.processes, max(2, number)) + plan.waits
+
+
+def test_the_unit_tests_run_once_more_on_the_newest_python_where_this_one_is_older(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.version_info", (3, 11, 2, "final", 0))
+    assert tiers.NEWEST_PYTHON in tiers.chosen([])[0]
+    assert tiers.NEWEST_PYTHON not in tiers.chosen(["--fast"])[0]
+
+    monkeypatch.setattr("sys.version_info", (*tiers.NEWEST, 5, "final", 0))
+    assert tiers.NEWEST_PYTHON not in tiers.chosen([])[0]
+
+
+def test_the_unit_tests_on_the_newest_python_are_those_of_the_unit_tier() -> None:
+    usual, newest = (tiers.command(tier, Choice()) for tier in ("unit", tiers.NEWEST_PYTHON))
+
+    assert newest[-len(usual) :] == usual
+    assert newest[: -len(usual)][-2:] == ["-m", "testbed.newest_python"]
