@@ -196,8 +196,8 @@ def test_a_percentile_lies_between_its_neighbours(ordered: list[int], percent: i
     [
         (b"", "no JSON"),
         (b"\xff\xfe", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"9" * 5000, "no JSON"),
+        pytest.param(b"[" * 100_000, "no JSON", id="nested 100,000 deep"),
+        pytest.param(b"9" * 5000, "no JSON", id="number of 5,000 digits"),
         (b"[1]", "JSON object"),
         (b"null", "JSON object"),
         (b"{}", "board, delays, likely-delay"),
