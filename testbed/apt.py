@@ -1,42 +1,40 @@
-"""Packages of the system that engines need: installed by apt where they are missing, one installation at a time."""
+"""Packages of the system that engines need: installed by apt where they are missing, and without their services."""
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-#: Only one process reads package lists or installs at a time: a second `apt-get update` fails instead of waiting.
-LOCK = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "osrdyne/apt.lock"
+#: As a program: root's rights are for it alone.
+PROGRAM = Path(__file__).parents[1] / "tools/system_packages.py"
+
+
+#: What it records; see plugins/modules/osrdyne_packages.py.
+STATE = Path("/var/lib/osrdyne/packages.json")
 
 
 class NotInstalled(RuntimeError):
     """apt could not install a package; the text says which and why."""
 
 
-def install(*packages: str, why: str) -> None:
-    """Install packages, and say so on standard error. Raises NotInstalled."""
-    if not shutil.which("apt-get"):
-        raise NotInstalled(f"{why}: there is no apt-get here; install {' '.join(packages)} by hand")
+def install(*packages: str, why: str, settings: dict[Path, str] | None = None) -> None:
+    """Install packages, and say so on standard error. Raises NotInstalled.
+
+    `settings` are files of one line that are there meanwhile.
+    """
     superuser = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    command = [*superuser, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
-    LOCK.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(LOCK, os.O_RDONLY | os.O_CREAT, 0o666)
-    with os.fdopen(descriptor) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        print(f"{why}: apt installs {' '.join(packages)}", file=sys.stderr, flush=True)
-        # A mirror that is away for a moment is no reason to give up.
-        for last in (False, True):
-            _run([*command, "update"])
-            done = _run([*command, "install", "-y", "--no-install-recommends", *packages])
-            if done.returncode == 0:
-                return
-            if last:
-                raise NotInstalled(f"{why}: apt-get could not install {' '.join(packages)}: {done.stderr[-800:]}")
+    meanwhile = [f"--setting={path}={line}" for path, line in (settings or {}).items()]
+    command = [*superuser, sys.executable, str(PROGRAM), f"--why={why}", *meanwhile, *packages]
+    # Not ended by a Ctrl-C: it ends by itself, and leaves nothing half done.
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise NotInstalled(done.stdout.strip() or f"{why}: {' '.join(command)} ended with {done.returncode}")
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+def finish() -> None:
+    """End an installation that was killed halfway: it may have left a service enabled."""
+    if STATE.exists() and json.loads(STATE.read_text())["unfinished"]:
+        install(why="packages")

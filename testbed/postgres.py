@@ -36,7 +36,7 @@ from testbed.waiting import PATIENCE, until
 ROOT = Path(__file__).parents[1]
 #: Where Debian's packages put servers, in a folder for each version.
 SERVERS = Path("/usr/lib/postgresql")
-#: Read when Debian's package is installed: it would make a server of its own and start it.
+#: Read when Debian's package is installed: it would make a database cluster of its own.
 NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/osrdyne.conf")
 ADMIN = "osrdyne_admin"
 #: `fsync`: tests kill the server and look for what it has confirmed. `dynamic_shared_memory_type`: what a killed server
@@ -61,12 +61,7 @@ def install() -> None:
     """Install Debian's server where there is none, without the database cluster that the package makes by itself."""
     if newest():
         return
-    NO_CLUSTER.parent.mkdir(parents=True, exist_ok=True)
-    NO_CLUSTER.write_text("create_main_cluster = false\n")
-    try:
-        apt.install("postgresql", why="PostgreSQL")
-    finally:
-        NO_CLUSTER.unlink(missing_ok=True)
+    apt.install("postgresql", why="PostgreSQL", settings={NO_CLUSTER: "create_main_cluster = false"})
 
 
 def newest() -> Path | None:

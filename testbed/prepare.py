@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from subprocess import CalledProcessError
 
 import java
@@ -61,6 +62,12 @@ def installed(install: str) -> None:
     subprocess.run([*superuser, sys.executable, "-c", program], check=True)
 
 
+def debootstrap() -> None:
+    """Install what makes root file systems, also of brokers, where it is missing."""
+    if not Path("/usr/sbin/debootstrap").exists():
+        apt.install("debootstrap", "debian-archive-keyring", why="root file systems")
+
+
 def images_built() -> None:
     """Build the images of the Dockerfiles, in an engine of their own."""
     # The module asks git which files there are, which a checkout without git need not answer for other parts.
@@ -83,6 +90,7 @@ def parts() -> list[Part]:
     ]
     newest = Part("Python of Debian 13", newest_python.prepare, frozenset({NEWEST_PYTHON}), small=True)
     return [
+        Part("debootstrap", debootstrap, BROKER_TIERS, small=True),
         *brokers,
         *([newest] if NEWEST_PYTHON in names() else []),
         Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
@@ -121,6 +129,7 @@ def every_tier() -> list[str]:
 
 def main(suite: str, tiers: list[str]) -> int:
     """Make what is needed; 1 when something could not be made, which is said."""
+    apt.finish()
     for part in needed(suite, tiers or every_tier()):
         started = time.monotonic()
         try:

@@ -53,23 +53,13 @@ def program() -> str | None:
 
 
 def install() -> None:
-    """Install Debian's server where there is none, without the service that the package would start."""
+    """Install Debian's server where there is none."""
     if program():
         return
-    # Read by invoke-rc.d: 101 is "do not start it".
-    policy = Path("/usr/sbin/policy-rc.d")
-    ours = not policy.exists()
-    if ours:
-        policy.write_text("#!/bin/sh\nexit 101\n")
-        policy.chmod(0o755)
     try:
-        try:
-            apt.install(SERVERS["redis-server"], why="Redis")
-        except apt.NotInstalled:
-            apt.install(SERVERS["valkey-server"], why="Redis")
-    finally:
-        if ours:
-            policy.unlink()
+        apt.install(SERVERS["redis-server"], why="Redis")
+    except apt.NotInstalled:
+        apt.install(SERVERS["valkey-server"], why="Redis")
 
 
 def as_image() -> tuple[dict[str, Path], list[str]]:

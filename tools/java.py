@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import steps
 import superuser
+import system_packages
 
 #: What Spark 4 asks for.
 OLDEST = 17
@@ -43,11 +43,9 @@ def ensure(what: str = "Spark") -> str:
         return command
     if not shutil.which("apt-get"):
         steps.stop(f"{what} needs Java {OLDEST} or later: install one, and put it on PATH or name it in JAVA_HOME")
-    install = [*superuser.prefix(f"installing a Java for {what}"), "apt-get", "-o", "DPkg::Lock::Timeout=300"]
-    print(f"{what} needs Java {OLDEST}: installing {PACKAGE}", file=sys.stderr, flush=True)
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for verb in (["-qq", "update"], ["-qq", "-y", "--no-install-recommends", "install", PACKAGE]):
-        subprocess.run(install + verb, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=quiet)
+    install = system_packages.command(PACKAGE, why=f"{what} needs Java {OLDEST}")
+    if subprocess.run([*superuser.prefix(f"installing a Java for {what}"), *install], check=False).returncode:
+        steps.stop(f"{PACKAGE} could not be installed; install a Java, and name it in JAVA_HOME")
     if (command := found()) is None:
         steps.stop(f"{PACKAGE} is older than Java {OLDEST}: install a newer one and name it in JAVA_HOME")
     return command

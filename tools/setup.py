@@ -20,6 +20,7 @@ from typing import Dict, List
 
 import steps
 import superuser
+import system_packages
 from steps import BIN, ROOT, VENV
 
 LOCK = ROOT / "requirements.lock"
@@ -57,43 +58,22 @@ def is_of_this_python() -> bool:
     return config.exists() and f"version = {sys.version.split()[0]}" in config.read_text().splitlines()
 
 
-def apt_get() -> List[str]:
-    """How apt-get is called as the superuser: as it stands for root, else through sudo."""
-    command = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
-    if not shutil.which("apt-get"):
-        steps.stop(f"{sys.executable} has no ensurepip and there is no apt-get: install Python's venv module")
-    return [*superuser.prefix("python3-venv is missing, and apt needs root to install it"), *command]
-
-
 def has_ensurepip() -> bool:
     """True when this Python can make a virtual environment with pip in it."""
     probe = subprocess.run([sys.executable, "-c", "import venv, ensurepip"], capture_output=True, check=False)
     return probe.returncode == 0
 
 
-def refresh_package_lists(apt: List[str], patience: float = 300.0) -> None:
-    """Bring apt's package lists up to date. A machine that has just started often does that itself, and for these
-    lists apt waits for nobody: up to `patience` seconds, we do.
-    """
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            return steps.quiet("apt: package lists", [*apt, "update"])
-        except steps.StepFailed as exc:
-            if "lists/lock" not in str(exc) or time.monotonic() > deadline:
-                raise
-            print("  another apt is at work; waiting for it")
-            time.sleep(5)
-
-
 def ensure_venv_module() -> None:
     """Install the system package that holds `ensurepip` where this Python came without it."""
     if has_ensurepip():
         return
-    print("  this Python has no ensurepip: the system package python3-venv will be installed by apt")
-    apt = apt_get()
-    refresh_package_lists(apt)
-    steps.quiet("apt: python3-venv", [*apt, "install", "--yes", "--no-install-recommends", "python3-venv"])
+    if not shutil.which("apt-get"):
+        steps.stop(f"{sys.executable} has no ensurepip and there is no apt-get: install Python's venv module")
+    rights = superuser.prefix("python3-venv is missing, and apt needs root to install it")
+    install = system_packages.command("python3-venv", why="  this Python has no ensurepip")
+    if subprocess.run([*rights, *install], check=False).returncode:
+        steps.stop("python3-venv could not be installed")
     if not has_ensurepip():
         steps.stop(f"{sys.executable} still has no ensurepip; name another Python: make setup PYTHON=...")
 
