@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -13,8 +12,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+import noted
 import run_tests
-import tier_run
 import tiers
 from testbed.broker import NEWEST, OF_THE_DEMO, SUITES, Broker, SharedBroker
 from testbed.suite import in_make_test
@@ -79,23 +78,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("broker_version", versions, indirect=True, scope="session")
 
 
-class FailedTests:
-    """Notes the ids of tests that failed in the file that tools/run_tests.py names: it runs them once more."""
+class Notes:
+    """Notes which tests have begun, ended and failed, in the file that tools/run_tests.py names.
+
+    It says how far a tier is, and runs tests that failed once more.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        noted.note(self._file, noted.BEGUN, nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        noted.note(self._file, noted.ENDED, nodeid)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            with self._file.open("a") as noted:
-                noted.write(f"{json.dumps(tier_run.without_group(report.nodeid))}\n")
+            noted.note(self._file, noted.FAILED, report.nodeid)
+        # The process of the test has crashed: pytest-xdist reports no end of it.
+        if report.when not in ("setup", "call", "teardown"):
+            noted.note(self._file, noted.ENDED, report.nodeid)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(GroupsFirst())
     # The process that gathers the reports of all others notes them, too.
-    if (file := os.environ.get(tier_run.FAILED_TESTS)) and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(FailedTests(Path(file)))
+    if (file := os.environ.get(noted.NOTES)) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Notes(Path(file)))
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ class Runner:
         if self._live or not self.running or time.monotonic() < self._next_progress:
             return
         self._next_progress = time.monotonic() + PROGRESS_EVERY
-        far = ", ".join(run.percent() for run in self.running)
+        far = "; ".join(run.progress() for run in self.running)
         rest = f"; then {', '.join(self.waiting)}" if self.waiting else ""
         print(f"test: {far}{rest}", flush=True)
 

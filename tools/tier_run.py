@@ -1,6 +1,5 @@
 """One tier of tests on its way: its pytest, with a folder of its own, and what its output says of how it ended."""
 
-import json
 import os
 import re
 import secrets
@@ -12,13 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import contained
+import noted
 import steps
 
 #: pytest's exit code for "no test was selected".
 NOTHING_SELECTED = 5
 CLOSING_LINE = re.compile(r"^=*\s*(?P<counts>(?:\d+ [a-z]+(?:, )?)+) in (?P<seconds>[\d.]+)s")
-#: Variable that names the file in which pytest notes the tests that failed, a line of JSON each (tests/conftest.py).
-FAILED_TESTS = "OSRDYNE_FAILED_TESTS"
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 #: How many tests run: with pytest-xdist, where some are deselected, and where none is.
 SELECTED = re.compile(r"workers? \[(\d+) items?\]|/ (\d+) selected|collected (\d+) items?$", re.MULTILINE)
@@ -54,9 +52,9 @@ class Run:
         return self.code not in (0, NOTHING_SELECTED)
 
     @property
-    def noted(self) -> Path:
-        """The file in which its pytest notes the tests that failed."""
-        return self.folder.with_suffix(".failed")
+    def notes(self) -> Path:
+        """The file in which its pytest notes which tests have begun, ended and failed."""
+        return self.folder.with_suffix(".notes")
 
     def text(self) -> str:
         """What pytest has printed since the last call."""
@@ -66,9 +64,10 @@ class Run:
         self.shown += len(new)
         return new.decode(errors="replace")
 
-    def percent(self) -> str:
+    def progress(self) -> str:
         """How far it is: pytest's own figure comes at the end of a line, which may take all of a tier."""
-        return f"{self.tier} {percent_of(self.output.read_text(errors='replace'))} %"
+        percent = percent_of(self.output.read_text(errors="replace"))
+        return noted.progress(self.tier, percent, noted.read(self.notes), time.monotonic())
 
 
 def start(tier: str, pytest: list[str], **variables: str) -> Run:
@@ -80,12 +79,12 @@ def start(tier: str, pytest: list[str], **variables: str) -> Run:
     folder.mkdir()
     # Like /tmp itself: tests start programs as other users, too.
     folder.chmod(0o1777)
-    output, noted = folder.with_suffix(".log"), folder.with_suffix(".failed")
+    output, notes = folder.with_suffix(".log"), folder.with_suffix(".notes")
     with output.open("wb") as file:
         process = subprocess.Popen(
             [str(steps.BIN / "python"), str(steps.ROOT / "tools/contained.py"), str(folder), *pytest],
             cwd=steps.ROOT,
-            env=steps.environment(PYTHONUNBUFFERED="1", **{FAILED_TESTS: str(noted)}, **variables),
+            env=steps.environment(PYTHONUNBUFFERED="1", **{noted.NOTES: str(notes)}, **variables),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -105,9 +104,8 @@ def ended(run: Run) -> bool:
         run.counts = counts_of(line) or run.counts
         if COLOUR.sub("", line).startswith(TELLING):
             run.failures.append(COLOUR.sub("", line))
-    if run.noted.exists():
-        run.failed_tests = sorted({json.loads(line) for line in run.noted.read_text().splitlines()})
-        run.noted.unlink()
+    run.failed_tests = noted.read(run.notes).failed
+    run.notes.unlink(missing_ok=True)
     # What tests wrote and printed tells why one failed: it stays then.
     if not run.failed:
         shutil.rmtree(run.folder, ignore_errors=True)
@@ -122,11 +120,6 @@ def percent_of(output: str) -> int:
         return 0
     done = sum(len(outcomes) for outcomes in OUTCOMES.findall(text))
     return min(100, 100 * done // max(1, int(next(filter(None, counts.groups())))))
-
-
-def without_group(test: str) -> str:
-    """The id of a test; pytest-xdist puts the name of its group behind that."""
-    return test.rpartition("@")[0] if test.rfind("@") > test.rfind("]") else test
 
 
 def counts_of(line: str) -> dict[str, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import contained
+import noted
 import run_tests
 import steps
 import tier_run
@@ -109,6 +110,24 @@ def test_how_far_a_tier_is_comes_from_the_outcomes_that_it_has_shown(output: str
     assert tier_run.percent_of(output) == percent
 
 
+def test_a_line_of_progress_says_of_each_tier_how_far_it_is_and_what_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("run_tests.PROGRESS_EVERY", 0.0)
+    runner = Runner(["infra"], Choice())
+    runner._live = False
+    for tier in ("unit", "broker"):
+        run = run_of(tier)
+        run.output, run.folder = tmp_path / f"{tier}.log", tmp_path / tier
+        run.output.write_text("2 workers [4 items]\n\n.F")
+        noted.note(run.notes, noted.FAILED, "tests/x.py::test_y")
+        runner.running.append(run)
+
+    runner.progress()
+
+    assert capsys.readouterr().out == "test: unit 50 %, 1 failed; broker 50 %, 1 failed; then infra\n"
+
+
 def test_what_failed_or_was_left_behind_is_noted_for_the_end(tmp_path: Path) -> None:
     words = ["FAILED tests/unit/x.py::test_y - no", "ERROR    root:x.py:1 a line of a log", "left behind: file: z"]
     run = start_of(tmp_path, "print(" + repr("\n".join(words)) + ")")
@@ -203,19 +222,6 @@ def test_a_test_of_make_test_cannot_start_an_engine_of_make_test_all(monkeypatch
 
     monkeypatch.setenv(run_tests.SUITE, "test-all")
     suite.only_in_test_all("a Docker engine")
-
-
-@pytest.mark.parametrize(
-    ("reported", "test"),
-    [
-        ("tests/x.py::test_y[a]@group", "tests/x.py::test_y[a]"),
-        ("tests/x.py::test_y[a@b]", "tests/x.py::test_y[a@b]"),
-        ("tests/x.py::test_y[a@b]@group", "tests/x.py::test_y[a@b]"),
-        ("tests/x.py::test_y", "tests/x.py::test_y"),
-    ],
-)
-def test_the_group_of_a_test_is_no_part_of_its_id(reported: str, test: str) -> None:
-    assert tier_run.without_group(reported) == test
 
 
 def test_what_processes_import_is_compiled_once_also_where_the_machine_says_otherwise(
