@@ -1,4 +1,4 @@
-# `make` lists the targets. All but clean first bring .venv up to date (tools/setup.py, a moment when it is).
+# `make` lists the targets. All but clean and purge first bring .venv up to date (tools/setup.py, a moment when it is).
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,7 +7,7 @@ DURATION ?= 120
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-jobs demo-relay up down test test-fast test-all test-machines engines pipeline-demo picture check format lock simulate simulate-jobs \
-	simulate-relay bench faults faults-jobs clean
+	simulate-relay bench faults faults-jobs clean purge
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z%-]+:.*## / {sub(/%/, "TIER", $$1); printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -83,6 +83,9 @@ lock: setup ## Pin the newest versions that requirements.in allows
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--custom-compile-command "make lock" requirements.in --output-file requirements.lock
 	@git --no-pager diff --stat -- requirements.lock
+
+purge: ## Show what these targets made on this machine, and with CONFIRM=yes stop and remove it
+	@$(PYTHON) tools/purge.py --confirm=$(CONFIRM)
 
 clean: ## Delete .venv and what tools left in the tree
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .ansible

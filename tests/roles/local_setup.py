@@ -58,6 +58,7 @@ class LocalSetup:
             "osrdyne_configuration_directory": str(self.directory / "configuration"),
             "osrdyne_state_directory": str(self.directory / "state"),
             "osrdyne_broker_directory": str(self.directory / "broker"),
+            "osrdyne_record_directory": str(self.directory / "made"),
             "osrdyne_status_port": self.ports["status"],
             "osrdyne_python": sys.executable,
             "osrdyne_worker_command": [sys.executable, str(PROJECT / "examples/echo_worker.py")],

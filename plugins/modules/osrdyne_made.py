@@ -1,0 +1,93 @@
+#!/usr/bin/python
+"""Ansible module: before a play makes something, it records what of it is not there yet, so that this can be removed.
+
+What was there before the first play belongs to the machine and is never recorded. The file may be given to a play by
+`-e @FILE`: it has the variables of the play that are needed to stop what it made, and `osrdyne_made`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: osrdyne_made
+short_description: Records what a play is about to make
+description: Records the directories, files and accounts that are not there yet, and keeps what it recorded before.
+options:
+  file: {description: The record., type: path, required: true}
+  paths: {description: Directories and files that the play makes., type: list, elements: path, required: true}
+  accounts: {description: Accounts that it makes., type: list, elements: str, required: true}
+  variables: {description: Variables of the play; no secrets., type: dict, required: true}
+author: osrdyne
+"""
+EXAMPLES = """
+- name: Record what is made
+  osrdyne_made: {file: /var/lib/osrdyne/made/core.json, paths: [/etc/osrdyne/core], accounts: [], variables: {}}
+"""
+RETURN = """
+made: {description: The paths and accounts that are recorded., type: dict, returned: always}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "file": {"type": "path", "required": True},
+            "paths": {"type": "list", "elements": "path", "required": True},
+            "accounts": {"type": "list", "elements": "str", "required": True},
+            "variables": {"type": "dict", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    file: str = module.params["file"]
+    try:
+        before = read(file)
+        after = record(before, module.params["paths"], module.params["accounts"], module.params["variables"])
+        if after != before and not module.check_mode:
+            write(file, after)
+    except OSError as error:
+        module.fail_json(msg=f"what is made cannot be recorded in {file}: {error}; give another file")
+    module.exit_json(changed=after != before, made=after["osrdyne_made"])
+
+
+def record(before: dict[str, Any], paths: list[str], accounts: list[str], variables: dict[str, Any]) -> dict[str, Any]:
+    """What is recorded: what it was before, and what is to be made and not there."""
+    made = before.get("osrdyne_made", {"paths": [], "accounts": []})
+    known = {account.pw_name for account in pwd.getpwall()}
+    return {
+        **variables,
+        "osrdyne_made": {
+            "paths": sorted({*made["paths"], *(path for path in paths if not os.path.lexists(path))}),
+            "accounts": sorted({*made["accounts"], *(name for name in accounts if name not in known)}),
+        },
+    }
+
+
+def read(file: str) -> dict[str, Any]:
+    """What an earlier play recorded."""
+    try:
+        with open(file) as opened:
+            found: dict[str, Any] = json.load(opened)
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def write(file: str, text: dict[str, Any]) -> None:
+    """Write by rename, so that the record is whole."""
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    fresh = f"{file}.new"
+    with open(fresh, "w") as opened:
+        json.dump(text, opened, indent=1)
+        opened.write("\n")
+    os.chmod(fresh, 0o644)
+    os.replace(fresh, file)
+
+
+if __name__ == "__main__":
+    main()
