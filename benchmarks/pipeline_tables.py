@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import psutil
 import pyarrow as pa
 
@@ -101,6 +100,8 @@ def _events(rig: Rig, size: Size) -> Path:
     _quietly([*python, "examples.airports.calls", "--key", "dest", *how])
     _quietly([*python, "osrdyne.cli", "replay", "--calls", str(calls), "--out", str(lines), "--json"])
     columns = {field.name: "bigint" if pa.types.is_integer(field.type) else "varchar" for field in files.COLUMNS}
+    import duckdb  # only where it is used; see sides/pipeline_duckdb.py
+
     with duckdb.connect() as connection:
         connection.execute("set enable_progress_bar = false")
         rows = f"from read_json('{lines}', columns = {columns})"
@@ -160,6 +161,8 @@ class _Peak:
 def _compare(folder: Path) -> None:
     """Raise AssertionError where a table of a side has other rows than DuckDB's."""
     ours, duck, plain = (folder / side for side in SIDES)
+    import duckdb  # only where it is used; see sides/pipeline_duckdb.py
+
     with duckdb.connect() as connection:
         connection.execute("set enable_progress_bar = false")
         for name in QUERIES:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -69,6 +68,8 @@ def test_a_table_is_what_plain_python_makes_of_the_same_events(made: Made, table
 def test_duckdb_makes_the_same_tables_but_those_it_cannot(made: Made, tmp_path: Path) -> None:
     rows = [(*one, plain.day_of(one.time_ms)) for one in made.history]
     bronze = pa.table(list(zip(*rows, strict=True)), schema=to_arrow_schema(BRONZE))
+    import duckdb
+
     with duckdb.connect() as connection:
         connection.register("history", bronze)
         connection.execute("create table bronze as from history")

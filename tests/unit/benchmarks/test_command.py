@@ -42,3 +42,9 @@ def test_a_driver_without_an_engine_is_refused_with_those_that_are_measured() ->
 
     assert refused.returncode == 2
     assert all(engine in refused.stderr for engine in ENGINES)
+
+
+def test_the_benchmarks_are_imported_without_duckdb_which_speaks_of_leaks_when_a_process_ends() -> None:
+    code = "import benchmarks.__main__, benchmarks.sides.pipeline_duckdb, sys; sys.exit('duckdb' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
