@@ -77,6 +77,8 @@ class PoolState:
     #: seconds late; written by the queue watcher.
     depths: dict[str, int] = field(default_factory=dict)
     alarm: str | None = None
+    #: Why the management API does not answer, None while it does; written by the queue watcher.
+    uncounted: str | None = None
     #: Static queues that the broker lost, and what to do about each; written by `static_queues`. Outlives a connection:
     #: such a queue does not come back by itself.
     lost_static: dict[str, str] = field(default_factory=dict)

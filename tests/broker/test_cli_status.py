@@ -91,6 +91,26 @@ def test_status_of_a_daemon_without_a_broker_says_why_and_is_no(make_pool: MakeP
     assert (done.code, document(done)["ready"]) == (1, False)
 
 
+def test_status_of_a_leader_that_the_management_api_does_not_answer_says_so_and_is_no(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
+    daemon = make_daemon(make_pool())
+    assert osrdyne("status", "--url", daemon.url).code == 0
+    address = daemon.directory / "management.uri"
+    there = address.read_text()
+    # As behind a broker that takes no connections any more, while those that it has go on
+    address.write_text("http://user:hidden@127.0.0.1:1")
+    until(lambda: osrdyne("status", "--url", daemon.url).code == 1, what="a status that is no")
+
+    done = osrdyne("status", "--url", daemon.url)
+    assert "leading (acts)" in done.out.decode()
+    assert "messages are not counted: no management API at http://127.0.0.1:1" in done.out.decode()
+    assert "cannot count messages, so it stops no worker" in done.line
+    assert "hidden" not in done.err + done.out.decode()
+    address.write_text(there)
+    until(lambda: osrdyne("status", "--url", daemon.url).code == 0, what="a status that is yes")
+
+
 def test_the_settings_file_names_the_address_of_the_daemon(make_pool: MakePool, make_daemon: MakeDaemon) -> None:
     daemon = make_daemon(make_pool(), start=False, status={"port": 0})
     file = daemon.directory / "settings.toml"

@@ -38,7 +38,8 @@ def command(
     Counts of messages are older than all else; it shows their age. Without options it asks the daemon on this machine,
     port 8042.
 
-    Exit status: 0 it leads or stands by; 1 it is there and can do neither, and says why; 2 there is no answer.
+    Exit status: 0 it leads or stands by; 1 it is there and can do neither, or the broker does not answer its questions,
+    and it says why; 2 there is no answer.
     """
     address = _address(url, settings)
     if watch is None:
@@ -46,6 +47,9 @@ def command(
         _show(document, key, as_json=json)
         if not document["ready"]:
             complain(f"the daemon at {address} is not ready: {document.get('detail') or document.get('state')}")
+            raise typer.Exit(NO)
+        if document.get("uncounted"):
+            complain(f"the daemon at {address} cannot count messages, so it stops no worker: {document['uncounted']}")
             raise typer.Exit(NO)
         return
     _watch(address, key, watch, as_json=json)

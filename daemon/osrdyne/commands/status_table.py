@@ -83,6 +83,8 @@ def _daemon(document: dict[str, Any]) -> Text:
     if document.get("alarm"):
         why = printable(document["alarm"])
         line.append(f"\nbroker alarm ({why}): it takes no publishes until that is over, and all wait", style="red")
+    if document.get("uncounted"):
+        line.append(f"\nmessages are not counted: {printable(document['uncounted'])}", style="red")
     line.append(f"\nmessages in {_depths(document.get('queues') or {})}")
     line.append(f"\ndriver {printable(document.get('driver'))}, {len(document['keys'])} key(s)")
     return line.append(f", message counts {_age(document.get('counts_age'))}" if document["keys"] else "")

@@ -2,8 +2,8 @@
 
 The counts also stand in for events that do not arrive: an active key whose workers have requests is renewed.
 
-Writes `state.totals`, `state.former_totals`, `state.counted_at`, `state.ready_since`, `state.depths`, `state.alarm` and
-`state.lost`. Its counts are seconds late, so nothing is deleted because of them alone.
+Writes `state.totals`, `state.former_totals`, `state.counted_at`, `state.ready_since`, `state.depths`, `state.alarm`,
+`state.uncounted` and `state.lost`. Its counts are seconds late, so nothing is deleted because of them alone.
 
 The broker has no counts of a queue that it lost. So the watcher checks one by one only queues without counts, and
 queues that have not confirmed a forward.
@@ -49,7 +49,6 @@ class QueueWatcher:
         self._blocked = blocked
         self._interval = interval
         self._lateness = lateness
-        self._failing = False
 
     async def run(self) -> None:
         # Counts from before an outage prove nothing: the workers had no broker meanwhile.
@@ -66,7 +65,7 @@ class QueueWatcher:
             # These values would look current after the session.
             self._state.depths = {}
             self._state.lost = Evidence()
-            self._state.alarm = None
+            self._state.alarm = self._state.uncounted = None
 
     async def _look(self) -> None:
         asked = self._state.clock()
@@ -76,15 +75,15 @@ class QueueWatcher:
             queues = await self._management.request_queues(self._state.names)
             await self._look_for_lost(queues)
         except ManagementError as error:
-            if not self._failing:
+            if self._state.uncounted is None:
                 log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
-            self._failing = True
+            self._state.uncounted = str(error)
             # Without counts, nothing shows that a group is stuck.
             self._state.ready_since.clear()
             self._state.depths = {}
             self._note_alarm(self._blocked())
             return
-        self._failing = False
+        self._state.uncounted = None
         self._note_alarm(self._blocked() or alarm)
         before, self._state.counted_at = self._state.counted_at, asked
         self._state.depths = depths

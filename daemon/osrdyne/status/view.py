@@ -83,9 +83,9 @@ def document(
     """Return the whole status as JSON-ready values. `late` is how old the broker's own counts may be, in seconds.
 
     `queues` is the number of messages in the pool's own queues, None where unknown. `counts_age` is the greatest age of
-    these and of all keys' counts in seconds, None while there are none. `alarm` names the resources of a broker alarm.
-    `static_queues_lost` says what to do about each queue that the broker lost. A daemon that stands by shows no key and
-    no such queue, because its knowledge of them is old.
+    these and of all keys' counts in seconds, None while there are none. `alarm` names the resources of a broker alarm,
+    and `uncounted` says why the management API does not answer. `static_queues_lost` says what to do about each queue
+    that the broker lost. A daemon that stands by shows no key and no such queue, because its knowledge of them is old.
     """
     names, owns_workers, stands_by = state.names, rest.pop("owns_workers"), phase == "standby"
     keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, now=state.clock())
@@ -97,6 +97,7 @@ def document(
         "detail": detail,
         "generation": state.tracker.generation,
         "alarm": state.alarm,
+        "uncounted": state.uncounted,
         "queues": {
             name: state.depths.get(name) for name in (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
         },

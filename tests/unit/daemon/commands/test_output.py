@@ -94,6 +94,12 @@ def test_a_daemon_that_cannot_act_says_why() -> None:
     assert "waiting (cannot act, and tries again by itself; workers go on)\nwhy: nothing listens there" in shown_text
 
 
+def test_a_management_api_that_does_not_answer_is_said_above_the_keys() -> None:
+    shown_text = text(DOCUMENT | {"uncounted": "no management API at http://b:15672: refused"})
+
+    assert "\nmessages are not counted: no management API at http://b:15672: refused\n" in shown_text
+
+
 def test_an_alarm_of_the_broker_is_said_above_the_keys() -> None:
     assert "\nbroker alarm (memory): it takes no publishes until that is over" in text(DOCUMENT | {"alarm": "memory"})
 
