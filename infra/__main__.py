@@ -34,6 +34,8 @@ def pools(settings: StackSettings) -> None:
         settings.broker.management, settings.broker.admin, settings.admin_password, settings.broker.cacertfile
     )
     found = live.read(broker, settings.vhost, declared)
+    for warning in preflight.warnings(settings, found):
+        pulumi.warn(warning)
     preflight.check(settings, declared, found)
 
     provider = rabbitmq.Provider(

@@ -13,7 +13,7 @@ from osrdyne_protocol.broker.topology import Topology
 
 @dataclass(frozen=True)
 class Live:
-    """What is there before anything is done; empty where there is no such vhost yet."""
+    """What is there before anything is done; of a vhost that is not there yet, nothing."""
 
     topology: Topology = field(default_factory=lambda: Topology((), (), (), ()))
     #: Queues that hold messages, with their number.
@@ -25,12 +25,13 @@ class Live:
 def read(broker: Management, vhost: str, declared: Iterable[Topology]) -> Live:
     """Look at the vhost, and whether it has lost queues of the declared pools. Raises BrokerError."""
     broker.check()
+    users = {"users": broker.default_login()}
     if not broker.vhost_exists(vhost):
-        return Live()
+        return Live(management_json.read(users))
     listed = {
         kind: broker.get(kind, vhost) for kind in ("exchanges", "queues", "bindings", "policies", "operator-policies")
     }
-    found = management_json.read(listed)
+    found = management_json.read(listed | users)
     there = {one.name for one in found.queues if one.type == "quorum"}
     asked = [name for one in declared for name in lost.static_quorum_queues(one) if name in there]
     return Live(found, broker.messages(vhost), lost_queues.find(broker, vhost, asked))

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from osrdyne_infra.errors import BrokerUnusable
-from osrdyne_protocol.broker import quorum
+from osrdyne_protocol.broker import default_login, quorum
 
 #: Seconds to wait for one answer.
 TIMEOUT = 15.0
@@ -52,6 +52,11 @@ class Management:
 
     def user_exists(self, user: str) -> bool:
         return self._call("users", user) is not None
+
+    def default_login(self) -> list[dict[str, Any]]:
+        """Return the user that RabbitMQ makes where it is given no other, if it is there."""
+        found = self._call("users", default_login.NAME)
+        return [found] if found else []
 
     def messages(self, vhost: str) -> dict[str, int]:
         """Return the queues of a vhost that hold messages, ready or unacknowledged, with their number."""

@@ -37,6 +37,12 @@ def check(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -
         )
 
 
+def warnings(settings: StackSettings, live: Live) -> list[str]:
+    """Return what is wrong with the broker and keeps nothing from being applied."""
+    login = live.topology.default_login
+    return [f"on the broker at {settings.broker.management}, {login}"] if login else []
+
+
 def replaced(declared: Topology, live: Live) -> set[str]:
     """Return the queues and exchanges of a pool that the broker has otherwise, so that they must be replaced."""
     found: tuple[Exchange | Queue, ...] = (*live.topology.exchanges, *live.topology.queues)

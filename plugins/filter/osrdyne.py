@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
-from osrdyne_protocol.broker import lost, management_json
+from osrdyne_protocol.broker import default_login, lost, management_json
 from osrdyne_protocol.broker.lint import lint
 from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.errors import SettingsError
@@ -118,6 +118,11 @@ def osrdyne_password_hash(password: str) -> str:
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
 
 
+def osrdyne_default_login(user: Mapping[str, Any]) -> str:
+    """What to say of a broker's user, as its management API shows it, if it is guest with the password guest."""
+    return default_login.problem(plain(user))
+
+
 def osrdyne_address(address: str, part: str) -> str:
     """A part of an AMQP address, decoded: hostname, port, username, password, vhost. `place` is the address without
     user and vhost, `management` the usual one of that broker's management API, and `query` what it says about TLS.
@@ -183,6 +188,7 @@ class FilterModule:
             "osrdyne_address_files": osrdyne_address_files,
             "osrdyne_database_address": osrdyne_database_address,
             "osrdyne_database_users": osrdyne_database_users,
+            "osrdyne_default_login": osrdyne_default_login,
             "osrdyne_password_hash": osrdyne_password_hash,
             "osrdyne_tls": osrdyne_tls,
             "osrdyne_toml": osrdyne_toml,

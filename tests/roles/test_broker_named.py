@@ -12,7 +12,10 @@ from urllib.parse import quote
 
 import pytest
 
+from osrdyne_infra import live
+from osrdyne_infra.management import Management
 from osrdyne_protocol.broker.topology import Users
+from testbed.command_line import osrdyne
 from testbed.suite import in_make_test
 from testbed.tls import Authority, TlsBroker
 from tests.roles.local_setup import LocalSetup, changed
@@ -68,9 +71,23 @@ def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[N
         broker.management.delete("vhosts", vhost)
 
 
-def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the_broker_running(named: Named) -> None:
+def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the_broker_running(
+    named: Named, authority: Authority
+) -> None:
+    # Given a broker with the user that RabbitMQ makes by itself
+    named.broker.management.put("users", "guest", body={"password": "guest", "tags": "administrator"})
     # When the playbook runs with the address of a broker in its environment
     first = named.setup.play("dev")
+    # Then it says what is wrong with that user, and leaves it to the broker's owner
+    assert "user guest has the password guest" in " ".join(first.split())
+    assert named.broker.management.get("users", "guest")
+    # And so do the linter and what Pulumi asks first
+    assert "default-login" in linted(named)
+    assert "user guest has the password guest" in preflight_login(named, authority)
+    named.broker.management.put("users", "guest", body={"password": "another word", "tags": "administrator"})
+    assert "default-login" not in linted(named)
+    assert preflight_login(named, authority) == ""
+    named.broker.management.delete("users", "guest")
     # Then the pool answers, from the vhost of that address, with users of its own
     assert named.setup.call("first", b"hello").body == b"HELLO"
     assert named.broker.management.queue(named.vhost, "airports-req-first")
@@ -88,6 +105,26 @@ def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the
     # And what takes the pool down leaves the broker alone
     named.setup.play("down")
     assert named.broker.management.get("overview")
+
+
+def linted(named: Named) -> str:
+    """What `osrdyne lint` says of the broker to its administrator."""
+    file = named.setup.directory / "admin.management"
+    admin = f"{quote(named.broker.admin)}:{quote(named.broker.admin_password)}"
+    query = named.setup.broker.partition("?")[2]
+    file.write_text(f"https://{admin}@127.0.0.1:{named.broker.https_port}?{query}")
+    settings = str(named.setup.directory / "configuration/settings.toml")
+    words = ("--settings", settings, "--management", str(file), "--vhost", named.vhost, "--users")
+    done = osrdyne("lint", *words)
+    assert done.code in (0, 1), done
+    return done.out.decode()
+
+
+def preflight_login(named: Named, authority: Authority) -> str:
+    """What the Pulumi program finds out about guest before it declares anything."""
+    url = f"https://127.0.0.1:{named.broker.https_port}"
+    broker = Management(url, named.broker.admin, named.broker.admin_password, str(authority.cacertfile))
+    return live.read(broker, named.vhost, []).topology.default_login
 
 
 @pytest.mark.full

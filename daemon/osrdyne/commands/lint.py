@@ -58,7 +58,7 @@ def command(
 
     Alone it judges what the settings declare. With --live or --management it compares exchanges, queues, bindings and
     policies of the broker with that, and says which policy really wins and which queues the broker lost; with --users
-    also users and permissions.
+    also users and permissions, and whether guest has the password guest.
 
     Exit status: 0 nothing found; 1 findings; 2 it could not look.
     """

@@ -245,6 +245,14 @@ def test_users_and_permissions_are_compared_when_asked() -> None:
     assert "write is '.*', declared is '^core-req-xchg$'" in found[1].problem
 
 
+def test_guest_with_the_password_guest_is_found_when_users_are_compared() -> None:
+    there = replace(live(), default_login="user guest has the password guest")
+
+    assert drift(OURS, there) == []
+    found = Finding("default-login", "user guest", "user guest has the password guest")
+    assert drift(OURS, there, with_users=True) == [found]
+
+
 def test_the_order_of_tags_and_the_users_of_others_are_no_drift() -> None:
     ours = replace(OURS, users=(User("core-daemon", "daemon", ("a", "b")),), permissions=())
     there = live(

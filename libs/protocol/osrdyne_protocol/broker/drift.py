@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from osrdyne_protocol.broker import default_login
 from osrdyne_protocol.broker.lint import Finding, effective, matches
 from osrdyne_protocol.broker.topology import Binding, Policy, Queue, Topology, User, own_key, sample_request_queues
 from osrdyne_protocol.headers import X_OSRDYNE_KEY, text
@@ -22,7 +23,8 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
     """Compare two topologies. Objects of other pools that are only in `live` are left alone.
 
     `with_users` also compares users and permissions, which only an administrator can list. Rules: `missing`,
-    `differs`, `overridden` (another policy wins), `foreign-binding` and `foreign-queue` (in the pool's names).
+    `differs`, `overridden` (another policy wins), `foreign-binding` and `foreign-queue` (in the pool's names), and with
+    users `default-login` (guest has the password guest).
     """
     findings = [
         *_differences("exchange", expected.exchanges, live.exchanges),
@@ -37,6 +39,8 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
     if with_users:
         findings += _differences("user", _comparable(expected.users), _comparable(live.users))
         findings += _differences("permission of", expected.permissions, live.permissions, by="user")
+        if live.default_login:
+            findings.append(Finding("default-login", f"user {default_login.NAME}", live.default_login))
     return findings
 
 

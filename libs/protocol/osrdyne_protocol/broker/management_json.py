@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from osrdyne_protocol.broker import default_login
 from osrdyne_protocol.broker.topology import (
     ApplyTo,
     Binding,
@@ -55,6 +56,7 @@ def read(listings: Listings) -> Topology:
             for one in listings.get("permissions", ())
         ),
         operator_policies=tuple(_policy(one) for one in listings.get("operator-policies", ())),
+        default_login="".join(default_login.problem(one) for one in listings.get("users", ())),
     )
 
 

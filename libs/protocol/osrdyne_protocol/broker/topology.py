@@ -122,6 +122,8 @@ class Topology:
     pool: str = ""
     #: Policies of the broker's operator, which add to all others and win over them; none is ever declared here.
     operator_policies: tuple[Policy, ...] = ()
+    #: What to say about user guest, if a broker lists it and it has the password guest.
+    default_login: str = ""
 
 
 def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
