@@ -123,6 +123,12 @@ def osrdyne_default_login(user: Mapping[str, Any]) -> str:
     return default_login.problem(plain(user))
 
 
+def osrdyne_open_files(command: list[str], number: int) -> list[str]:
+    """The command with a soft limit of `number` open files, or with as many as the system lets it have."""
+    script = f'ulimit -n {int(number)} 2>/dev/null || ulimit -S -n "$(ulimit -H -n)"; exec "$@"'
+    return ["/bin/sh", "-c", script, "sh", *command]
+
+
 def osrdyne_address(address: str, part: str) -> str:
     """A part of an AMQP address, decoded: hostname, port, username, password, vhost. `place` is the address without
     user and vhost, `management` the usual one of that broker's management API, and `query` what it says about TLS.
@@ -189,6 +195,7 @@ class FilterModule:
             "osrdyne_database_address": osrdyne_database_address,
             "osrdyne_database_users": osrdyne_database_users,
             "osrdyne_default_login": osrdyne_default_login,
+            "osrdyne_open_files": osrdyne_open_files,
             "osrdyne_password_hash": osrdyne_password_hash,
             "osrdyne_tls": osrdyne_tls,
             "osrdyne_toml": osrdyne_toml,

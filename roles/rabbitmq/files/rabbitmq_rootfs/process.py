@@ -10,6 +10,7 @@ import hashlib
 import os
 import pwd
 import re
+import resource
 import shlex
 import signal
 import socket
@@ -25,6 +26,8 @@ from .instance import ADMIN, HOST, Instance
 
 #: Where the broker finds its plugins, inside the root file system.
 PLUGINS = "/tmp/plugins"  # noqa: S108 - a file system of the broker's own
+#: Open files that a broker gets at least, where the system lets it: it has a file for each connection and queue.
+OPEN_FILES = 65536
 
 
 def inside(directory: Path, instance: Instance, command: list[str]) -> list[str]:
@@ -83,6 +86,7 @@ def spawn(directory: Path, instance: Instance) -> subprocess.Popen[bytes]:
     busy = [port for port in (*instance.ports(), instance.dist, instance.epmd) if answers(port)]
     if busy:
         raise Failure(f"port {busy[0]} of {HOST} is taken by another program; choose other ports for {directory}")
+    allow_files()
     with (directory / "log/console.log").open("ab") as log:
         return subprocess.Popen(
             inside(directory, instance, ["/usr/lib/rabbitmq/bin/rabbitmq-server"]),
@@ -92,6 +96,18 @@ def spawn(directory: Path, instance: Instance) -> subprocess.Popen[bytes]:
             start_new_session=True,
             cwd="/",
         )
+
+
+def allow_files() -> None:
+    """Let this process, and what it starts, have `OPEN_FILES` files open, or as many as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES:
+        return
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else max(hard, OPEN_FILES)
+    for limits in ((OPEN_FILES, most), (min(hard, OPEN_FILES), hard)):
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            return
 
 
 def answers(port: int) -> bool:
