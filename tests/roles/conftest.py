@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 LONGEST = (
+    "test_bare_debian",
     "test_clean_machine",
     "test_fresh_machine",
     "test_broker_container",
