@@ -1,62 +1,15 @@
-"""A private CA for tests, certificates of it, and a test broker that speaks TLS with them."""
+"""A test broker that speaks TLS with a certificate of a private CA."""
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import os
 import subprocess
-from pathlib import Path
-from urllib.parse import urlencode
 
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-
+from testbed.authority import Authority
 from testbed.broker import Broker
-from testbed.pem import Certificate, Issuer, write_key
 
-_DAY = dt.timedelta(days=1)
 #: Files of the broker, as it sees them.
 _ETC = "/etc/rabbitmq"
-
-
-class Authority:
-    """A CA of its own in a directory."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
-        key = ec.generate_private_key(ec.SECP256R1())
-        self._issuer = Issuer(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a private CA")]), key)
-        self.cacertfile = directory / "ca.pem"
-        ca = x509.BasicConstraints(ca=True, path_length=None)
-        self._issuer.sign(
-            self._builder(self._issuer.name, key, days=1).add_extension(ca, critical=True), self.cacertfile
-        )
-
-    def issue(self, name: str, *, address: str | None = None, days: int = 1) -> Certificate:
-        """A certificate of a name, for a server at an IP address if one is given; with negative days, expired."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        builder = self._builder(subject, key, days=days)
-        if address is not None:
-            names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
-            builder = builder.add_extension(names, critical=False)
-        made = Certificate(self._directory / f"{name}.pem", self._directory / f"{name}.key")
-        self._issuer.sign(builder, made.certfile)
-        write_key(made.keyfile, key)
-        return made
-
-    def query(self, certificate: Certificate | None = None, **more: str) -> str:
-        """The query of an address that trusts this CA, and shows a certificate."""
-        options = {"cacertfile": str(self.cacertfile), **more}
-        if certificate is not None:
-            options |= {"certfile": str(certificate.certfile), "keyfile": str(certificate.keyfile)}
-        return urlencode(options)
-
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int) -> x509.CertificateBuilder:
-        end = dt.datetime.now(dt.UTC) + days * _DAY
-        return self._issuer.builder(subject, key, end - 3 * _DAY, end)
 
 
 class TlsBroker(Broker):
@@ -66,7 +19,7 @@ class TlsBroker(Broker):
         """With `certificates`, a TLS connection without one of the authority is refused."""
         super().__init__(version)
         self.amqps_port, self.https_port = range(self.prometheus_port + 3, self.prometheus_port + 5)
-        server = authority.issue("server", address="127.0.0.1")
+        server = authority.issue("server", addresses=["127.0.0.1"])
         files = {"ca.pem": authority.cacertfile, "server.pem": server.certfile, "server.key": server.keyfile}
         for name, path in files.items():
             self._write(name, path.read_text())

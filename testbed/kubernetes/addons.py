@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any, Protocol
 
+from testbed.authority import Authority
 from testbed.kubernetes.building import KEDA_RESOURCES
-from testbed.kubernetes.certificates import Authority
 from testbed.kubernetes.layout import DOMAIN, Layout
 from testbed.kubernetes.processes import Processes, answers, run
 from testbed.pem import Certificate
@@ -39,7 +39,6 @@ def start_metrics_server(node: Host, programs: Path) -> None:
         return
     layout = node.layout
     serving = node.authority.issue(
-        "metrics-server",
         "metrics-server",
         addresses=(layout.address,),
         hosts=("metrics-server.kube-system.svc", "localhost"),
@@ -69,7 +68,6 @@ def start_keda(node: Host, programs: Path) -> None:
     names = node.kubectl("get", *files, "-o", "name").split()
     until(lambda: _all_are("Established", node, names), what="KEDA's resource definitions to be established")
     serving = node.authority.issue(
-        "keda",
         "keda",
         addresses=("127.0.0.1", layout.address),
         hosts=(

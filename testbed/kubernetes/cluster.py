@@ -137,7 +137,7 @@ class Cluster(Started):
         """A kubeconfig with a fresh token of a ServiceAccount that is there already."""
         token = self.kubectl("-n", namespace, "create", "token", service_account).strip()
         layout = self.layout
-        text = certificates.kubeconfig(layout.server, layout.certificates / "ca.crt", token, namespace)
+        text = certificates.kubeconfig(layout.server, layout.certificates / "ca.pem", token, namespace)
         path = self.directory / f"{namespace}.{service_account}.kubeconfig"
         path.touch(mode=0o600)
         path.write_text(text)

@@ -15,8 +15,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from testbed.authority import Authority
 from testbed.kubernetes import addons, components
-from testbed.kubernetes.certificates import Authority, key_pair, kubeconfig
+from testbed.kubernetes.certificates import key_pair, kubeconfig
 from testbed.kubernetes.layout import API_SERVICE, DOMAIN, NODE, SERVICES, Layout
 from testbed.kubernetes.processes import Processes, answers, run
 from testbed.waiting import until
@@ -103,7 +104,7 @@ class Node:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.processes = Processes(layout.log)
-        self.authority = Authority(layout.certificates)
+        self.authority = Authority(layout.certificates, "kubernetes")
 
     def start(self) -> None:
         """Starts everything, and returns when pods can be made."""
@@ -161,13 +162,13 @@ class Node:
         key_pair(layout.certificates, "tokens")
         service = "kubernetes.default.svc"
         serving = authority.issue(
-            "api-server",
             "kube-apiserver",
+            file="api-server",
             addresses=("127.0.0.1", layout.address, API_SERVICE),
             hosts=("localhost", "kubernetes", "kubernetes.default", service, f"{service}.{DOMAIN}"),
         )
-        kubelet = authority.issue("kubelet-client", "kubelet-client", organization="system:masters")
-        front = authority.issue("front-proxy", "front-proxy")
+        kubelet = authority.issue("kubelet-client", organization="system:masters")
+        front = authority.issue("front-proxy")
         for file, name, organization in (
             ("admin", "admin", "system:masters"),
             ("dns", "dns", "system:masters"),
@@ -176,7 +177,7 @@ class Node:
             ("proxy", "system:kube-proxy", ""),
             ("node", f"system:node:{NODE}", "system:nodes"),
         ):
-            user = authority.issue(file, name, organization=organization)
+            user = authority.issue(name, file=file, organization=organization)
             layout.config(f"{file}.kubeconfig").write_text(kubeconfig(layout.server, authority.cacertfile, user))
         layout.kubeconfig.touch(mode=0o600)
         layout.kubeconfig.write_text(layout.config("admin.kubeconfig").read_text())

@@ -15,7 +15,8 @@ import pytest
 
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
 from osrdyne.drivers.kubernetes.refusals import ApiRefused
-from testbed.kubernetes.certificates import Authority, kubeconfig
+from testbed.authority import Authority
+from testbed.kubernetes.certificates import kubeconfig
 from testbed.pem import Certificate
 
 
@@ -24,7 +25,7 @@ class Server:
 
     def __init__(self, authority: Authority) -> None:
         self.trusted = {"first"}
-        own = authority.issue("server", "server", addresses=("127.0.0.1",))
+        own = authority.issue("server", addresses=["127.0.0.1"])
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.cacertfile)
         self._tls.load_cert_chain(own.certfile, own.keyfile)
         # As the real one asks for a certificate, and judges it itself.
@@ -59,7 +60,7 @@ def write(file: Path, address: str, authority: Authority, user: Certificate) -> 
 async def test_a_certificate_that_ran_out_is_read_again(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     server, file = Server(authority), tmp_path / "kubeconfig"
-    first, second = (authority.issue(name, name) for name in ("first", "second"))
+    first, second = (authority.issue(name) for name in ("first", "second"))
     async with server.serving() as address:
         write(file, address, authority, first)
         api = Api(kubeconfig=file, namespace="default", timeout=60)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.authority import Authority
 from testbed.broker import Broker
 from testbed.command_line import osrdyne
-from testbed.tls import Authority, TlsBroker
+from testbed.tls import TlsBroker
 from tests.infra.conftest import Stack
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from osrdyne_relay import Collected, DataLost, RedisRefused, Relay, RelaySettings, Stage
 from osrdyne_relay.transactions import COMMANDS
+from testbed.authority import Authority
 from testbed.redis import RedisServer
-from testbed.tls import Authority
 from testbed.waiting import until, until_async
 from tests.relay.nodes import QUICK, serving, settings
 
@@ -104,7 +104,7 @@ async def test_each_command_of_the_page_is_needed(redis: RedisServer, tmp_path: 
 @pytest.fixture
 def tls_redis(tmp_path: Path) -> Iterator[tuple[RedisServer, Authority]]:
     authority = Authority(tmp_path / "ca")
-    own = authority.issue("server", address="127.0.0.1")
+    own = authority.issue("server", addresses=["127.0.0.1"])
     files = (f"tls-cert-file {own.certfile}", f"tls-key-file {own.keyfile}", f"tls-ca-cert-file {authority.cacertfile}")
     with RedisServer("tls-port TLS_PORT", *files) as server:
         yield server, authority

@@ -17,8 +17,8 @@ from osrdyne_relay.errors import AccessDenied, CallRefused, NodeFailed, NodeLost
 from osrdyne_relay.worker import RelayWorker
 from osrdyne_worker import Reject, Requeue, WorkerError
 from osrdyne_worker import Request as Given
+from testbed.authority import Authority
 from testbed.redis import RedisServer
-from testbed.tls import Authority
 from testbed.waiting import until_async
 from tests.relay.http_nodes import TOKENS, InThread, Node, Raw, http_settings, noded, raw, working
 from tests.relay.nodes import serving, settings
@@ -315,7 +315,7 @@ async def test_a_token_is_read_again_and_may_be_away_for_a_while(redis: RedisSer
 @pytest.mark.usefixtures("way")
 async def test_certificates_name_workers_and_callers(redis: RedisServer, tmp_path: Path) -> None:
     ours, strange = Authority(tmp_path / "ours"), Authority(tmp_path / "strange")
-    server = ours.issue("server", address="127.0.0.1")
+    server = ours.issue("server", addresses=["127.0.0.1"])
     tls = {
         "certificate_file": str(server.certfile),
         "key_file": str(server.keyfile),

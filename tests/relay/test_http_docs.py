@@ -25,9 +25,9 @@ from osrdyne_relay.http.app import create_app
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.http.metrics import NodeMetrics
 from osrdyne_relay.worker import RelayWorker
+from testbed.authority import Authority
 from testbed.command_line import osrdyne
 from testbed.redis import RedisServer
-from testbed.tls import Authority
 from testbed.waiting import PATIENCE, until
 from tests.relay.http_nodes import TOKENS
 from tests.relay.http_processes import NodeProcess
@@ -72,7 +72,7 @@ def output(program: str, directory: Path, port: int) -> bytes:
 @pytest.mark.full
 def test_the_programs_of_the_page_work_together(redis: RedisServer, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "made")
-    server, other = authority.issue("server", address="127.0.0.1"), Authority(tmp_path / "other")
+    server, other = authority.issue("server", addresses=["127.0.0.1"]), Authority(tmp_path / "other")
     for name, made in {
         "ca.pem": authority.cacertfile,
         "node.pem": server.certfile,

@@ -12,9 +12,9 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay, RelaySettings, Request, S3Settings, StreamLost
 from osrdyne_relay.names import new_id
 from osrdyne_relay.streams.s3 import PART, S3Streams
+from testbed.authority import Authority
 from testbed.redis import RedisServer
 from testbed.s3.server import S3Server
-from testbed.tls import Authority
 from testbed.waiting import until_async
 from tests.relay.nodes import settings
 
@@ -99,7 +99,7 @@ async def test_an_absent_bucket_is_named(s3: S3Server) -> None:
 @pytest.fixture
 def tls_s3(tmp_path: Path) -> Iterator[tuple[S3Server, Authority]]:
     authority = Authority(tmp_path / "ca")
-    with S3Server(authority.issue("server", address="127.0.0.1")) as server:
+    with S3Server(authority.issue("server", addresses=["127.0.0.1"])) as server:
         yield server, authority
 
 

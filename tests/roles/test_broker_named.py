@@ -15,9 +15,10 @@ import pytest
 from osrdyne_infra import live
 from osrdyne_infra.management import Management
 from osrdyne_protocol.broker.topology import Users
+from testbed.authority import Authority
 from testbed.command_line import osrdyne
 from testbed.suite import in_make_test
-from testbed.tls import Authority, TlsBroker
+from testbed.tls import TlsBroker
 from tests.roles.local_setup import LocalSetup, changed
 
 #: All that has a meaning in addresses, shells, YAML, templates or regular expressions.

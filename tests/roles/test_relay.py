@@ -24,10 +24,10 @@ from osrdyne_relay import Request, redis_server
 from osrdyne_relay.client import RelayClient
 from osrdyne_relay.http.access import sha256_of
 from osrdyne_relay.worker import RelayRequest
+from testbed.authority import Authority
 from testbed.ports import PortBlock
 from testbed.redis import RedisServer
 from testbed.s3.server import S3Server
-from testbed.tls import Authority
 from tests.conftest import Vhost
 from tests.relay.http_nodes import working_in_thread
 from tests.roles import local_setup
@@ -185,7 +185,7 @@ def test_what_changes_restarts_what_reads_it_and_a_mistake_never_lands(relay: Re
 @pytest.mark.full
 def test_a_node_with_tls_uses_a_redis_that_is_elsewhere(relay: Relay, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
-    own = authority.issue("server", address="127.0.0.1")
+    own = authority.issue("server", addresses=["127.0.0.1"])
     with RedisServer() as elsewhere:
         rules = redis_server.rules("trains").split()
         elsewhere.run("ACL", "SETUSER", "trains", "on", f">{AWKWARD}", *rules)

@@ -15,9 +15,10 @@ from osrdyne.errors import ManagementError
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, TlsFailed
 from osrdyne_client import Client
+from testbed.authority import Authority
 from testbed.pem import Certificate
 from testbed.pool import DaemonProcess, Pool
-from testbed.tls import Authority, TlsBroker
+from testbed.tls import TlsBroker
 from testbed.waiting import until
 from testbed.workers import LIBRARY
 from tests.broker.fake_broker import fake_broker
@@ -160,7 +161,7 @@ async def test_a_certificate_of_no_user_says_that_there_is_none(strict_broker: T
 
 async def test_a_broker_that_offers_no_log_in_by_certificate_says_so(authority: Authority) -> None:
     # Given a broker as it comes: PLAIN and AMQPLAIN, and no plugin for certificates
-    certificate = authority.issue("server", address="127.0.0.1")
+    certificate = authority.issue("server", addresses=["127.0.0.1"])
     async with fake_broker(tls=certificate.server_context()) as broker:
         query = authority.query(authority.issue("me"), auth_mechanism="external")
 
@@ -200,21 +201,21 @@ async def refusals(port: int, query: str, host: str = "127.0.0.1") -> tuple[str,
 async def test_a_certificate_of_an_unknown_ca_is_refused_with_what_to_do(
     authority: Authority, stranger: Authority
 ) -> None:
-    async with server(authority.issue("server", address="127.0.0.1")) as port:
+    async with server(authority.issue("server", addresses=["127.0.0.1"])) as port:
         for query in (stranger.query(), ""):
             for text in await refusals(port, query):
                 assert "a private CA is named by cacertfile" in text
 
 
 async def test_a_certificate_of_another_host_is_refused_with_what_to_do(authority: Authority) -> None:
-    async with server(authority.issue("server", address="127.0.0.1")) as port:
+    async with server(authority.issue("server", addresses=["127.0.0.1"])) as port:
         for text in await refusals(port, authority.query(), "localhost"):
             assert "localhost" in text
             assert "use a host name that the broker's certificate holds" in text
 
 
 async def test_an_expired_certificate_is_refused_with_what_to_do(authority: Authority) -> None:
-    async with server(authority.issue("server", address="127.0.0.1", days=-1)) as port:
+    async with server(authority.issue("server", addresses=["127.0.0.1"], days=-1)) as port:
         for text in await refusals(port, authority.query()):
             assert "expired" in text
             assert "renew the broker's certificate" in text

@@ -12,8 +12,9 @@ from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import BusConnection, Incoming, Login
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed
+from testbed.authority import Authority
 from testbed.pem import Certificate
-from testbed.tls import Authority, TlsBroker
+from testbed.tls import TlsBroker
 from testbed.waiting import PATIENCE, until_async
 
 pytestmark = pytest.mark.xdist_group("bus over tls")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import steps
-from testbed.tls import Authority
+from testbed.authority import Authority
 
 SCRIPT = Path(steps.ROOT, "roles/service/files/wait_ready.py")
 #: Answers everything with a status, at a port of the system's choice.
@@ -104,7 +104,7 @@ def test_where_to_listen_is_enough_nothing_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_process_over_tls_is_asked_by_tls_and_called_by_its_name(tmp_path: Path) -> None:
-    certificate = Authority(tmp_path / "ca").issue("server", address="127.0.0.1")
+    certificate = Authority(tmp_path / "ca").issue("server", addresses=["127.0.0.1"])
     files = str(certificate.certfile), str(certificate.keyfile)
     for status, expected in ((200, ""), (503, "The node runs and is not ready: waiting: the broker is away")):
         with server(status, *files) as (process, port):

@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from osrdyne_protocol import certificates
+from testbed.authority import Authority
 from testbed.pem import Certificate
-from testbed.tls import Authority
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.redis_client import RedisClient
 from osrdyne_relay.settings import RedisSettings
-from testbed.tls import Authority
+from testbed.authority import Authority
 
 
 def test_a_certificate_that_cannot_be_used_is_named_before_anything_connects(tmp_path: Path) -> None:
