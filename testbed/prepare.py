@@ -8,6 +8,7 @@ cut short goes on where it was, and a run on a machine that has everything ends 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -68,6 +69,12 @@ def debootstrap() -> None:
         apt.install("debootstrap", "debian-archive-keyring", why="root file systems")
 
 
+def openssl() -> None:
+    """Have the command of docs/security.md."""
+    if not shutil.which("openssl"):
+        apt.install("openssl", why="the commands of docs/security.md")
+
+
 def images_built() -> None:
     """Build the images of the Dockerfiles, in an engine of their own."""
     # The module asks git which files there are, which a checkout without git need not answer for other parts.
@@ -90,9 +97,10 @@ def parts() -> list[Part]:
     ]
     newest = Part("Python of Debian 13", newest_python.prepare, frozenset({NEWEST_PYTHON}), small=True)
     return [
-        Part("debootstrap", debootstrap, BROKER_TIERS, small=True),
+        Part("debootstrap", debootstrap, BROKER_TIERS | {NEWEST_PYTHON}, small=True),
         *brokers,
         *([newest] if NEWEST_PYTHON in names() else []),
+        Part("OpenSSL", openssl, frozenset({"security"}), small=True),
         Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
         Part("browser", browser.command, frozenset({"jobs", "pipeline"})),
         Part("Redis", partial(installed, "redis"), frozenset({"relay", "infra"}), small=True),
