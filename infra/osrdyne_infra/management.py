@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from osrdyne_infra.errors import BrokerUnusable
+from osrdyne_protocol import certificate_faults
 from osrdyne_protocol.broker import default_login, quorum
 
 #: Seconds to wait for one answer.
@@ -105,16 +106,14 @@ class Management:
                     return None
                 raise BrokerUnusable(self._refusal(error.code)) from None
         except (OSError, ValueError) as error:
-            raise BrokerUnusable(self._silence(getattr(error, "reason", None) or error)) from None
+            raise BrokerUnusable(self._silence(error)) from None
 
-    def _silence(self, reason: object) -> str:
-        if isinstance(reason, ssl.SSLCertVerificationError):
-            return (
-                f"the broker at {self.url} is not trusted ({reason.verify_message}); name the PEM file of its CA "
-                f"in osrdyne:broker.cacertfile"
-            )
+    def _silence(self, error: Exception) -> str:
+        authority, setting = self.cacertfile or None, "osrdyne:broker.cacertfile"
+        if fault := certificate_faults.fault(error, authority=authority, setting=setting):
+            return f"the broker at {self.url} is not trusted: {fault}"
         return (
-            f"no broker answers at {self.url} ({reason}); start it, or name its management API in "
+            f"no broker answers at {self.url} ({getattr(error, 'reason', error)}); start it, or name its API in "
             f"osrdyne:broker.management"
         )
 

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
+from osrdyne_protocol import certificate_faults
 from osrdyne_protocol.broker import default_login, lost, management_json
 from osrdyne_protocol.broker.lint import lint
 from osrdyne_protocol.broker.topology import topology
@@ -164,6 +165,12 @@ def osrdyne_tls(address: str) -> dict[str, str]:
     return {name: named[name] for name in ("cacertfile", "certfile", "keyfile") if name in named}
 
 
+def osrdyne_certificate_faults(tls: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong with a broker's certificate and what to do, by OpenSSL's code; `tls` has the files to use."""
+    setting = "?cacertfile=/path/of/ca.pem in the broker's address"
+    return certificate_faults.texts(authority=tls.get("cacertfile"), setting=setting)
+
+
 def osrdyne_toml(document: Mapping[str, Any]) -> str:
     """A settings file of the daemon."""
     return to_toml(plain(document))
@@ -198,5 +205,6 @@ class FilterModule:
             "osrdyne_open_files": osrdyne_open_files,
             "osrdyne_password_hash": osrdyne_password_hash,
             "osrdyne_tls": osrdyne_tls,
+            "osrdyne_certificate_faults": osrdyne_certificate_faults,
             "osrdyne_toml": osrdyne_toml,
         }

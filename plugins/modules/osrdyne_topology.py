@@ -28,6 +28,7 @@ description: Vhost, users, permissions, policies, exchanges, queues and bindings
 options:
   url: {description: Address of the management API, without user., type: str, required: true}
   tls: {description: "Files for https: cacertfile, certfile, keyfile.", type: dict, default: {}}
+  certificate_faults: {description: "What is wrong with a certificate, by OpenSSL's code.", type: dict, default: {}}
   admin: {description: Name of an administrator., type: str, required: true}
   admin_password: {description: The administrator's password., type: str, required: true}
   vhost: {description: The pool's vhost., type: str, required: true}
@@ -87,6 +88,7 @@ class Api:
     def __init__(self, given: dict[str, Any], rehearse: bool) -> None:
         self.url, self.user, password = given["url"].rstrip("/"), given["admin"], given["admin_password"]
         self.timeout, self.rehearse = given["timeout"], rehearse
+        self._certificate_faults: dict[str, str] = given["certificate_faults"]
         self._token = base64.b64encode(f"{self.user}:{password}".encode()).decode()
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         if self.url.startswith("https:"):
@@ -132,11 +134,18 @@ class Api:
         except OSError as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLError):
-                hint = "name a CA that this machine does not know in the broker's address: ?cacertfile=/path/of/ca.pem"
-                raise Refused(f"no TLS with {self.url}: {reason}; {hint}") from error
+                raise Refused(f"no TLS with {self.url}: {self._fault(reason)}") from error
             hint = "is this the management API's address, and is that plugin enabled?"
             raise Unreachable(f"nothing answers at {self.url} ({error}); {hint}") from error
         return json.loads(text) if text else {}
+
+    def _fault(self, error: ssl.SSLError) -> str:
+        """What is wrong with the broker's certificate and what to do, or OpenSSL's words for another fault of TLS."""
+        if not isinstance(error, ssl.SSLCertVerificationError):
+            return str(error)
+        faults = self._certificate_faults
+        fault = faults.get(str(error.verify_code)) or faults.get("0") or "name its CA by tls.cacertfile"
+        return f"{error.verify_message}: {fault}"
 
     def _explain(self, error: urllib.error.HTTPError, method: str, path: tuple[str, ...]) -> str:
         if error.code == 401:
@@ -312,6 +321,7 @@ def main() -> None:
         argument_spec={
             "url": {"type": "str", "required": True},
             "tls": {"type": "dict", "default": {}},
+            "certificate_faults": {"type": "dict", "default": {}},
             "admin": {"type": "str", "required": True},
             "admin_password": {"type": "str", "required": True, "no_log": True},
             "vhost": {"type": "str", "required": True},

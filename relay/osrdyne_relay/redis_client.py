@@ -27,7 +27,15 @@ from redis.exceptions import (
 
 from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.port import Away, Command, Hear, RedisPort, Subscriber
-from osrdyne_relay.redis_connections import closed, cluster_of, opened, options_of, pool_of, taken_over
+from osrdyne_relay.redis_connections import (
+    certificate_fault,
+    closed,
+    cluster_of,
+    opened,
+    options_of,
+    pool_of,
+    taken_over,
+)
 from osrdyne_relay.redis_wire import RedisWire, ReplyError, packed
 from osrdyne_relay.settings import RedisSettings
 
@@ -70,7 +78,7 @@ class RedisClient(RedisPort):
         try:
             answer = await self._cluster.execute_command(*one)
         except (RedisError, RedisClusterException, OSError) as error:
-            raise _meaning(error, sent=True) from None
+            raise _meaning(error, self._settings, sent=True) from None
         return cast("list[Any]", answer) if len(commands) > 1 else [answer]
 
     def _line(self) -> _Line:
@@ -81,11 +89,11 @@ class RedisClient(RedisPort):
         self._lines = [line for line in self._lines if not line.ended]
         if len(self._lines) >= self._settings.connections:
             return min(self._lines, key=lambda line: line.load)
-        self._lines.append(_Line(self._pool, self._settings.answer_timeout))
+        self._lines.append(_Line(self._pool, self._settings))
         return self._lines[-1]
 
     def subscriber(self, hear: Hear) -> Subscriber:
-        return _Subscriber(self._pool, self._settings.answer_timeout, hear)
+        return _Subscriber(self._pool, self._settings, hear)
 
     async def close(self) -> None:
         for line in self._lines:
@@ -113,9 +121,10 @@ class _Question:
 class _Line:
     """A connection over which questions go out while others wait for their answers, which come in the same order."""
 
-    def __init__(self, pool: ConnectionPool, answer_timeout: float) -> None:
+    def __init__(self, pool: ConnectionPool, settings: RedisSettings) -> None:
         self._pool = pool
-        self._look_every = answer_timeout / 2
+        self._settings = settings
+        self._look_every = settings.answer_timeout / 2
         self._loop = asyncio.get_running_loop()
         self._wire: RedisWire | None = None
         self._unsent: list[tuple[bytes, _Question]] = []
@@ -182,8 +191,8 @@ class _Line:
             self._send()
             await self._at_end.wait()
         except (RedisError, RedisClusterException, OSError) as error:
-            # A wrong password cannot be cured by another attempt.
-            self.end(_meaning(error, sent=True))
+            # A wrong password, or certificate, cannot be cured by another attempt.
+            self.end(_meaning(error, self._settings, sent=True))
         finally:
             self.end(Away("the connection has ended", sent=True))
             await closed(self._pool, connection, self._wire)
@@ -238,9 +247,9 @@ class _Line:
 class _Subscriber(Subscriber):
     """A connection that only receives. On a Cluster every node passes on what is published on any."""
 
-    def __init__(self, pool: ConnectionPool, timeout: float, hear: Hear) -> None:
+    def __init__(self, pool: ConnectionPool, settings: RedisSettings, hear: Hear) -> None:
         self._pool = pool
-        self._timeout = timeout
+        self._settings = settings
         self._hear = hear
         self._connection: AbstractConnection | None = None
         self._wire: RedisWire | None = None
@@ -270,12 +279,12 @@ class _Subscriber(Subscriber):
 
     async def _send(self, *words: str) -> None:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._settings.answer_timeout):
                 if self._wire is None:
                     self._connection = await opened(self._pool)
                     self._wire = taken_over(self._connection, self._said, lambda why: self._end(Away(why, sent=False)))
         except (RedisError, OSError, TimeoutError) as error:
-            raise _meaning(error, sent=False) from None
+            raise _meaning(error, self._settings, sent=False) from None
         self._wire.write(packed((words,)))
 
     def _said(self, said: Any) -> None:
@@ -302,8 +311,10 @@ def _as_script(commands: tuple[Command, ...]) -> Command:
     return ("EVAL", _SCRIPT, 1, key, *words)
 
 
-def _meaning(error: BaseException, *, sent: bool) -> Away | RedisRefused:
+def _meaning(error: BaseException, settings: RedisSettings, *, sent: bool) -> Away | RedisRefused:
     """Return what an error of redis-py means."""
+    if fault := certificate_fault(settings, error):
+        return RedisRefused(f"TLS with Redis failed: {fault}")
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
         return _refused(error)
     if type(error) is ResponseError:

@@ -15,11 +15,11 @@ from urllib.parse import unquote
 from redis.asyncio import ConnectionPool, RedisCluster
 from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from osrdyne_protocol import certificates
+from osrdyne_protocol import certificate_faults, certificates
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.redis_wire import RedisWire
 from osrdyne_relay.settings import RedisSettings, secret
@@ -75,6 +75,25 @@ def _check_certificate(settings: RedisSettings) -> None:
         raise SettingsError("redis.certificate_file", f"cannot be used: {error}") from None
 
 
+class _Sentinels(Sentinel):
+    """Sentinels whose error has why they could not be asked: the library keeps only a text of that."""
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        try:
+            return cast(tuple[str, int], await super().discover_master(service_name))
+        except MasterNotFoundError as found:
+            error = found
+        reason = None
+        for sentinel in self.sentinels:
+            try:
+                await sentinel.ping()
+            except RedisError as failed:
+                reason = failed
+            else:
+                raise error
+        raise error from reason
+
+
 def pool_of(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
     """Return a pool for commands and pulses. Its size is bounded by `run`."""
     tls = "ssl_ca_certs" in options
@@ -85,7 +104,7 @@ def pool_of(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
     own["username"], own["retry"], own["ssl"] = settings.sentinel_user, options["retry"], tls
     if settings.sentinel_password_file:
         own["password"] = secret(settings.sentinel_password_file, "redis.sentinel_password_file")
-    sentinel = Sentinel(hosts, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
+    sentinel = _Sentinels(hosts, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
     for_master = {name: value for name, value in options.items() if name not in ("host", "port")}
     return SentinelConnectionPool(  # type: ignore[no-untyped-call]
         settings.sentinel_master, sentinel, is_master=True, ssl=tls, **for_master
@@ -106,6 +125,11 @@ def cluster_of(settings: RedisSettings, options: dict[str, Any]) -> RedisCluster
 async def opened(pool: ConnectionPool) -> AbstractConnection:
     """Return a connection that has logged in. Raises the errors of redis-py and OSError."""
     return cast(AbstractConnection, await pool.get_connection())  # type: ignore[no-untyped-call]
+
+
+def certificate_fault(settings: RedisSettings, error: BaseException) -> str | None:
+    """Return what is wrong with the certificate of Redis, and what to do; None where an error is another."""
+    return certificate_faults.fault(error, authority=settings.ca_file, setting="relay.redis.ca_file")
 
 
 def taken_over(connection: AbstractConnection, said: Callable[[Any], None], ended: Callable[[str], None]) -> RedisWire:

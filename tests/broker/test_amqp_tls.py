@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import urllib.parse
+from pathlib import Path
 
 import pytest
 from pika import spec
@@ -49,7 +50,7 @@ async def test_a_private_ca_named_in_the_uri_is_trusted_and_large_messages_pass(
 
 async def test_a_certificate_of_no_known_authority_is_refused(own: ssl.SSLContext) -> None:
     async with fake_broker(tls=own) as broker:
-        with pytest.raises(TlsFailed, match="private CA is named by cacertfile") as caught:
+        with pytest.raises(TlsFailed, match="name the file of a private CA by cacertfile") as caught:
             await Connection.open(f"amqps://guest:hunter2@127.0.0.1:{broker.port}/", name="test")
 
     assert "hunter2" not in str(caught.value)
@@ -59,3 +60,9 @@ async def test_a_certificate_of_another_host_is_refused(authority: Authority, ow
     async with fake_broker(tls=own) as broker:
         with pytest.raises(TlsFailed, match="localhost"):
             await Connection.open(trusting(broker.port, authority, "localhost"), name="test")
+
+
+async def test_a_ca_that_is_named_in_options_of_pika_is_not_asked_for(own: ssl.SSLContext, tmp_path: Path) -> None:
+    async with fake_broker(tls=own) as broker:
+        with pytest.raises(TlsFailed, match="ca_certs of ssl_options must hold that CA's certificate"):
+            await Connection.open(trusting(broker.port, Authority(tmp_path)), name="test")

@@ -15,6 +15,7 @@ import pytest
 
 from osrdyne.drivers.kubernetes.api import DEPLOYMENTS, Api
 from osrdyne.drivers.kubernetes.refusals import ApiRefused
+from osrdyne.errors import DriverError
 from testbed.authority import Authority
 from testbed.kubernetes.certificates import kubeconfig
 from testbed.pem import Certificate
@@ -73,5 +74,18 @@ async def test_a_certificate_that_ran_out_is_read_again(tmp_path: Path) -> None:
                 await api.list(DEPLOYMENTS, "")
             # Then the next request is made with it
             assert await api.list(DEPLOYMENTS, "") == ([], "1")
+        finally:
+            await api.close()
+
+
+async def test_a_server_of_another_authority_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path / "ca"), Authority(tmp_path / "other")
+    file = tmp_path / "kubeconfig"
+    async with Server(authority).serving() as address:
+        write(file, address, other, other.issue("first"))
+        api = Api(kubeconfig=file, namespace="default", timeout=60)
+        try:
+            with pytest.raises(DriverError, match="the CA that signed the server's certificate is not known here"):
+                await api.list(DEPLOYMENTS, "")
         finally:
             await api.close()

@@ -43,7 +43,7 @@ def test_a_private_ca_is_trusted_where_it_is_named(
     refused = stack.preview()
 
     assert refused.code != 0
-    assert f"the broker at https://127.0.0.1:{tls.https_port} is not trusted" in refused.text
+    assert f"the broker at https://127.0.0.1:{tls.https_port} is not trusted: " in refused.text
     assert "osrdyne:broker.cacertfile" in refused.text
 
     stack.configure(broker={**address, "cacertfile": str(authority.cacertfile)})

@@ -13,6 +13,7 @@ from osrdyne_relay import Relay, RelaySettings, Request, S3Settings, StreamLost
 from osrdyne_relay.names import new_id
 from osrdyne_relay.streams.s3 import PART, S3Streams
 from testbed.authority import Authority
+from testbed.handshakes import listening
 from testbed.redis import RedisServer
 from testbed.s3.server import S3Server
 from testbed.waiting import until_async
@@ -109,7 +110,7 @@ async def test_over_tls_only_a_known_authority_is_believed(tls_s3: tuple[S3Serve
     stream = new_id()
     assert await store(server, ca_file=str(authority.cacertfile)).store(stream, pieces(b"abc")) == 3
 
-    with pytest.raises(StreamLost, match="cannot be read"):
+    with pytest.raises(StreamLost, match="name the file of a private CA by streams"):
         await anext(store(server).read(stream))
 
 
@@ -119,6 +120,21 @@ async def test_variables_of_the_environment_change_nothing(s3: S3Server, monkeyp
         monkeypatch.setenv(name, "http://127.0.0.1:1")
 
     assert await store(s3).store(new_id(), pieces(b"abc")) == 3
+
+
+async def test_a_server_whose_certificate_is_refused_is_said_with_what_to_do(tmp_path: Path) -> None:
+    ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
+    (tmp_path / "key").write_text("key")
+    with listening(ours.issue("server", addresses=["127.0.0.1"])) as port:
+        values = {
+            "endpoint": f"https://127.0.0.1:{port}",
+            "bucket": "streams",
+            "access_key_file": str(tmp_path / "key"),
+            "secret_key_file": str(tmp_path / "key"),
+            "ca_file": str(other.cacertfile),
+        }
+        with pytest.raises(StreamLost, match=f"{other.cacertfile} must hold that CA's certificate"):
+            await anext(S3Streams(S3Settings.model_validate(values)).read(new_id()))
 
 
 @pytest.mark.parametrize("text", ["no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])

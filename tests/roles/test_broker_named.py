@@ -148,7 +148,7 @@ def test_a_broker_that_does_not_answer_or_refuses_is_said_so_without_its_passwor
     refused = named.setup.attempt("dev")
     # Then that is said
     assert unknown.returncode
-    assert "name a CA that this machine does not know" in unknown.stdout, unknown.stdout
+    assert "name the file of a private CA by ?cacertfile=/path/of/ca.pem" in unknown.stdout, unknown.stdout
     assert refused.returncode
     assert "wrong password, or without the tag administrator" in refused.stdout, refused.stdout
     assert "secret-7" not in silent.stdout + unknown.stdout + refused.stdout

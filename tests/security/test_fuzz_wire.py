@@ -141,7 +141,7 @@ def test_an_address_is_understood_or_refused_without_being_shown(uri: str) -> No
     try:
         virtual_host(uri)
         tls.take(uri.partition("?")[2])
-        _, where = opening.parameters(uri, "name", 5.0, 10.0)
+        where = opening.parameters(uri, "name", 5.0, 10.0)[1].where
     except (InvalidUri, TlsFailed) as error:
         where = str(error)
     if uri.count(SECRET) == 1 and f":{SECRET}@" in uri:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+import ssl
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from osrdyne.broker.management_api import ManagementApi
@@ -16,7 +18,7 @@ from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, TlsFailed
 from osrdyne_client import Client
 from testbed.authority import Authority
-from testbed.pem import Certificate
+from testbed.handshakes import listening
 from testbed.pool import DaemonProcess, Pool
 from testbed.tls import TlsBroker
 from testbed.waiting import until
@@ -174,24 +176,6 @@ async def test_a_broker_that_offers_no_log_in_by_certificate_says_so(authority: 
 # --- what we refuse ---------------------------------------------------------------------------------------------------
 
 
-@contextlib.asynccontextmanager
-async def server(certificate: Certificate) -> AsyncIterator[int]:
-    """Anything that answers with this certificate; nothing is said after that."""
-    done = asyncio.Event()
-
-    async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await done.wait()
-        writer.close()
-
-    listening = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=certificate.server_context())
-    try:
-        yield listening.sockets[0].getsockname()[1]
-    finally:
-        done.set()
-        listening.close()
-        await listening.wait_closed()
-
-
 async def refusals(port: int, query: str, host: str = "127.0.0.1") -> tuple[str, str]:
     error = await amqp_error(f"amqps://me:{PASSWORD}@{host}:{port}/?{query}")
     assert isinstance(error, TlsFailed)
@@ -201,24 +185,49 @@ async def refusals(port: int, query: str, host: str = "127.0.0.1") -> tuple[str,
 async def test_a_certificate_of_an_unknown_ca_is_refused_with_what_to_do(
     authority: Authority, stranger: Authority
 ) -> None:
-    async with server(authority.issue("server", addresses=["127.0.0.1"])) as port:
-        for query in (stranger.query(), ""):
+    with listening(authority.issue("server", addresses=["127.0.0.1"])) as port:
+        for query, expected in (
+            (stranger.query(), f"{stranger.cacertfile} must hold that CA's certificate"),
+            ("", "name the file of a private CA by cacertfile in the address"),
+        ):
             for text in await refusals(port, query):
-                assert "a private CA is named by cacertfile" in text
+                assert "the CA that signed the server's certificate is not known here" in text
+                assert expected in text
+                assert "is the broker up" not in text
 
 
 async def test_a_certificate_of_another_host_is_refused_with_what_to_do(authority: Authority) -> None:
-    async with server(authority.issue("server", addresses=["127.0.0.1"])) as port:
+    with listening(authority.issue("server", addresses=["127.0.0.1"])) as port:
         for text in await refusals(port, authority.query(), "localhost"):
             assert "localhost" in text
-            assert "use a host name that the broker's certificate holds" in text
+            assert "use a host name that the server's certificate holds" in text
 
 
 async def test_an_expired_certificate_is_refused_with_what_to_do(authority: Authority) -> None:
-    async with server(authority.issue("server", addresses=["127.0.0.1"], days=-1)) as port:
+    with listening(authority.issue("server", addresses=["127.0.0.1"], days=-1)) as port:
         for text in await refusals(port, authority.query()):
             assert "expired" in text
-            assert "renew the broker's certificate" in text
+            assert "renew the server's certificate" in text
+
+
+async def test_a_ca_that_lacks_what_strict_verification_wants_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a context as that of Python 3.13, whichever Python this is
+    monkeypatch.setattr(ssl, "create_default_context", partial(strictly, ssl.create_default_context))
+    lacking = Authority(tmp_path, without=[x509.KeyUsage])
+    with listening(lacking.issue("server", addresses=["127.0.0.1"])) as port:
+        error = await amqp_error(f"amqps://me:{PASSWORD}@127.0.0.1:{port}/?{lacking.query()}")
+
+    assert "the certificate of the CA that signed the server's has no key usage" in str(error)
+    assert "docs/security.md has the commands" in str(error)
+    assert "cacertfile" not in str(error)
+
+
+def strictly(made: Callable[..., ssl.SSLContext], **given: Any) -> ssl.SSLContext:
+    context = made(**given)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
 
 
 @pytest.mark.parametrize("name", ["cacertfile", "certfile"])

@@ -179,6 +179,7 @@ class KeptConnection:
             peer.port,
             login=login,
             tls=tls,
+            authority="the authorities of `tls` (--ca-file)" if self._tls else None,
             virtual_host=peer.hostname,
             container=self._name,
             lost=lost.set_result,

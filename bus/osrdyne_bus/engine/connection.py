@@ -28,6 +28,7 @@ from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 from osrdyne_bus.logins import ANYONE, CannotLogIn, Login
+from osrdyne_protocol import certificate_faults
 
 log = logging.getLogger(__name__)
 
@@ -90,13 +91,15 @@ class BusConnection:
         *,
         login: Login = ANYONE,
         tls: ssl.SSLContext | None = None,
+        authority: str | None = None,
         virtual_host: str | None = None,
         container: str = "osrdyne",
         lost: Callable[[MessagingError], None] | None = None,
     ) -> Self:
         """Connect, log in and open. `lost` is called once when an open connection ends without `close`.
 
-        Raises ConnectFailed and LoginRefused.
+        `authority` says what names the CA that `tls` trusts; None if nothing does. Raises ConnectFailed and
+        LoginRefused.
         """
         loop = asyncio.get_running_loop()
         peer = f"{host}:{port}"
@@ -110,7 +113,8 @@ class BusConnection:
             made._abort(ConnectFailed(f"{peer} did not open an AMQP 1.0 connection within {PATIENCE:g} s"))
             raise made.ended or ConnectFailed(peer) from None
         except (OSError, UnicodeError) as error:  # a host that is no name is a UnicodeError
-            raise ConnectFailed(f"cannot connect to {peer}: {error}") from error
+            fault = certificate_faults.fault(error, authority=authority, setting="`tls`, or --ca-file of a command")
+            raise ConnectFailed(f"cannot connect to {peer}: {fault or error}") from error
         except BaseException:
             made._abort(None)
             raise

@@ -25,6 +25,7 @@ from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.errors import BrokerError
 from osrdyne_protocol.broker import management_json, quorum
 from osrdyne_protocol.broker.topology import Topology, own_key
+from osrdyne_protocol.errors import causes
 from osrdyne_protocol.names import PoolNames
 
 _PAGE_SIZE = 500
@@ -194,9 +195,7 @@ class ManagementApi:
                 hint = _REFUSALS.get(str(error.detail), _REFUSED).format(user=f"user '{server.user}'")
             raise ManagementError(f"{where}/api/{path} answered {error.status}: {hint}") from None
         except (pyrabbit2.http.NetworkError, OSError) as error:
-            raise ManagementError(
-                f"no management API at {where}: {_cause(error)}; is the broker up, with rabbitmq_management?"
-            ) from None
+            raise ManagementError(f"no management API at {where}: {_cause(error, server.cacertfile)}") from None
         except Exception as error:  # noqa: BLE001 - the library, and what it uses, fail in many ways on odd answers
             raise ManagementError(
                 f"{where}/api/{path} answered what cannot be read ({type(error).__name__}); {_STRANGER}"
@@ -233,6 +232,7 @@ class _Server:
     uri: str = field(repr=False)
     where: str
     user: str
+    cacertfile: str | None
     client: Any
 
     @classmethod
@@ -259,7 +259,7 @@ class _Server:
             verify=options.cacertfile or True,
             cert=(options.certfile, options.keyfile) if options.keyfile else options.certfile,
         )
-        return cls(uri, f"{parts.scheme}://{address}", unquote(parts.username or ""), client)
+        return cls(uri, f"{parts.scheme}://{address}", unquote(parts.username or ""), options.cacertfile, client)
 
 
 def _split(uri: str) -> SplitResult:
@@ -294,19 +294,14 @@ class _Alarm(ManagementError):
     """The broker has an alarm; the text names the resources."""
 
 
-def _cause(error: BaseException) -> str:
-    """Return the system's reason for a failed call; the library's text is a chain of its own classes."""
-    inner: object = error if isinstance(error, OSError) else error.__context__
-    for _ in range(8):
-        if isinstance(inner, ssl.SSLError):
-            return tls.problem(inner)
-        if isinstance(inner, OSError) and inner.strerror:
-            return inner.strerror
-        if not isinstance(inner, BaseException):
-            break
-        nested = [one for one in (getattr(inner, "reason", None), *inner.args) if isinstance(one, BaseException)]
-        inner = inner.__cause__ or (nested[0] if nested else inner.__context__)
-    return str(error)
+def _cause(error: BaseException, cacertfile: str | None) -> str:
+    """Return the system's reason for a failed call, and what to do; the library's text is a chain of its classes."""
+    found = list(causes(error))
+    for cause in found:
+        if isinstance(cause, ssl.SSLError):
+            return tls.problem(cause, cacertfile)
+    texts = [cause.strerror for cause in found if isinstance(cause, OSError) and cause.strerror]
+    return f"{texts[0] if texts else error}; is the broker up, with rabbitmq_management?"
 
 
 def alarms(answer: str) -> str | None:

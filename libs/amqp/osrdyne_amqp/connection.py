@@ -67,7 +67,7 @@ class Connection:
         Raises InvalidUri, BrokerUnreachable, TlsFailed, AccessRefused (log-in, virtual host). No password in
         any text.
         """
-        parameters, where = opening.parameters(uri, name, heartbeat, timeout)
+        parameters, place = opening.parameters(uri, name, heartbeat, timeout)
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[BaseException | None] = loop.create_future()
 
@@ -76,14 +76,14 @@ class Connection:
                 outcome.set_result(error)
 
         wire = Wire(parameters, on_open_callback=settle, on_open_error_callback=settle)
-        self = cls(wire, where, timeout)
+        self = cls(wire, place.where, timeout)
         try:
             async with asyncio.timeout(timeout):
                 error = await asyncio.shield(outcome)
         except TimeoutError:
             await self._abandon(outcome)
             raise BrokerUnreachable(
-                f"{where}: no AMQP answer within {timeout:g} s; check that this is the broker's AMQP "
+                f"{place}: no AMQP answer within {timeout:g} s; check that this is the broker's AMQP "
                 "port (5672, with TLS 5671) and that the broker is healthy"
             ) from None
         except BaseException:
@@ -93,7 +93,7 @@ class Connection:
             wire.cut()
             await _socket_closed()
             causes = [one for one in (error, wire.stream_error) if one is not None]
-            raise opening.why_not_open(causes, wire.close_code, wire.close_text, where) from None
+            raise opening.why_not_open(causes, wire.close_code, wire.close_text, place) from None
         wire.frame_max = int(wire.params.frame_max)
         wire.watch()
         return self

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import socket
 import ssl
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -18,6 +18,7 @@ from pika.credentials import ExternalCredentials
 
 from osrdyne_amqp import tls
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerUnreachable, InvalidUri, TlsFailed
+from osrdyne_protocol.errors import causes
 
 _EXAMPLE = "amqp://user:password@host:5672/vhost"
 _BAD_LOGIN = "the broker refused the log-in; check user name and password (guest works on the broker's host only)"
@@ -32,8 +33,21 @@ class _External(ExternalCredentials):  # type: ignore[misc]  # pika has no types
         self.username = username
 
 
-def parameters(uri: str, name: str, heartbeat: float, timeout: float) -> tuple[Any, str]:
-    """Pika's parameters, and the address as text without password. Raises InvalidUri, TlsFailed (files)."""
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The address, for people."""
+
+    #: Without the password.
+    where: str
+    #: What names the CA that the address trusts; None if it names none.
+    authority: str | None
+
+    def __str__(self) -> str:
+        return self.where
+
+
+def parameters(uri: str, name: str, heartbeat: float, timeout: float) -> tuple[Any, Destination]:
+    """Pika's parameters, and the address for people. Raises InvalidUri, TlsFailed (files)."""
     parts = _split(uri)
     options, query = tls.take(parts.query)
     if not options.is_default and parts.scheme != "amqps":
@@ -59,8 +73,10 @@ def parameters(uri: str, name: str, heartbeat: float, timeout: float) -> tuple[A
     if "heartbeat=" not in parts.query:
         result.heartbeat = max(1, math.ceil(heartbeat))
     result.client_properties = {**(result.client_properties or {}), "connection_name": name}
+    authority = options.cacertfile or ("ca_certs of ssl_options" if "ca_certs" in query else None)
     where = f"{parts.scheme}://{parts.hostname}:{result.port}"
-    return result, f"{where} (vhost {result.virtual_host!r}, user {result.credentials.username!r})"
+    where += f" (vhost {result.virtual_host!r}, user {result.credentials.username!r})"
+    return result, Destination(where, authority)
 
 
 def _url_parameters(uri: str) -> Any:
@@ -99,24 +115,24 @@ def _split(uri: str) -> SplitResult:
     return parts
 
 
-def why_not_open(errors: list[BaseException], close_code: int, close_text: str, where: str) -> BrokerError:
+def why_not_open(errors: list[BaseException], close_code: int, close_text: str, where: Destination) -> BrokerError:
     """The typed reason for which a connection could not be opened."""
     if close_code:
         return _closed_by_broker(close_code, close_text, where)
-    causes = [cause for error in errors for cause in _causes(error)]
+    found = [cause for error in errors for cause in causes(error)]
     # A broker that ends TLS looks to pika like a peer that does not speak AMQP.
-    causes.sort(key=lambda cause: not isinstance(cause, ssl.SSLError))
-    for cause in causes:
+    found.sort(key=lambda cause: not isinstance(cause, ssl.SSLError))
+    for cause in found:
         reason = _known(cause, where)
         if reason is not None:
             return reason
-    for cause in causes:
+    for cause in found:
         if isinstance(cause, OSError) and cause.strerror:
             return BrokerUnreachable(f"{where}: {cause.strerror}")
-    return BrokerUnreachable(f"{where}: the connection could not be opened ({type(causes[-1]).__name__})")
+    return BrokerUnreachable(f"{where}: the connection could not be opened ({type(found[-1]).__name__})")
 
 
-def _closed_by_broker(code: int, text: str, where: str) -> BrokerError:
+def _closed_by_broker(code: int, text: str, where: Destination) -> BrokerError:
     if code == 403:
         hint = _BAD_CERTIFICATE if "EXTERNAL" in text else _BAD_LOGIN
         return AccessRefused(f"{where}: {hint}", code=code)
@@ -126,10 +142,10 @@ def _closed_by_broker(code: int, text: str, where: str) -> BrokerError:
     return BrokerUnreachable(f"{where}: the broker refused the connection: {code} {text}", code=code)
 
 
-def _known(cause: BaseException, where: str) -> BrokerError | None:
+def _known(cause: BaseException, where: Destination) -> BrokerError | None:
     match cause:
         case ssl.SSLError():
-            return TlsFailed(f"{where}: {tls.problem(cause)}")
+            return TlsFailed(f"{where}: {tls.problem(cause, where.authority)}")
         case socket.gaierror():
             return BrokerUnreachable(f"{where}: the host name cannot be resolved ({cause.strerror})")
         case ConnectionRefusedError():
@@ -148,17 +164,3 @@ def _known(cause: BaseException, where: str) -> BrokerError | None:
                 f"{where}: the peer does not speak AMQP 0-9-1; is it the right port, with TLS or without?"
             )
     return None
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error with all that it wraps: pika nests them as attributes and arguments rather than as causes."""
-    seen: set[int] = set()
-    queue = [error]
-    while queue:
-        one = queue.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        yield one
-        nested = (*one.args, *getattr(one, "exceptions", ()), getattr(one, "exception", None), one.__cause__)
-        queue.extend(item for item in nested if isinstance(item, BaseException))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from osrdyne_amqp.errors import InvalidUri, TlsFailed
-from osrdyne_protocol import certificates
+from osrdyne_protocol import certificate_faults, certificates
 
 _FILES = ("cacertfile", "certfile", "keyfile")
 _MECHANISM = "auth_mechanism"
@@ -71,24 +71,14 @@ def take(query: str) -> tuple[TlsOptions, str]:
     return options, "&".join(rest)
 
 
-def problem(error: ssl.SSLError) -> str:
-    """Return what was wrong with a handshake, and what to do."""
+def problem(error: ssl.SSLError, cacertfile: str | None) -> str:
+    """Return what was wrong with a handshake, and what to do. `cacertfile` is that of the address."""
+    if fault := certificate_faults.fault(error, authority=cacertfile, setting="cacertfile in the address"):
+        return fault
     reason = str(error.reason or "TLS failed")
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{error.verify_message}; {_REMEDIES.get(error.verify_code, _UNKNOWN_CA)}"
     if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE")):
         return f"{reason}: the broker wants a certificate of this program, or refuses it; see certfile and keyfile"
     return f"{reason}; check that this port speaks TLS"
-
-
-_UNKNOWN_CA = "a private CA is named by cacertfile in the address"
-#: OpenSSL's codes of failed verification.
-_REMEDIES = {
-    9: "check this machine's clock",
-    10: "renew the broker's certificate, or check this machine's clock",
-    62: "use a host name that the broker's certificate holds",
-    64: "use an address that the broker's certificate holds",
-}
 
 
 def _why(error: OSError) -> str:

@@ -5,6 +5,8 @@ The text of every error says what to do next.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 class OsrdyneError(Exception):
     """Something went wrong in osrdyne."""
@@ -39,3 +41,26 @@ class SettingsError(ProtocolError):
         super().__init__(f"{path}: {problem}")
         self.path = path
         self.problem = problem
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that it wraps, outermost first.
+
+    Libraries keep what went wrong as causes, attributes or arguments.
+    """
+    seen: set[int] = set()
+    queue = [error]
+    for found in queue:
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        wrapped = (
+            *found.args,
+            *getattr(found, "exceptions", ()),
+            getattr(found, "exception", None),
+            getattr(found, "reason", None),
+            found.__cause__,
+            found.__context__,
+        )
+        queue.extend(item for item in wrapped if isinstance(item, BaseException))

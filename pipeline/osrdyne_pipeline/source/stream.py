@@ -19,6 +19,7 @@ import pika
 from pika.exceptions import ChannelClosedByBroker
 
 from osrdyne_pipeline.errors import SourceError
+from osrdyne_protocol import certificate_faults
 
 # What pika logs as an error is raised by us, once and in one line. A level that the program gave it stays.
 if logging.getLogger("pika").level == logging.NOTSET:
@@ -131,6 +132,7 @@ class _Reading:
         self._done = False
         self._failure: SourceError | None = None
         self._where, parameters = _parameters(uri)
+        self._authority = "ca_certs" if "ca_certs" in uri else None
         self._connection = pika.SelectConnection(
             parameters,
             on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),
@@ -223,7 +225,9 @@ class _Reading:
         self._finish()
 
     def _not_open(self, _connection: object, error: BaseException) -> None:
-        self._fail(f"no connection: {_text(error)}")
+        setting = "ca_certs in ssl_options of the address"
+        fault = certificate_faults.fault(error, authority=self._authority, setting=setting)
+        self._fail(f"no connection: {fault or _text(error)}")
 
     def _closed(self, _connection: object, error: BaseException) -> None:
         if self._done:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from osrdyne_protocol import certificates
+from osrdyne_protocol import certificate_faults, certificates
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.statuses import OK
@@ -77,6 +77,10 @@ class Nodes:
     def __reduce__(self) -> tuple[Any, ...]:
         # For handlers in processes of their own: what TLS has made cannot be pickled.
         return partial(Nodes, **self._identity), (self.urls,)
+
+    def certificate_fault(self, error: BaseException) -> str | None:
+        """Return what is wrong with a node's certificate, and what to do; None where an error is another."""
+        return certificate_faults.fault(error, authority=self._identity.get("ca_file"), setting="ca_file")
 
     def order(self) -> list[str]:
         """Return the addresses in the order in which they are tried: the one that worked last comes first."""

@@ -81,7 +81,7 @@ class Session:
                 # Not `read`, which waits until a body is sent whole: this may be why it is not.
                 return answer.status, answer.headers, await answer.content.read()
         except _NOT_SENT as error:
-            raise NodesAway(str(error) or "no connection in time") from error
+            raise self._not_reached(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NodeLost(f"{NodeLost.__doc__} ({type(error).__name__})") from error
 
@@ -96,7 +96,7 @@ class Session:
                 async for chunk in answer.content.iter_chunked(CHUNK):
                     yield chunk
         except _NOT_SENT as error:
-            raise NodesAway(str(error) or "no connection in time") from error
+            raise self._not_reached(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise NodeLost(f"{NodeLost.__doc__} ({type(error).__name__})") from error
 
@@ -109,7 +109,10 @@ class Session:
         except aiohttp.WSServerHandshakeError as error:
             raise _NOT_UPGRADED.get(error.status, NodeFailed) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise NodesAway(str(error) or "no connection in time") from error
+            raise self._not_reached(error) from error
+
+    def _not_reached(self, error: Exception) -> NodesAway:
+        return NodesAway(self.nodes.certificate_fault(error) or str(error) or "no connection in time")
 
     async def close(self) -> None:
         """End all connections."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 import urllib3
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
@@ -101,9 +100,9 @@ class Connections:
                     # A connection with the rest of a body is of no use.
                     answer.release_conn() if whole else answer.close()
         except HTTPError as error:
-            refused = isinstance(error, SSLError) and isinstance(error.args[0], ssl.SSLCertVerificationError)
-            if refused or isinstance(error, NewConnectionError | ConnectTimeoutError):
-                raise NodesAway(str(error)) from error
+            fault = self.nodes.certificate_fault(error)
+            if fault or isinstance(error, NewConnectionError | ConnectTimeoutError):
+                raise NodesAway(fault or str(error)) from error
             raise NodeLost(f"{NodeLost.__doc__} ({type(error).__name__})") from error
 
     def close(self) -> None:

@@ -238,7 +238,7 @@ class Desk:
             except RelayError as error:
                 why = str(error)
             if why is not None and self.redis_answers is not False:
-                log.warning("this node is not ready: Redis does not answer", extra={"reason": why})
+                log.warning("this node is not ready: it cannot use Redis", extra={"reason": why})
                 self.metrics.redis_outages.inc()
             elif why is None and not self.redis_answers:
                 log.info("this node is ready")

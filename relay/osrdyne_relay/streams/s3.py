@@ -17,6 +17,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
+from osrdyne_protocol import certificate_faults
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import StreamLost
 from osrdyne_relay.names import new_id
@@ -50,6 +51,7 @@ class S3Streams:
 
         Reads the files that the settings name. Raises SettingsError.
         """
+        self._settings = settings
         self._where = f"bucket {settings.bucket!r} at {settings.endpoint}"
         self._keep = timedelta(seconds=keep)
         options: ClientConfig = {
@@ -75,7 +77,7 @@ class S3Streams:
                 retry_config={"retry_timeout": _TRIED},
             )
         except (BaseError, ValueError) as error:
-            raise SettingsError("streams.s3", f"cannot be used: {_reason(error)}") from None
+            raise SettingsError("streams.s3", f"cannot be used: {_reason(error, self._settings)}") from None
 
     async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
         checked(stream)
@@ -158,7 +160,7 @@ class S3Streams:
         try:
             yield
         except (BaseError, OSError) as error:
-            raise StreamLost(f"{what} in {self._where}: {_reason(error)}") from error
+            raise StreamLost(f"{what} in {self._where}: {_reason(error, self._settings)}") from error
 
     @contextmanager
     def _tidying(self, what: str) -> Iterator[None]:
@@ -168,7 +170,7 @@ class S3Streams:
         except FileNotFoundError:
             return
         except (BaseError, OSError) as error:
-            log.warning(what, extra={"store": self._where, "reason": _reason(error)})
+            log.warning(what, extra={"store": self._where, "reason": _reason(error, self._settings)})
 
 
 class _Keys:
@@ -196,9 +198,26 @@ class _Keys:
         return access, secret(self._settings.secret_key_file, "streams.s3.secret_key_file")
 
 
-def _reason(error: Exception) -> str:
+#: What rustls calls the faults of a certificate: OpenSSL's code. It has further ones, and may add `Context`.
+_CERTIFICATE_FAULTS = {
+    "BadSignature": 7,
+    "NotValidYet": 9,
+    "Expired": 10,
+    "UnknownIssuer": 20,
+    "Revoked": 23,
+    "InvalidPurpose": 26,
+    "UnhandledCriticalExtension": 34,
+    "NotValidForName": 62,
+}
+
+
+def _reason(error: Exception, settings: S3Settings) -> str:
     """Return the words of the server where it answered, and else those of the library without its own details."""
-    text = str(error).partition("Debug source:")[0]
+    text, _, details = str(error).partition("Debug source:")
+    if found := re.search(r"InvalidCertificate\(\s*(\w+?)(?:Context)?\b", details):
+        code = _CERTIFICATE_FAULTS.get(found[1], 0)
+        setting = "streams.s3.ca_file"
+        return f"{found[1]}: {certificate_faults.described(code, authority=settings.ca_file, setting=setting)}"
     if found := re.search(r"<Code>(.*?)</Code>(?:\s*<Message>(.*?)</Message>)?", text, re.DOTALL):
         text = ": ".join(filter(None, found.groups()))
     return " ".join(text.split())[:300]

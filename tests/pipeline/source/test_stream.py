@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source import stream
 from osrdyne_pipeline.source.stream import Bounds
+from testbed.authority import Authority
+from testbed.handshakes import listening
 from tests.pipeline.source.conftest import Events
 
 pytestmark = pytest.mark.both_versions
@@ -50,6 +54,15 @@ def test_what_is_wrong_with_broker_or_stream_is_said_without_the_password(pool_e
             stream.bounds(uri, name)
         assert secret not in str(caught.value)
         assert "wrong-one" not in str(caught.value)
+
+
+def test_a_broker_whose_certificate_is_refused_is_said_with_what_to_do(tmp_path: Path) -> None:
+    certificate = Authority(tmp_path).issue("server", addresses=["127.0.0.1"])
+    expected = "name the file of a private CA by ca_certs in ssl_options"
+    with listening(certificate) as port, pytest.raises(SourceError, match=expected) as caught:
+        stream.bounds(f"amqps://someone:hunter2@127.0.0.1:{port}/%2F", "core-events")
+
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_first_delivery_behind_the_broker_s_answer_is_not_taken_for_the_end(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.redis_client import RedisClient
 from osrdyne_relay.settings import RedisSettings
 from testbed.authority import Authority
+from testbed.handshakes import listening
 
 
 def test_a_certificate_that_cannot_be_used_is_named_before_anything_connects(tmp_path: Path) -> None:
@@ -19,3 +22,28 @@ def test_a_certificate_that_cannot_be_used_is_named_before_anything_connects(tmp
 
     with pytest.raises(SettingsError, match=r"redis\.certificate_file: cannot be used: no certificate and key in PEM"):
         RedisClient(settings)
+
+
+@pytest.mark.parametrize("kind", ["one server", "sentinels"])
+async def test_a_server_whose_certificate_is_refused_is_not_tried_again_and_said_with_what_to_do(
+    kind: str, tmp_path: Path
+) -> None:
+    ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
+    with listening(ours.issue("server", addresses=["127.0.0.1"])) as port:
+        for ca_file, expected in (
+            (None, "name the file of a private CA by relay.redis.ca_file"),
+            (other.cacertfile, f"{other.cacertfile} must hold that CA's certificate"),
+        ):
+            kinds: dict[str, dict[str, Any]] = {
+                "one server": {},
+                "sentinels": {"sentinels": [f"127.0.0.1:{port}"], "sentinel_master": "master"},
+            }
+            url = f"rediss://127.0.0.1:{port}"
+            client = RedisClient(RedisSettings.model_validate({"url": url, "ca_file": ca_file, **kinds[kind]}))
+            with pytest.raises(RedisRefused, match=expected):
+                await client.run(("PING",))
+            subscriber = client.subscriber(lambda *_: None)
+            with pytest.raises(RedisRefused, match=expected):
+                await subscriber.subscribe("channel")
+            await subscriber.close()
+            await client.close()

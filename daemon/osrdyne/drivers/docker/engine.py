@@ -26,6 +26,7 @@ import requests.adapters
 
 from osrdyne.drivers.docker.following import Event, Stream
 from osrdyne.errors import DriverError
+from osrdyne_protocol import certificate_faults
 
 Found = TypeVar("Found")
 
@@ -202,9 +203,12 @@ class Engine:
                 f"the Docker engine at {self._where} did not answer within {TIMEOUT:g} s; look at its log and its load"
             ) from error
         except (docker.errors.DockerException, requests.RequestException) as error:
+            folder = self._environment.get("DOCKER_CERT_PATH")
+            authority = folder and f"ca.pem in {folder}"
+            fault = certificate_faults.fault(error, authority=authority, setting="ca.pem in DOCKER_CERT_PATH")
+            hint = "is it running, is driver.host right, and may the daemon's user use it (group docker)?"
             raise DriverError(
-                f"the Docker engine at {self._where} cannot be reached: {_cause(error)}; "
-                "is it running, is driver.host right, and may the daemon's user use it (group docker)?"
+                f"the Docker engine at {self._where} cannot be reached: {fault or f'{_cause(error)}; {hint}'}"
             ) from error
 
 

@@ -23,6 +23,7 @@ from osrdyne.drivers.kubernetes.manifests import MANAGER
 from osrdyne.drivers.kubernetes.refusals import ApiRefused, clean, refusal
 from osrdyne.drivers.kubernetes.template import Manifest
 from osrdyne.errors import DriverError
+from osrdyne_protocol import certificate_faults
 from osrdyne_protocol.errors import SettingsError
 
 #: Where a pod finds the namespace of its own service account.
@@ -225,9 +226,10 @@ class Api:
             return DriverError(f"cannot {what}: the API server did not answer within {self._timeout:g} s")
         if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
             self._loaded = False
-            return DriverError(
-                f"cannot {what}: {clean(str(error))}; name the right certificate authority in the kubeconfig"
-            )
+            setting = "certificate-authority in the kubeconfig"
+            named = self._client is not None and self._client.configuration.ssl_ca_cert
+            fault = certificate_faults.fault(error, authority=setting if named else None, setting=setting)
+            return DriverError(f"cannot {what}: {fault or clean(str(error))}")
         text = clean(str(error)) or type(error).__name__
         return DriverError(f"cannot {what}: no answer of the API server: {text}; it is tried again")
 
