@@ -113,7 +113,8 @@ def pool_of(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
 
 def cluster_of(settings: RedisSettings, options: dict[str, Any]) -> RedisCluster:
     """Return a client for the commands of a Cluster."""
-    given = {name: value for name, value in options.items() if name not in ("db", "retry")}
+    # RedisCluster does not know `ssl_password`; `options_of` has refused a key that needs one.
+    given = {name: value for name, value in options.items() if name not in ("db", "retry", "ssl_password")}
     return RedisCluster(
         **given,
         ssl="ssl_ca_certs" in options,

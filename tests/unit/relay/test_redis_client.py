@@ -24,7 +24,7 @@ def test_a_certificate_that_cannot_be_used_is_named_before_anything_connects(tmp
         RedisClient(settings)
 
 
-@pytest.mark.parametrize("kind", ["one server", "sentinels"])
+@pytest.mark.parametrize("kind", ["one server", "cluster", "sentinels"])
 async def test_a_server_whose_certificate_is_refused_is_not_tried_again_and_said_with_what_to_do(
     kind: str, tmp_path: Path
 ) -> None:
@@ -36,6 +36,7 @@ async def test_a_server_whose_certificate_is_refused_is_not_tried_again_and_said
         ):
             kinds: dict[str, dict[str, Any]] = {
                 "one server": {},
+                "cluster": {"cluster": True},
                 "sentinels": {"sentinels": [f"127.0.0.1:{port}"], "sentinel_master": "master"},
             }
             url = f"rediss://127.0.0.1:{port}"
