@@ -217,9 +217,14 @@ class DaemonProcess:
             assert self.process is not None
             assert self.process.poll() is None, f"daemon ended:\n{self.log()}"
             try:
-                return bool(self.status()["state"] == state)
+                status = self.status()
             except OSError:
                 return False
+            if status["state"] == state:
+                return True
+            # A certificate that is refused stays so: waiting longer does not help.
+            assert "certificate" not in (status["detail"] or ""), status["detail"]
+            return False
 
         try:
             until(holds, within=timeout, what=f"daemon state {state}")

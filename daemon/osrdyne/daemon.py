@@ -28,7 +28,7 @@ from osrdyne_amqp import Connection
 from osrdyne_amqp.address import present, virtual_host
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol.errors import OsrdyneError
-from osrdyne_protocol.pauses import jittered
+from osrdyne_protocol.pauses import LoggedFailures, jittered
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class Daemon:
         #: For status and readiness.
         self._phase = "connecting"
         self._detail: str | None = None
+        self._logged = LoggedFailures()
         self._id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._state: PoolState
         self._driver: Driver
@@ -120,6 +121,7 @@ class Daemon:
         )
 
     def _acting(self) -> None:
+        self._logged.over()
         self._metrics.leader.set(1)
         self._become("leading", None)
         log.info("acting", extra={"pool": self._state.names.pool, "keys": len(self._state.tracker.wanted)})
@@ -132,7 +134,8 @@ class Daemon:
         self._become("waiting", text)
         for one in unexpected:
             log.error("a task failed unexpectedly; beginning again", exc_info=one)
-        log.warning("not acting; trying again", extra={"reason": text})
+        if self._logged.due(text, self._state.clock()):
+            log.warning("not acting; trying again", extra={"reason": text})
 
     def _become(self, phase: str, detail: str | None) -> None:
         self._phase = phase

@@ -224,10 +224,40 @@ async def test_a_ca_that_lacks_what_strict_verification_wants_is_named_with_what
     assert "cacertfile" not in str(error)
 
 
+def attempts(daemon: DaemonProcess) -> float:
+    lines = daemon.get("/metrics").splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("osrdyne_sessions_ended_total "))
+
+
 def strictly(made: Callable[..., ssl.SSLContext], **given: Any) -> ssl.SSLContext:
     context = made(**given)
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     return context
+
+
+def test_a_daemon_that_is_refused_by_its_own_verification_logs_it_once_and_a_test_waits_no_longer(
+    open_broker: TlsBroker, stranger: Authority, make_daemon: Callable[..., DaemonProcess]
+) -> None:
+    vhost = "refused"
+    open_broker.management.add_vhost(vhost, open_broker.admin)
+    pool = Pool.on(open_broker, vhost)
+    try:
+        daemon = make_daemon(pool, start=False)
+        user = pool.users.daemon
+        address = open_broker.amqps_uri(user, pool.passwords[user], vhost, stranger.query())
+        (daemon.directory / "amqp.uri").write_text(address)
+        # When the daemon is waited for, then its reason ends the wait
+        with pytest.raises(AssertionError, match=r"^amqps://.* is not known here"):
+            daemon.start()
+        # And while it tries again and again, then its log has one line
+        until(lambda: attempts(daemon) > 3, what="more attempts")
+        said = [line for line in daemon.lines() if line["message"] == "not acting; trying again"]
+        assert len(said) == 1
+        assert str(stranger.cacertfile) in said[0]["reason"]
+        daemon.close()
+    finally:
+        pool.remove_users()
+        open_broker.management.delete("vhosts", vhost)
 
 
 @pytest.mark.parametrize("name", ["cacertfile", "certfile"])

@@ -23,7 +23,7 @@ from osrdyne_amqp import Channel, Connection, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Unencodable
 from osrdyne_protocol import event_batches, events
 from osrdyne_protocol.event_batches import Event, EventMessage
-from osrdyne_protocol.pauses import jittered
+from osrdyne_protocol.pauses import LoggedFailures, jittered
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class EventLine:
 
     async def _run(self) -> None:
         loop, failures = asyncio.get_running_loop(), 0
-        warned: set[str] = set()
+        logged = LoggedFailures()
         while True:
             await self._wanted.wait()
             self._settled.clear()
@@ -227,13 +227,10 @@ class EventLine:
                 self._wanted.set()
             if loop.time() - self._open_since > STABLE:
                 failures = 0
-                warned.clear()
+                logged.over()
             failures += 1
-            # Do not warn of the first loss: the code that uses another connection logs the outage. Then warn of each
-            # reason, and once a minute.
-            warn = failures > 1 and (str(reason) not in warned or failures % 12 == 0)
-            if warn:
-                warned.add(str(reason))
+            # Do not warn of the first loss: the code that uses another connection logs the outage.
+            warn = failures > 1 and logged.due(str(reason), loop.time())
             level = logging.WARNING if warn else logging.DEBUG
             logger.log(level, "no activity events can be sent, trying again later", extra={"reason": str(reason)})
             with contextlib.suppress(TimeoutError):

@@ -31,7 +31,7 @@ from osrdyne_protocol import keys
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.headers import X_DEADLINE, X_STATUS
 from osrdyne_protocol.names import PoolNames, reply_queue
-from osrdyne_protocol.pauses import jittered
+from osrdyne_protocol.pauses import LoggedFailures, jittered
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class Dispatcher:
             self._fail_all(ClientClosed(f"the client failed: {error!r}"))
 
     async def _connect_again(self) -> ClientConnection:
-        failures = 0
+        failures, logged = 0, LoggedFailures()
         while True:
             failures += 1
             await asyncio.sleep(jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE))
@@ -150,7 +150,8 @@ class Dispatcher:
                 return await self._connect()
             except BrokerError as error:
                 self._trouble = error
-                logger.warning("cannot connect to the broker, trying again", extra={"reason": str(error)})
+                if logged.due(str(error), self._loop.time()):
+                    logger.warning("cannot connect to the broker, trying again", extra={"reason": str(error)})
 
     # --- requests -------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ On the wire: `names` of broker objects, `keys`, `headers`, `statuses`, `expiry` 
 `events` and their `event_batches`, and the `worker_environment`. A pool's `settings`, with `durations` and `windows`.
 `settings_text` writes a settings file. `certificates` gives TLS a program's own certificate, and `certificate_faults`
 says what is wrong with that of a server. `broker` is the topology, with its linter and its form in the management API.
-`pauses` says how long to wait after failures, and `errors` has what these raise.
+`pauses` says how long to wait after failures, and which to log. `errors` has what these raise.
 
 Only pure code over the standard library belongs here: no I/O and no third-party import. Exceptions: `settings_file`
 reads settings, `certificates` has PEM files read, and `console` is how all commands print. `events` reads the wall

@@ -25,7 +25,7 @@ from osrdyne_amqp.message import MAX_BODY
 from osrdyne_protocol import events, expiry, statuses
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, status_for
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.pauses import jittered
+from osrdyne_protocol.pauses import LoggedFailures, jittered
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker import consumer_timeout
 from osrdyne_worker.errors import HandlerHung
@@ -103,6 +103,7 @@ class Worker:
         #: Set whenever a request leaves the hand.
         self._settled = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._logged = LoggedFailures()
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -127,6 +128,7 @@ class Worker:
             try:
                 session = await WorkerSession.open(self._environment, self._options.at_once)
                 known, opened, refused = True, self._loop.time(), math.inf
+                self._logged.over()
                 try:
                     await self._serve(session, stop)
                 finally:
@@ -235,6 +237,8 @@ class Worker:
             await self._settled.wait()
 
     def _log_trouble(self, error: BrokerError) -> None:
+        if not self._logged.due(str(error), self._loop.time()):
+            return
         extra = {"key": self._environment.key, "reason": str(error)}
         if isinstance(error, NotFound):
             logger.warning("no request queue; waiting for the daemon to make it", extra=extra)

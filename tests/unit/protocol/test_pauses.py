@@ -1,10 +1,10 @@
-"""How long programs wait before they try again."""
+"""How long programs wait before they try again, and how often they log that it failed."""
 
 from __future__ import annotations
 
 import pytest
 
-from osrdyne_protocol.pauses import back_off, jittered
+from osrdyne_protocol.pauses import LoggedFailures, back_off, jittered
 
 
 @pytest.mark.parametrize(("failures", "pause"), [(0, 0.5), (1, 0.5), (2, 1.0), (4, 4.0), (7, 30.0), (1_000_000, 30.0)])
@@ -17,3 +17,19 @@ def test_pauses_of_programs_that_failed_together_differ_and_are_no_shorter_than_
     assert len(pauses) > 50
     assert min(pauses) >= 0.2
     assert max(pauses) <= 0.4
+
+
+def test_a_failure_is_logged_when_it_begins_and_then_once_a_minute() -> None:
+    logged = LoggedFailures()
+
+    assert [now for now in range(200) if logged.due("the certificate has expired", float(now))] == [0, 60, 120, 180]
+
+
+def test_another_failure_is_logged_at_once_and_so_is_one_after_success() -> None:
+    logged = LoggedFailures()
+    assert logged.due("nothing listens there", 0.0)
+
+    assert logged.due("the certificate has expired", 1.0)
+    assert not logged.due("nothing listens there", 2.0)
+    logged.over()
+    assert logged.due("nothing listens there", 3.0)

@@ -1,0 +1,36 @@
+"""What a worker logs while the broker's certificate is refused, under virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from osrdyne_amqp.errors import TlsFailed
+from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_worker import loop as worker_loop
+from osrdyne_worker.loop import Worker, WorkerOptions
+from osrdyne_worker.session import WorkerSession
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_a_reason_that_stays_is_logged_when_it_begins_and_then_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refused(*_: Any) -> Any:
+        raise TlsFailed("the server's certificate has expired")
+
+    monkeypatch.setattr(WorkerSession, "open", refused)
+    monkeypatch.setattr(worker_loop, "connect", refused)
+    environment = WorkerEnvironment("id", "42", "core", "core-req-42", "core-activity", "amqps://user:password@nowhere")
+    runner: Any = None
+    worker = Worker(environment, runner, WorkerOptions())
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(150, stop.set)
+
+    await worker.run(stop)
+
+    logged = [record for record in caplog.records if record.message == "the broker is away, trying again"]
+    assert len(logged) == 3
