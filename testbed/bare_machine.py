@@ -86,10 +86,9 @@ class BareMachine(Started):
         results = self.root / _RESULTS
         lines = [f"cd {CHECKOUT}"]
         for number, command in enumerate(commands):
-            log, code = f"/{_RESULTS}/{number}.log", f"/{_RESULTS}/{number}.code"
-            lines.append(
-                f"sh -c {shlex.quote(command)} </dev/null >{log} 2>&1; echo $? >{code}.new; mv {code}.new {code}"
-            )
+            result = f"/{_RESULTS}/{number}"
+            lines.append(f"sh -c {shlex.quote(command)} </dev/null >{result}.log 2>&1; echo $? >{result}.new")
+            lines.append(f"mv {result}.new {result}.code")
         self._running = subprocess.Popen(_superuser(*self._inside("\n".join(lines))), start_new_session=True)
         for number, command in enumerate(commands):
             started = time.monotonic()

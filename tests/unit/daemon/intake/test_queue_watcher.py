@@ -61,13 +61,13 @@ async def test_why_nothing_can_be_seen_is_noted_until_it_can() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
     async with running(watcher(state, StandInManagement(broker)).run()):
         await asyncio.sleep(6.0)
-        assert state.uncounted is None
+        before = state.uncounted
         broker.on = refuse(("list", ""), error=ManagementError("away"))
         await asyncio.sleep(5.0)
         noted = state.uncounted
         broker.on = lambda what, key: None
         await asyncio.sleep(5.0)
-    assert (noted, state.uncounted) == ("away", None)
+    assert (before, noted, state.uncounted) == (None, "away", None)
 
 
 async def test_the_time_of_counts_is_when_they_were_asked_for_and_stays_with_them() -> None:
