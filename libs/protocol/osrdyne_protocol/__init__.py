@@ -5,8 +5,9 @@ On the wire: `names` of broker objects, `keys`, `headers`, `statuses`, `expiry` 
 `settings_text` writes a settings file. `certificates` gives TLS a program's own certificate, and `certificate_faults`
 says what is wrong with that of a server. `broker` is the topology, with its linter and its form in the management API.
 `pauses` says how long to wait after failures, and which to log. `errors` has what these raise.
+`forks` finds out that something was opened in another process.
 
 Only pure code over the standard library belongs here: no I/O and no third-party import. Exceptions: `settings_file`
 reads settings, `certificates` has PEM files read, and `console` is how all commands print. `events` reads the wall
-clock, and it and `pauses` draw random numbers.
+clock, and it and `pauses` draw random numbers. `forks` asks which process this is.
 """

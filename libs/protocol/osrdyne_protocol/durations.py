@@ -1,9 +1,14 @@
-"""Durations in settings: a number of seconds, or ISO 8601 text such as `PT10M`."""
+"""Durations in settings, a number of seconds or ISO 8601 text such as `PT10M`; and the timeouts of calls."""
 
 from __future__ import annotations
 
 import math
 import re
+import reprlib
+from numbers import Real
+from typing import Any
+
+from osrdyne_protocol.errors import InvalidTimeout
 
 _ISO_8601 = re.compile(
     r"P(?!$)(?:(?P<days>\d+(?:\.\d+)?)D)?"
@@ -29,3 +34,25 @@ def parse_seconds(value: object) -> float:
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"{value!r} is no duration of zero or more seconds; {expected}")
     return float(value)
+
+
+#: A timeout of more seconds than these, 300 years, has no end: the clocks of some systems end before.
+LONGEST_TIMEOUT = 1e10
+
+
+def timeout_of(value: Any, name: str = "timeout") -> float:
+    """Return the seconds of a timeout; `math.inf` for one without an end.
+
+    All packages read their timeouts by this. Raises InvalidTimeout for what is not a number above zero.
+    """
+    seconds = math.nan
+    is_number = isinstance(value, Real) and value is not True
+    if is_number:
+        try:
+            seconds = float(value)
+        except OverflowError:
+            value = seconds = math.inf if value > 0 else -math.inf
+    if not seconds > 0:
+        said = f"{name}={reprlib.repr(value)} is not a number of seconds above 0"
+        raise InvalidTimeout(f"{said}; math.inf is a wait without an end")
+    return seconds if seconds <= LONGEST_TIMEOUT else math.inf

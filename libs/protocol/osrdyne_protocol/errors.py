@@ -1,4 +1,4 @@
-"""The base of all errors of the libraries, and the errors of a name, a key or a setting.
+"""The base of all errors of the libraries, and the errors of a name, a key, a setting, a timeout or a process.
 
 The text of every error says what to do next.
 """
@@ -21,6 +21,14 @@ class ProtocolError(OsrdyneError, ValueError):
 
 class InvalidKey(ProtocolError):
     """The key cannot be given to a worker: it holds NUL, is not UTF-8, or is longer than 255 bytes."""
+
+
+class InvalidTimeout(ProtocolError):
+    """A timeout is not a number of seconds above 0; nothing was sent."""
+
+
+class OtherProcess(OsrdyneError):
+    """This was opened in another process, of which this one is a fork: open another one after the fork."""
 
 
 class InvalidPoolName(ProtocolError):

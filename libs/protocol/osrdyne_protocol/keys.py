@@ -25,8 +25,10 @@ def decode(routing_key: str | bytes) -> str:
     """Return the key that a routing key names.
 
     `bytes` is what an AMQP client hands over when the routing key is not UTF-8 text.
-    Raises `InvalidKey` for NUL, for invalid UTF-8, and for more than 255 bytes.
+    Raises `InvalidKey` for NUL, for invalid UTF-8, for more than 255 bytes, and for what is not text.
     """
+    if not isinstance(routing_key, (str, bytes)):
+        raise InvalidKey(f"a key is text, not {type(routing_key).__name__}")
     try:
         raw = routing_key if isinstance(routing_key, bytes) else routing_key.encode("utf-8")
         key = raw.decode("utf-8")
