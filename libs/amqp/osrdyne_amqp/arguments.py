@@ -1,4 +1,4 @@
-"""Checks before a call of pika: names, bindings, arguments. Pure.
+"""Checks before a call of pika: names, bindings, arguments; and of headers, before a message waits. Pure.
 
 Each rule prevents something that was measured to close a channel or a whole connection, or to wait for ever.
 """
@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any
 
 from osrdyne_amqp.errors import Unencodable
-from osrdyne_amqp.frames import write_short
+from osrdyne_amqp.frames import NO_PROPERTIES, write_properties, write_short
 from osrdyne_amqp.table_writing import write_table
 
 #: Bytes reserved for the rest of a declare or consume frame, beside its arguments.
@@ -47,4 +47,17 @@ def checked_arguments(arguments: Mapping[str, Any] | None, frame_max: int) -> di
             raise Unencodable(f"argument {name!r} of type {type(value).__name__} cannot be sent")
     if len(write_table(copy)) + _RESERVED_BYTES > frame_max:
         raise Unencodable("the arguments do not fit in one frame")
+    return copy
+
+
+def checked_headers(headers: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a copy of a message's headers. Raises Unencodable where AMQP cannot carry them, and not only when they
+    are sent.
+    """
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping):
+        raise Unencodable(f"headers are a mapping, not {type(headers).__name__}")
+    copy = dict(headers)
+    write_properties({**NO_PROPERTIES, "headers": copy})
     return copy

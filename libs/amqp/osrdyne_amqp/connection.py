@@ -120,8 +120,9 @@ class Connection:
         """Open a channel, if asked with publisher confirms or with a prefetch (unacknowledged deliveries a
         consumer).
 
-        Raises BrokerTimeout, or the reason for which the connection ended.
+        Raises BrokerTimeout, the reason for which the connection ended, or OtherProcess in a fork.
         """
+        self._wire.home.check("this connection")
         if not self.is_open:
             raise self._end()
         opened: asyncio.Future[None] = self._wire.loop.create_future()
@@ -172,7 +173,12 @@ class Connection:
         raw.add_on_cancel_callback(on_cancel)
 
     async def close(self) -> None:
-        """Close the connection; what was published before is sent first. Never raises, takes at most 3 s."""
+        """Close the connection; what was published before is sent first. Never raises, takes at most 3 s.
+
+        Does nothing in a fork: the connection is the other process's.
+        """
+        if not self._wire.home.is_here:
+            return
         if not self._closed.done():
             self._closing = True
             for channel in self._channels:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from osrdyne_amqp import Channel, Connection, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Unencodable
 from osrdyne_protocol import event_batches, events
+from osrdyne_protocol.errors import OtherProcess
 from osrdyne_protocol.event_batches import Event, EventMessage
 from osrdyne_protocol.pauses import LoggedFailures, jittered
 
@@ -186,7 +187,7 @@ class EventLine:
                 confirmed.add_done_callback(self._confirmed)
             else:
                 channel.send(self._exchange, key, body, properties)
-        except (BrokerError, Unencodable):  # a foreign message's key or id, perhaps
+        except (BrokerError, Unencodable, OtherProcess):  # a foreign message's key or id, perhaps
             return False
         return True
 

@@ -25,6 +25,7 @@ from pika.frame import decode_frame
 
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
 from osrdyne_amqp.frames import FRAME_END, FRAME_HEAD, FRAME_OVERHEAD
+from osrdyne_protocol.forks import Home
 
 #: what is used of pika's connection and channel beside what `Wire` overrides; see the module's docstring
 PIKA_PRIVATE = {
@@ -77,6 +78,7 @@ class Wire(_Base):  # type: ignore[misc]
         self.frame_max = 0  # agreed while connecting
         self._plaintext = parameters.ssl_options is None
         self.user: str = parameters.credentials.username
+        self.home = Home()
         super().__init__(parameters, custom_ioloop=self.loop, **callbacks)
 
     def _adapter_connect_stream(self) -> None:
@@ -99,7 +101,11 @@ class Wire(_Base):  # type: ignore[misc]
     # --- out ---
 
     def emit(self, data: bytes) -> None:
-        """Queue whole frames. All that is queued in one iteration of the loop leaves in one write."""
+        """Queue whole frames. All that is queued in one iteration of the loop leaves in one write.
+
+        Raises OtherProcess in a fork of the process that opened the connection.
+        """
+        self.home.check("this connection")
         if not self._write_planned:
             self._plan_write()
         self._outgoing.append(data)

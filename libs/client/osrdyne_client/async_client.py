@@ -19,7 +19,7 @@ class AsyncClient(BaseClient):
         await self._dispatcher.open()
 
     async def close(self) -> None:
-        """Fail waiting calls with `ClientClosed` and disconnect; the reply queue is deleted."""
+        """Fail waiting calls with `ClientClosed` and disconnect; the reply queue is deleted. Does nothing in a fork."""
         await self._dispatcher.close()
 
     async def __aenter__(self) -> Self:
@@ -42,11 +42,13 @@ class AsyncClient(BaseClient):
     ) -> Reply:
         """Send a request to the workers of `key` and return their answer.
 
-        `timeout` in seconds, the client's by default; unless `deadline` is False, it is also sent as `x-deadline`, so
-        that no worker works for a caller that has left. `headers` go to the worker unchanged.
+        `timeout` in seconds, the client's by default, and `math.inf` to wait without an end. Unless `deadline` is
+        False, it is also sent as `x-deadline`, so that no worker works for a caller that has left. `headers` go to the
+        worker unchanged.
 
         Raises RemoteError (a subclass for each status) when the answer is an error, CallTimeout, NoFreeSlot,
-        Undeliverable (the pool is not set up), Nacked (the queue is full), InvalidKey, BodyTooLarge, Unencodable.
+        Undeliverable (the pool is not set up), Nacked (the queue is full), InvalidKey, BodyTooLarge, Unencodable,
+        InvalidTimeout, and OtherProcess in a fork of the process that opened this client.
         """
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         call = self._dispatcher.request(
@@ -54,7 +56,7 @@ class AsyncClient(BaseClient):
         )
         try:
             return await future
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             self._dispatcher.abandon(call)
             raise
 

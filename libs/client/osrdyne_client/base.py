@@ -30,7 +30,7 @@ class BaseClient:
         `uri`: the broker's address, or a function that returns it and is called at each connection, so that a new
         password needs no new client: `osrdyne_amqp.address.from_file(path)`. The user stays the same.
         `slots`: most calls in flight, 1 to 65,536; one more raises `NoFreeSlot`.
-        `timeout`: seconds that a call waits unless it says otherwise.
+        `timeout`: seconds that a call waits unless it says otherwise; `math.inf` for no end.
         `confirm`: the broker confirms every request. Without, a request can be lost silently when the connection
         breaks or a queue is full, and the call then times out; a cast returns as soon as it is written.
         `reply`: "queue" is a reply queue of this client, which outlives a lost connection; "direct" is RabbitMQ's

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
 import time
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from osrdyne_amqp import Channel, Message, Properties
 from osrdyne_amqp.address import Address, present
+from osrdyne_amqp.arguments import checked_headers
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, NotFound, Returned, Unencodable
 from osrdyne_client import replies
 from osrdyne_client.calls import Future, PendingCall, State, failure, undeliverable
@@ -28,7 +30,9 @@ from osrdyne_client.connection import DIRECT_REPLY_TO, ClientConnection
 from osrdyne_client.errors import BodyTooLarge, CallError, CallTimeout, ClientClosed, ReplyAddressLost
 from osrdyne_client.slots import Slots
 from osrdyne_protocol import keys
+from osrdyne_protocol.durations import timeout_of
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_protocol.forks import Home
 from osrdyne_protocol.headers import X_DEADLINE, X_STATUS
 from osrdyne_protocol.names import PoolNames, reply_queue
 from osrdyne_protocol.pauses import LoggedFailures, jittered
@@ -63,6 +67,7 @@ class Dispatcher:
     def __init__(self, uri: Address, pool: str, options: ClientOptions) -> None:
         if options.reply not in ("queue", "direct"):
             raise ValueError(f"reply={options.reply!r}; give 'queue' or 'direct'")
+        self._timeout = timeout_of(options.timeout)
         self._uri = uri
         self._options = options
         self._exchange = PoolNames(pool).request_exchange
@@ -78,10 +83,27 @@ class Dispatcher:
         self._keeper: asyncio.Task[None] | None = None
         self._warned = False
         self._loop: asyncio.AbstractEventLoop
+        #: Where it was opened.
+        self._home: Home | None = None
 
     @property
     def is_connected(self) -> bool:
-        return self._link is not None and self._link.is_open
+        return self._link is not None and self._link.is_open and self.is_here
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it was not opened in a process of which this one is a fork."""
+        return self._home is None or self._home.is_here
+
+    def settle_here(self) -> None:
+        """Have this process for the one that opens it. Raises OtherProcess."""
+        self.check_here()
+        self._home = Home()
+
+    def check_here(self) -> None:
+        """Raise OtherProcess in a fork of the process that opened it."""
+        if self._home is not None:
+            self._home.check("this client")
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -91,6 +113,7 @@ class Dispatcher:
         Only the first request shows whether the pool exists: RabbitMQ 4.3 answers whether an object exists only to
         users that may configure it.
         """
+        self.settle_here()
         if self._keeper is not None:
             raise RuntimeError("a client is opened once; make a new one")
         self._loop = asyncio.get_running_loop()
@@ -99,8 +122,11 @@ class Dispatcher:
         self._keeper = asyncio.create_task(self._keep_linked(), name="osrdyne client: keep the link")
 
     async def close(self) -> None:
-        """Fail waiting calls with ClientClosed, delete the reply queue, disconnect. Never raises; safe to repeat."""
-        if self._closed:
+        """Fail waiting calls with ClientClosed, delete the reply queue, disconnect. Never raises; safe to repeat.
+
+        Does nothing in a fork: the connection is the other process's.
+        """
+        if self._closed or not self.is_here:
             return
         self._closed = True
         self._fail_all(ClientClosed("the client was closed while this call waited"))
@@ -168,11 +194,46 @@ class Dispatcher:
     ) -> PendingCall:
         """Send a request; `future` gets its `Reply`, or None once a cast is accepted, or the error.
 
-        Raises errors of the request itself: InvalidKey, BodyTooLarge, Unencodable, NoFreeSlot, ClientClosed.
+        Raises errors of the request itself, and then nothing of it is left here: InvalidKey, BodyTooLarge, Unencodable,
+        InvalidTimeout, NoFreeSlot, ClientClosed, OtherProcess.
         """
+        self.check_here()
         if self._closed:
             raise ClientClosed("the client is closed; open one with `async with` or `with`")
-        keys.decode(key)
+        # All is checked before a slot is taken: a call that raised must not be sent by the next link.
+        key, body, fields = keys.decode(key), self._checked(body), checked_headers(headers)
+        timeout = self._timeout if timeout is None else timeout_of(timeout)
+        now = self._loop.time()
+        call = PendingCall(key, body, future, timeout, wants_reply)
+        if deadline and timeout != math.inf:
+            lifetime = timeout - min(DEADLINE_MARGIN, timeout * DEADLINE_SHARE)
+            fields[X_DEADLINE] = int((time.time() + lifetime) * 1000)
+            call.expires = now + lifetime
+        if wants_reply:
+            call.correlation_id = self.slots.take(call, now=now, deadline=now + timeout)
+        else:
+            self._cast_count += 1
+            call.correlation_id = f"{self._cast_prefix}{self._cast_count:x}"
+            self._casts[call.correlation_id] = call
+        try:
+            call.properties = Properties(
+                headers=fields or None,
+                delivery_mode=2,
+                correlation_id=call.correlation_id,
+                reply_to=(self._queue or DIRECT_REPLY_TO) if wants_reply else None,
+            )
+            if timeout != math.inf:
+                call.timer = self._loop.call_at(now + timeout, self._expire, call)
+            self._send(call)
+        except BaseException:
+            self._forget(call)
+            raise
+        return call
+
+    def _checked(self, body: bytes) -> bytes:
+        if not isinstance(body, (bytes, bytearray, memoryview)):
+            raise Unencodable(f"a body is bytes, not {type(body).__name__}")
+        body = bytes(body)  # which the caller cannot change before it is sent
         if len(body) > self._options.max_body:
             raise BodyTooLarge(
                 f"body of {len(body)} bytes; this client sends at most {self._options.max_body} (max_body), and the "
@@ -180,34 +241,7 @@ class Dispatcher:
                 size=len(body),
                 limit=self._options.max_body,
             )
-        if timeout is None:
-            timeout = self._options.timeout
-        now = self._loop.time()
-        call = PendingCall(key, body, future, timeout, wants_reply)
-        if wants_reply:
-            call.correlation_id = self.slots.take(call, now=now, deadline=now + timeout)
-        else:
-            self._cast_count += 1
-            call.correlation_id = f"{self._cast_prefix}{self._cast_count:x}"
-            self._casts[call.correlation_id] = call
-        fields = dict(headers) if headers else {}
-        if deadline:
-            lifetime = timeout - min(DEADLINE_MARGIN, timeout * DEADLINE_SHARE)
-            fields[X_DEADLINE] = int((time.time() + lifetime) * 1000)
-            call.expires = now + lifetime
-        call.properties = Properties(
-            headers=fields or None,
-            delivery_mode=2,
-            correlation_id=call.correlation_id,
-            reply_to=(self._queue or DIRECT_REPLY_TO) if wants_reply else None,
-        )
-        call.timer = self._loop.call_at(now + timeout, self._expire, call)
-        try:
-            self._send(call)
-        except Unencodable:
-            self._forget(call)
-            raise
-        return call
+        return body
 
     def abandon(self, call: PendingCall) -> None:
         """Forget a call whose caller no longer waits. The request itself is not taken back."""
@@ -254,7 +288,7 @@ class Dispatcher:
             if call.state is State.UNSENT and call.leaving is None:
                 try:
                     self._send(call)
-                except Unencodable as error:
+                except Exception as error:  # noqa: BLE001 - it is this call's, and must not end the client
                     self._fail(call, error)
 
     # --- what comes back ------------------------------------------------------------------------------------

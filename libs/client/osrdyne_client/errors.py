@@ -28,7 +28,7 @@ from osrdyne_amqp.errors import (
     Unencodable,
 )
 from osrdyne_protocol import statuses
-from osrdyne_protocol.errors import InvalidKey, OsrdyneError
+from osrdyne_protocol.errors import InvalidKey, InvalidTimeout, OsrdyneError, OtherProcess
 from osrdyne_protocol.headers import X_EXPIRED_AT, text
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Expired",
     "InvalidKey",
     "InvalidRequest",
+    "InvalidTimeout",
     "InvalidUri",
     "KeyRefused",
     "Locked",
@@ -55,6 +56,7 @@ __all__ = [
     "NoFreeSlot",
     "NotFound",
     "OsrdyneError",
+    "OtherProcess",
     "PreconditionFailed",
     "REMOTE_ERRORS",
     "Rejected",

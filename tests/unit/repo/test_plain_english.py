@@ -27,6 +27,7 @@ PAGES = (
     "docs/drivers.md",
     "docs/environments.md",
     "docs/faults.md",
+    "docs/forks.md",
     "docs/images.md",
     "docs/install.md",
     "docs/invariants.md",
