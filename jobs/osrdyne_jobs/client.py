@@ -31,9 +31,9 @@ from osrdyne_jobs.database import (
     reason,
 )
 from osrdyne_jobs.errors import NotRegistered
-from osrdyne_jobs.job_types import JobType, JobTypes, check_resource
+from osrdyne_jobs.job_types import JobType, JobTypes, check_resource, check_seconds
 from osrdyne_jobs.store import administration, records, registration
-from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_protocol.forks import Home, keep
 
 # A worker imports this module, too, and needs no asyncio of SQLAlchemy.
 if TYPE_CHECKING:
@@ -72,9 +72,18 @@ class _Casts:
 
     def __init__(self, caster: Caster | None) -> None:
         self._caster = caster
-        #: Casts that wait for the broker.
-        self.waiting: set[Any] = set()
+        self._home = Home()
+        self._waiting: set[Any] = set()
         self._failing = False
+
+    @property
+    def waiting(self) -> set[Any]:
+        """Casts that wait for the broker."""
+        if not self._home.is_here:
+            # Those of another process end there. Nothing of them is touched: their locks may be held for ever here.
+            keep(self._waiting)
+            self._waiting, self._home = set(), Home()
+        return self._waiting
 
     def start(self, job: Registered) -> None:
         if self._caster is None or len(self.waiting) >= MOST_CASTS:
@@ -82,7 +91,7 @@ class _Casts:
         try:
             body = messages.encode(job.type, job.id)
             outcome: Outcome = self._caster.start_cast(job.resource, body, timeout=CAST_PATIENCE)
-        except OsrdyneError as error:
+        except Exception as error:  # noqa: BLE001 - the job is registered, whatever this is
             self._ended(error)
         else:
             self.waiting.add(outcome)
@@ -103,7 +112,7 @@ class _Base:
 
     def __init__(self, types: Iterable[JobType], caster: Caster | None, cast_after: float) -> None:
         self.types = JobTypes(types)
-        self._cast_after = cast_after
+        self._cast_after = check_seconds("cast_after", cast_after)
         self._casts = _Casts(caster)
         self._checked = False
 
@@ -116,11 +125,10 @@ class _Base:
 
     def _values(self, type: str, resource: str, payload: Any) -> dict[str, Any]:  # noqa: A002
         """Return what `registration.register` takes. Raises InvalidJob, before a connection is taken."""
-        check_resource(resource)
         declared = self.types.get(type)
         return {
             "type": type,
-            "resource": resource,
+            "resource": check_resource(resource),
             "payload": declared.encode(payload),
             "coalesce": declared.coalesce,
             "max_attempts": declared.max_attempts,
@@ -146,7 +154,7 @@ class JobClient(_Base):
         """Register jobs of these types in a database, an address or an engine of `osrdyne_jobs.engine_for`.
 
         `client`: an open `osrdyne_client.Client` of the pool. Without one, redo casts all jobs.
-        `cast_after`: seconds after which redo casts a job that has not begun.
+        `cast_after`: seconds after which redo casts a job that has not begun; 0 or less for at once.
         """
         super().__init__(types, client, cast_after)
         self._engine = engine_for(database) if isinstance(database, str) else database

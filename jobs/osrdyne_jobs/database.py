@@ -31,6 +31,7 @@ from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from osrdyne_jobs import forks
 from osrdyne_jobs.errors import JobError, NoSchema
 from osrdyne_jobs.sqlite_queue import BEGIN, WRITE_AHEAD_LOG, QueuedConnection
 from osrdyne_protocol.errors import OsrdyneError
@@ -75,7 +76,8 @@ def engine_for(address: Address, *, clock: Callable[[], float] = time.time) -> E
     """Return an engine for `postgresql://user:password@host/database` or `sqlite:////absolute/path`.
 
     A function is called at each new connection to PostgreSQL: so a program goes on with a new password. `clock` is
-    that of SQLite, which has none of its own: the machine's, or a test's. Raises JobError for another database.
+    that of SQLite, which has none of its own: the machine's, or a test's. In a fork of this process the engine begins
+    with connections of its own. Raises JobError for another database.
     """
     parsed = _url(address if isinstance(address, str) else address())
     engine = create_engine(parsed, **_options(parsed))
@@ -155,6 +157,7 @@ def _options(url: Any) -> dict[str, Any]:
 
 
 def _set_up(engine: Engine, clock: Callable[[], float]) -> None:
+    forks.follow(engine)
     if engine.dialect.name == "sqlite":
         _set_up_sqlite(engine, clock)
     else:

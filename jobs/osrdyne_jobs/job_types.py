@@ -18,6 +18,8 @@ from osrdyne_protocol.errors import InvalidKey
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: Most bytes of a payload as JSON. A job says what to do; large data belongs into a store of its own.
 MOST_PAYLOAD = 65_536
+#: Most seconds that a job may wait to be cast, or a lease last: a year.
+MOST_SECONDS = 31_536_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,9 @@ class JobTypes:
     def __iter__(self) -> Iterator[JobType]:
         return iter(self._types.values())
 
-    def get(self, name: str) -> JobType:
+    def get(self, name: Any) -> JobType:
         """Return a type. Raises InvalidJob for an unknown one."""
-        if name not in self._types:
+        if not isinstance(name, str) or name not in self._types:
             known = ", ".join(sorted(self._types)) or "none"
             raise InvalidJob("type", f"{name!r} is unknown; known are: {known}")
         return self._types[name]
@@ -101,6 +103,13 @@ def check_resource(resource: str) -> str:
         return keys.decode(resource)
     except InvalidKey as error:
         raise InvalidJob("resource", f"it cannot be the key of a worker group: {error}") from None
+
+
+def check_seconds(name: str, seconds: Any) -> float:
+    """Return a time that a database can add to its clock. Raises InvalidJob for another, and for more than a year."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) <= MOST_SECONDS:
+        raise InvalidJob(name, f"{seconds!r} is not a number of seconds, up to {MOST_SECONDS}")
+    return float(seconds)
 
 
 def _first_problem(error: ValidationError) -> tuple[str, str]:

@@ -24,6 +24,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+from osrdyne_protocol.errors import OtherProcess
+from osrdyne_protocol.forks import keep
+
 #: Begins a transaction that writes.
 BEGIN = "BEGIN IMMEDIATE"
 #: Has a file keep its changes in a log beside it, so that readers and a writer do not wait for each other.
@@ -47,24 +50,30 @@ class PlaceInQueue:
     @contextmanager
     def turn(self, patience: float) -> Iterator[None]:
         """Wait for this writer's turn, for so many seconds at most; let the next one have its turn at the end."""
-        if self._descriptor is None:
+        descriptor = self._descriptor
+        if descriptor is None:
             try:
-                self._descriptor = os.open(self._file, os.O_RDONLY | os.O_CREAT, 0o644)
+                descriptor = self._descriptor = os.open(self._file, os.O_RDONLY | os.O_CREAT, 0o644)
             except OSError:
                 yield
                 return
-            self._closes = weakref.finalize(self, os.close, self._descriptor)
-        if not _lock(self._descriptor, patience):
-            # The thread that still waits for it closes it.
-            if self._closes is not None:
-                self._closes.detach()
-            self._descriptor = None
+            self._closes = weakref.finalize(self, os.close, descriptor)
+        locked = False
+        try:
+            locked = _lock(descriptor, patience)
+        finally:
+            if not locked:
+                # The thread that still waits for it closes it, or has done so.
+                if self._closes is not None:
+                    self._closes.detach()
+                self._descriptor = None
+        if not locked:
             yield
             return
         try:
             yield
         finally:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Leave the queue. A later turn comes back."""
@@ -74,7 +83,7 @@ class PlaceInQueue:
 
 
 def _lock(descriptor: int, patience: float) -> bool:
-    """Lock a file; return whether it succeeded in time. If not, the file is closed later.
+    """Lock a file; return whether it succeeded in time. If not, and if this raises, the file is closed, perhaps later.
 
     A lock of the kernel's has a queue, or a bound of time, but not both. So a thread waits, and closes the file when
     its turn comes too late.
@@ -83,6 +92,9 @@ def _lock(descriptor: int, patience: float) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pass
+    except BaseException:
+        os.close(descriptor)
+        raise
     else:
         return True
     given: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -94,28 +106,60 @@ def _lock(descriptor: int, patience: float) -> bool:
         else:
             os.close(descriptor)
 
-    threading.Thread(target=wait, name="osrdyne jobs: queue", daemon=True).start()
+    try:
+        threading.Thread(target=wait, name="osrdyne jobs: queue", daemon=True).start()
+    except BaseException:
+        os.close(descriptor)
+        raise
     try:
         given.result(patience)
     except TimeoutError:
         pass
-    finally:
-        late = given.cancel()
-    return not late
+    except BaseException:  # by Ctrl-C, for example
+        if not given.cancel():
+            os.close(descriptor)  # it is locked
+        raise
+    return not given.cancel()
+
+
+#: Connections to files that are open.
+_open: weakref.WeakSet[QueuedConnection] = weakref.WeakSet()
+#: Files that were open when this process was forked.
+_forbidden: set[str] = set()
+
+
+def in_fork() -> None:
+    """Note, in a fork, the files that were open: nothing is safe there, not even to close them."""
+    for connection in list(_open):
+        keep(connection)
+        _forbidden.add(connection.file)
+        if connection.queue is not None:
+            # Its lock stays that of the parent, and must not outlive it here.
+            connection.queue.close()
+    _open.clear()
 
 
 class QueuedConnection(sqlite3.Connection):
     """A connection to a SQLite file that waits for its turn before it begins to write."""
 
     def __init__(self, database: str, timeout: float = 5.0, **options: Any) -> None:
+        if os.path.realpath(database) in _forbidden:
+            raise OtherProcess(
+                f"the SQLite file {database} was open when this process was forked, which SQLite does not allow: fork "
+                "while no transaction is under way and no AsyncJobClient is open, or start this process afresh "
+                "(docs/forks.md)"
+            )
         # SQLite's own pauses grow: it would often rest when the writer before this one has ended.
         super().__init__(database, timeout=0.0, **options)
         #: Seconds for which it waits for its turn, and then for SQLite.
         self.patience = timeout
         #: None for a database in memory, which has one writer.
         self.queue: PlaceInQueue | None = None
+        self.file = ""
         if path := self.execute("PRAGMA database_list").fetchone()[2]:
             self.queue = PlaceInQueue(path + SUFFIX)
+            self.file = os.path.realpath(path)
+            _open.add(self)
 
     def cursor(self, factory: Any = None) -> Any:
         return super().cursor(factory or _Cursor)
@@ -125,6 +169,7 @@ class QueuedConnection(sqlite3.Connection):
 
     def close(self) -> None:
         super().close()
+        _open.discard(self)
         if self.queue is not None:
             self.queue.close()
 

@@ -24,8 +24,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_jobs import messages, states
 from osrdyne_jobs.database import check_tables, engine_for, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
-from osrdyne_jobs.job_types import JobType, JobTypes
+from osrdyne_jobs.job_types import JobType, JobTypes, check_seconds
 from osrdyne_jobs.store import records, running
+from osrdyne_protocol.forks import Home
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker import Reject, Request, environment, run
 
@@ -187,8 +188,13 @@ class JobWorker:
         another type. `name`: what attempts show; by default the worker's id. `held`: seconds for which a request is
         held while its job runs; by default half of the pool's consumer timeout.
 
-        Raises NoSchema where the tables are missing.
+        Raises InvalidJob for a time or a number that cannot be, and NoSchema where the tables are missing.
         """
+        self._types = JobTypes(handlers)
+        self._lease = check_seconds("lease", lease)
+        if self._lease <= 0 or threads < 1:
+            raise InvalidJob("lease" if self._lease <= 0 else "threads", "give it more than 0")
+        self._home = Home()
         self._engine = engine_for(database) if isinstance(database, str) else database
         self._owned = isinstance(database, str)
         try:
@@ -196,9 +202,7 @@ class JobWorker:
         except BaseException:
             self._dispose()
             raise
-        self._types = JobTypes(handlers)
         self._handlers = {one.name: handler for one, handler in handlers.items()}
-        self._lease = lease
         self._threads = threads
         self._name = name
         self._held = held
@@ -216,6 +220,7 @@ class JobWorker:
 
         `on_stop` is not one of them: `run.stopping` says it.
         """
+        self._home.check("this JobWorker")
         here = environment()
         self._adopt(here)
         try:
@@ -229,7 +234,11 @@ class JobWorker:
             self._held = HELD * here.consumer_timeout_ms / 1000
 
     def handle(self, request: Request) -> None:
-        """Handle one request: do what is due of the type that it names. For `osrdyne_worker.run` or `serve`."""
+        """Handle one request: do what is due of the type that it names. For `osrdyne_worker.run` or `serve`.
+
+        Raises OtherProcess in a fork, which has not the threads that renew leases.
+        """
+        self._home.check("this JobWorker")
         try:
             named, job = messages.decode(request.body)
             self._types.get(named)
@@ -264,8 +273,11 @@ class JobWorker:
     def close(self) -> None:
         """Begin no more jobs, wait for those that run, and stop renewing leases.
 
-        A driver kills a worker that takes too long; another worker takes its jobs over when their leases end.
+        A driver kills a worker that takes too long; another worker takes its jobs over when their leases end. Does
+        nothing in a fork: the threads are the other process's.
         """
+        if not self._home.is_here:
+            return
         self._closing.set()
         self._pool.shutdown(wait=True)
         self._leases.close()
