@@ -108,6 +108,8 @@ def _quoted(endpoint: str) -> str:
 
 def check_endpoint(endpoint: str) -> str:
     """Return an endpoint that can be used. Raises InvalidCall."""
+    if not isinstance(endpoint, str):
+        raise InvalidCall(f"an endpoint is text, not {type(endpoint).__name__}")
     try:
         size = len(endpoint.encode("utf-8"))
     except UnicodeEncodeError:

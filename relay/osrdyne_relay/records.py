@@ -78,8 +78,16 @@ def made(kind: type[Header], **fields: object) -> Header:
         raise InvalidCall(_said(error)) from None
 
 
+def checked_body(body: bytes) -> bytes:
+    """Return a body. Raises InvalidCall where it is not bytes."""
+    if not isinstance(body, (bytes, bytearray, memoryview)):
+        raise InvalidCall(f"a body is bytes, not {type(body).__name__}")
+    return bytes(body)
+
+
 def encode(header: _Header, body: bytes, most: int) -> bytes:
-    """Return a record. Raises TooLarge above `most` bytes."""
+    """Return a record. Raises TooLarge above `most` bytes, and InvalidCall for what cannot be in it."""
+    body = checked_body(body)
     try:
         text = header.model_dump_json(exclude_defaults=True).encode()
     except ValueError:

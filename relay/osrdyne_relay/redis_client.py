@@ -25,6 +25,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from osrdyne_protocol.forks import Home, keep
 from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.port import Away, Command, Hear, RedisPort, Subscriber
 from osrdyne_relay.redis_connections import (
@@ -70,8 +71,15 @@ class RedisClient(RedisPort):
         self._pool = pool_of(settings, options)
         self._cluster = cluster_of(settings, options) if settings.cluster else None
         self._lines: list[_Line] = []
+        self._home: Home | None = None
+
+    def _check_here(self) -> None:
+        if self._home is None:
+            self._home = Home()
+        self._home.check("this connection to Redis")
 
     async def run(self, *commands: Command) -> list[Any]:
+        self._check_here()
         if self._cluster is None:
             return await self._line().ask(commands)
         one = commands[0] if len(commands) == 1 else _as_script(commands)
@@ -93,9 +101,13 @@ class RedisClient(RedisPort):
         return self._lines[-1]
 
     def subscriber(self, hear: Hear) -> Subscriber:
+        self._check_here()
         return _Subscriber(self._pool, self._settings, hear)
 
     async def close(self) -> None:
+        if self._home is not None and not self._home.is_here:
+            keep(self._lines)
+            return
         for line in self._lines:
             line.end(Away("this node closes", sent=True))
         with suppress(RedisError, OSError):

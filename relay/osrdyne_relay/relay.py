@@ -10,9 +10,11 @@ from types import TracebackType
 from typing import Self
 
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.forks import Home, keep
 from osrdyne_relay import names, records
 from osrdyne_relay.caller import Call
-from osrdyne_relay.errors import InvalidCall, RelayClosed, RelayError, UnknownRequest, UnreadableRecord
+from osrdyne_relay.checking import checked_request, checked_timeouts, checked_wait
+from osrdyne_relay.errors import RelayClosed, RelayError, UnknownRequest, UnreadableRecord
 from osrdyne_relay.messages import RESPONSE_PULSE, Answer, Request, Response, read_pulse
 from osrdyne_relay.node import Node
 from osrdyne_relay.port import RedisPort
@@ -26,8 +28,6 @@ from osrdyne_relay.transactions import Claimed
 
 log = logging.getLogger(__name__)
 
-#: Longest time that a request may wait for a node, in seconds. The life of an endpoint stays for longer.
-MOST_PICKUP = 43_200.0
 #: Seconds that `close` waits for calls and requests to end in good order.
 _CLOSING = 5.0
 
@@ -54,8 +54,15 @@ class Relay:
         self._sweep_every = settings.timings.sweep_every
         self._pickup_timeout = settings.timings.pickup_timeout
         self._closing = False
+        self._home: Home | None = None
+
+    def _check_here(self) -> None:
+        if self._home is not None:
+            self._home.check("this Relay")
 
     async def __aenter__(self) -> Self:
+        self._check_here()
+        self._home = Home()
         self._pulses.listen(self._node.names.node(self._node.id), self._pulsed)
         self._node.spawn(self._pulses.run(), "pulses")
         self._node.spawn(self._sweep(), "sweep")
@@ -87,8 +94,8 @@ class Relay:
         """Have a request run once by a worker that polls as `endpoint` at any node; return its response.
 
         `pickup_timeout`: seconds for which it may wait for a node; without it, the setting's. `timeout`: seconds for
-        all of it, after which it is cancelled. Raises a RelayError: docs/relay.md has a table. Cancelling this task
-        cancels the call.
+        all of it, after which it is cancelled; None or `math.inf` for no end. Raises a RelayError: docs/relay.md has a
+        table; and OtherProcess in a fork of the process that entered this node. Cancelling this task cancels the call.
         """
         return await self.start(endpoint, request, pickup_timeout=pickup_timeout, timeout=timeout).response()
 
@@ -101,19 +108,20 @@ class Relay:
         timeout: float | None = None,
     ) -> Call:
         """Begin the same, and return a call that can be cancelled."""
+        self._check_here()
         if self._closing:
             raise RelayClosed
         names.check_endpoint(endpoint)
-        waits = self._pickup_timeout if pickup_timeout is None else pickup_timeout
-        if not 0 < waits <= MOST_PICKUP or (timeout is not None and not timeout > 0):
-            raise InvalidCall(f"a timeout is more than 0 s, and pickup_timeout at most {MOST_PICKUP:g} s")
-        return Call(self._node, endpoint, Request(request) if isinstance(request, bytes) else request, waits, timeout)
+        whole, pickup = checked_timeouts(timeout, pickup_timeout)
+        sent = checked_request(request, self._node.most_bytes)
+        return Call(self._node, endpoint, sent, self._pickup_timeout if pickup is None else pickup, whole)
 
     async def polled(self, endpoint: str) -> bool:
         """Return whether a worker polls as `endpoint` at any node, or did so before the last three looks.
 
         A worker that is busy does not poll. Raises RedisAway or RedisRefused.
         """
+        self._check_here()
         polled = self._node.transactions.polled(names.check_endpoint(endpoint))
         return (await self._node.run(polled)).answers[0] is not None
 
@@ -137,8 +145,9 @@ class Relay:
         The node listens to the endpoint from the first call on, until `forget`. Raises RedisAway or RedisRefused; call
         again then. A worker that is gone meanwhile may be cancelled: what was collected for it goes to the next one.
         """
+        self._check_here()
+        deadline = self._node.now() + checked_wait(wait)
         inbox = self._inbox(names.check_endpoint(endpoint))
-        deadline = self._node.now() + wait
         while not self._closing:
             if ended():
                 return None
@@ -162,6 +171,7 @@ class Relay:
 
         Raises UnknownRequest, or why the answer does not count: CallerGone, Cancelled, DataLost, RedisAway, TooLarge.
         """
+        self._check_here()
         held = self._node.held.get(request)
         if not isinstance(held, Collected):
             raise UnknownRequest
@@ -225,6 +235,7 @@ class Relay:
 
     async def ask_redis(self) -> None:
         """Have Redis answer now, at the first attempt. Raises RedisAway or RedisRefused."""
+        self._check_here()
         await self._node.retrying.run([("PING",)], retry_for=0.0)
 
     def _pulsed(self, content: bytes | None) -> None:
@@ -253,7 +264,13 @@ class Relay:
                 log.warning("expired data streams cannot be removed", extra={"reason": str(error)})
 
     async def close(self) -> None:
-        """End the node: calls end with RelayClosed, and requests that were not answered with CallFailed."""
+        """End the node: calls end with RelayClosed, and requests that were not answered with CallFailed.
+
+        Does nothing in a fork: the connections are the other process's.
+        """
+        if self._home is not None and not self._home.is_here:
+            keep(self._node)
+            return
         if self._closing:
             return
         self._closing = True

@@ -16,6 +16,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.statuses import OK
 from osrdyne_relay import wire
+from osrdyne_relay.checking import checked_request, checked_timeouts
 from osrdyne_relay.errors import CallRefused, InvalidCall, NodeFailed, NodesAway, RelayError, StreamLost
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.names import check_endpoint
@@ -108,14 +109,18 @@ def _url(text: str) -> str:
 
 def call_of(
     endpoint: str, request: Request | bytes, timeout: float | None, pickup_timeout: float | None
-) -> tuple[str, dict[str, str], Request]:
-    """Return path and headers of a call over HTTP, and the request. Raises InvalidCall or TooLarge."""
-    whole = Request(request) if isinstance(request, bytes) else request
+) -> tuple[str, dict[str, str], Request, float | None]:
+    """Return path and headers of a call over HTTP, the request, and the seconds after which its node counts as lost.
+
+    Raises InvalidCall or TooLarge.
+    """
+    timeout, pickup_timeout = checked_timeouts(timeout, pickup_timeout)
+    whole = checked_request(request)
     path = wire.path(wire.CALL, check_endpoint(endpoint), timeout=timeout, pickup_timeout=pickup_timeout)
     headers = {"Content-Type": "application/octet-stream"}
     if whole.headers:
         headers[wire.HEADERS_HEADER] = wire.dump_headers(wire.checked_headers(dict(whole.headers)))
-    return path, headers, whole
+    return path, headers, whole, None if timeout is None else timeout + BEYOND
 
 
 def response_of(status: int, headers: Mapping[str, str], body: bytes) -> Response:

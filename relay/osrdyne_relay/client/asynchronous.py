@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import aiohttp
 
+from osrdyne_protocol.forks import Home, keep
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
     BEYOND,
@@ -48,6 +49,7 @@ class Session:
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
+        self._home = Home()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=nodes.tls, socket_factory=_socket),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
@@ -55,6 +57,10 @@ class Session:
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+
+    def check_here(self) -> None:
+        """Raise OtherProcess in a fork of the process that opened this."""
+        self._home.check("this AsyncRelayClient or RelayWorker")
 
     async def ask(
         self,
@@ -66,6 +72,7 @@ class Session:
         within: float | None = None,
     ) -> tuple[int, Any, bytes]:
         """Return status, headers and body of an answer. Raises NodesAway where nothing was sent, and NodeLost."""
+        self.check_here()
         shown = {**(headers or {}), **self.nodes.authorization()}
         try:
             async with (
@@ -87,6 +94,7 @@ class Session:
 
     async def chunks(self, url: str) -> AsyncIterator[bytes]:
         """Give a body as it comes. Raises what the node answers instead; NodesAway where nothing was sent, NodeLost."""
+        self.check_here()
         shown = self.nodes.authorization()
         within = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=BEYOND)
         try:
@@ -115,7 +123,10 @@ class Session:
         return NodesAway(self.nodes.certificate_fault(error) or str(error) or "no connection in time")
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections. Does nothing in a fork: they are the other process's."""
+        if not self._home.is_here:
+            keep(self._session)
+            return
         await self._session.close()
 
 
@@ -278,19 +289,19 @@ class AsyncRelayClient:
     ) -> Response:
         """Have a request run once by a worker that polls as `endpoint` at any node; return its response.
 
-        `timeout`: seconds for all of it. `pickup_timeout`: seconds for which it may wait for a worker; without it, the
-        node's setting. The time of data streams is not counted. Raises a RelayError: docs/relay.md has a table.
-        Cancelling this task cancels the call.
+        `timeout`: seconds for all of it; None or `math.inf` for no end. `pickup_timeout`: seconds for which it may
+        wait for a worker; without it, the node's setting. The time of data streams is not counted. Raises a RelayError:
+        docs/relay.md has a table. Cancelling this task cancels the call.
         """
-        path, headers, whole = call_of(endpoint, request, timeout, pickup_timeout)
-        within = None if timeout is None else timeout + BEYOND
+        self._session.check_here()
+        path, headers, whole, within = call_of(endpoint, request, timeout, pickup_timeout)
         written: list[str] = []
         try:
             headers |= wire.dump_streams(await stored(self._streams, whole.streams, written))
             return await self._call(path, headers, whole.body, within)
         except NodeLost:
             raise  # the request may run
-        except RelayError:
+        except BaseException:  # as where this task is cancelled
             await self._streams.remove_all(written)
             raise
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -13,6 +12,7 @@ from typing import Any, Self, Unpack
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
+from osrdyne_protocol.forks import Home, keep
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
     BEYOND,
@@ -29,7 +29,7 @@ from osrdyne_relay.client.addresses import (
     size_in,
     stream_of,
 )
-from osrdyne_relay.errors import InvalidCall, NodeLost, NodesAway, NodeStopping, RelayError, StreamLost
+from osrdyne_relay.errors import InvalidCall, NodeLost, NodesAway, NodeStopping, StreamLost
 from osrdyne_relay.keepalive import OPTIONS
 from osrdyne_relay.messages import Request
 from osrdyne_relay.names import new_id
@@ -40,19 +40,26 @@ _KEPT = 32
 
 
 class Connections:
-    """HTTP to nodes, from any number of threads. It can be pickled: the copy has connections of its own."""
+    """HTTP to nodes, from any number of threads. What is pickled or forked has connections of its own."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
+        self._made: urllib3.PoolManager | None = None
+        self._home = Home()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Connections, (self.nodes,)
 
-    @cached_property
+    @property
     def _pool(self) -> urllib3.PoolManager:
-        return urllib3.PoolManager(
-            maxsize=_KEPT, retries=False, ssl_context=self.nodes.tls, socket_options=list(OPTIONS)
-        )
+        if not self._home.is_here:
+            keep(self._made)
+            self._made, self._home = None, Home()
+        if (made := self._made) is None:
+            made = self._made = urllib3.PoolManager(
+                maxsize=_KEPT, retries=False, ssl_context=self.nodes.tls, socket_options=list(OPTIONS)
+            )
+        return made
 
     def ask(
         self, method: str, url: str, headers: dict[str, str], body: bytes | Iterable[bytes], within: urllib3.Timeout
@@ -106,7 +113,7 @@ class Connections:
             raise NodeLost(f"{NodeLost.__doc__} ({type(error).__name__})") from error
 
     def close(self) -> None:
-        """End the connections that are kept."""
+        """End the connections that are kept; in a fork, only its own."""
         self._pool.clear()
 
 
@@ -279,12 +286,13 @@ class RelayClient:
     ) -> BlockingResponse:
         """Have a request run once by a worker that polls as `endpoint` at any node; return its response.
 
-        `timeout`: seconds for all of it. `pickup_timeout`: seconds for which it may wait for a worker; without it, the
-        node's setting. The time of data streams is not counted. Raises a RelayError: docs/relay.md has a table. An
-        exception in this thread, as by Ctrl-C, ends the connection, and so cancels the call.
+        `timeout`: seconds for all of it; None or `math.inf` for no end. `pickup_timeout`: seconds for which it may
+        wait for a worker; without it, the node's setting. The time of data streams is not counted. Raises a RelayError:
+        docs/relay.md has a table. An exception in this thread, as by Ctrl-C, ends the connection, and so cancels the
+        call.
         """
-        path, headers, whole = call_of(endpoint, request, timeout, pickup_timeout)
-        within = urllib3.Timeout(connect=CONNECT, read=None if timeout is None else timeout + BEYOND)
+        path, headers, whole, lost_after = call_of(endpoint, request, timeout, pickup_timeout)
+        within = urllib3.Timeout(connect=CONNECT, read=lost_after)
         written: dict[str, BlockingStream] = {}
         try:
             for name, source in whole.streams.items():
@@ -293,7 +301,7 @@ class RelayClient:
             return self._call(path, headers, whole.body, within)
         except NodeLost:
             raise  # the request may run
-        except RelayError:
+        except BaseException:  # by Ctrl-C, for example
             for stream in written.values():
                 stream.remove()
             raise

@@ -17,11 +17,12 @@ from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_relay.checking import MOST_PICKUP
 from osrdyne_relay.driver.forwarding import Forwarding
 from osrdyne_relay.driver.translation import endpoint_of
 from osrdyne_relay.errors import InvalidCall
 from osrdyne_relay.names import check_endpoint
-from osrdyne_relay.relay import MOST_PICKUP, Relay
+from osrdyne_relay.relay import Relay
 from osrdyne_relay.settings import RelaySettings
 
 log = logging.getLogger(__name__)

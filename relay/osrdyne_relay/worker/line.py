@@ -82,9 +82,9 @@ class Line:
         request, endpoint = str(head.get("id", "")), str(head.get("endpoint", ""))
         match head.get("type"):
             case "request" if is_id(request):
-                self._unwanted[request] = asyncio.get_running_loop().create_future()
                 headers = wire.checked_headers(head.get("headers", {}))
                 streams = wire.checked_streams(head.get("streams", {}))
+                self._unwanted[request] = asyncio.get_running_loop().create_future()
                 return Given(url, request, endpoint, headers, body, streams, self)
             case "abandoned":
                 _set(self._unwanted.get(request), wire.error_in(head) or NodeFailed())

@@ -80,7 +80,14 @@ class AsyncRelayRequest(Request):
     async def send_stream(self, name: str, source: Source) -> None:
         """Send a data stream with the answer; returns once it is stored.
 
-        Raises StreamLost, and another RelayError.
+        Raises StreamLost, also where the request has ended meanwhile, and another RelayError.
         """
         self._sent.check(name)
-        self._sent.streams |= await stored(self._store, {name: source}, [])
+        written: list[str] = []
+        try:
+            found = await stored(self._store, {name: source}, written)
+            self._sent.check(name)
+        except BaseException:
+            await self._store.remove_all(written)
+            raise
+        self._sent.streams |= found

@@ -56,6 +56,8 @@ class RelayWorker:
         self._endpoints = [check_endpoint(one) for one in ([endpoints] if isinstance(endpoints, str) else endpoints)]
         if not self._endpoints or (at_once is not None and at_once < 1):
             raise InvalidCall("a worker serves one endpoint or more, and has one request or more at once")
+        if not threads >= 0 or not grace >= 0:
+            raise InvalidCall(f"threads={threads}, grace={grace}: give 0 or more threads and seconds")
         self._handler, self._threads, self._executor = handler, threads, executor
         self._at_once = max(1, threads) if at_once is None else at_once
         self._grace, self._websocket = grace, websocket
