@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 from uuid import UUID
+
+from osrdyne_bus.errors import UnsendableMessage
 
 #: What a message may be called. A reply has to repeat it with its type.
 Id = str | bytes | int | UUID
@@ -34,6 +37,33 @@ class Envelope:
     expires: float | None = None
     #: The application properties.
     headers: Mapping[str, Header] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def checked_body(body: bytes) -> bytes:
+    """Return a body. Raises UnsendableMessage where it is not bytes."""
+    if not isinstance(body, (bytes, bytearray, memoryview)):
+        raise UnsendableMessage(f"a body is bytes, not {type(body).__name__}; nothing was sent")
+    return bytes(body)
+
+
+def checked_headers(headers: Mapping[Any, Any]) -> dict[str, Header]:
+    """Return a copy of headers. Raises UnsendableMessage for what application properties cannot hold."""
+    if not isinstance(headers, Mapping):
+        raise UnsendableMessage(f"headers are a mapping, not {type(headers).__name__}; nothing was sent")
+    found = dict(headers)
+    for name, value in found.items():
+        if not (isinstance(name, str) and isinstance(value, Header) and _fits(name) and _fits(value)):
+            raise UnsendableMessage(
+                f"header {name!r} cannot be sent, and nothing was: names are text, and values text, bytes, a bool, a "
+                "float, or an integer of 64 bits"
+            )
+    return found
+
+
+def _fits(value: Header) -> bool:
+    if isinstance(value, str):
+        return not any("\ud800" <= one <= "\udfff" for one in value)
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
 
 
 def words(text: str) -> str:

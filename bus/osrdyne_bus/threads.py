@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import os
 import ssl
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -23,12 +22,17 @@ from osrdyne_bus.targets import Priority, Target
 from osrdyne_bus.wire import NO_HEADERS
 from osrdyne_client.errors import ClientClosed
 from osrdyne_client.replies import Reply
+from osrdyne_protocol.errors import OtherProcess
+from osrdyne_protocol.forks import Home
 
 Result = TypeVar("Result")
 
 
 class Bus:
-    """A connection that any number of threads use. Use it with `with`, and not in a process that was forked since."""
+    """A connection that any number of threads use. Use it with `with`.
+
+    In a process that is forked after `open`, all that uses it raises OtherProcess, and `close` does nothing.
+    """
 
     def __init__(
         self,
@@ -45,14 +49,15 @@ class Bus:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._process = 0
+        self._home: Home | None = None
         self._closed = False
         self._stop: asyncio.Event
 
     def open(self) -> None:
         """Start the thread and connect. Raises ConnectFailed and LoginRefused."""
+        self._check_here()
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._process = os.getpid()
+        self._home = Home()
         thread = threading.Thread(target=self._run, args=(opened,), name="osrdyne bus", daemon=True)
         with self._lock:
             thread.start()
@@ -86,16 +91,23 @@ class Bus:
     def close(self) -> None:
         """End calls that wait with BusClosed, disconnect, and end the thread. Safe to repeat, in any thread.
 
-        Raises RuntimeError in a handler that runs on the loop.
+        Raises RuntimeError in a handler that runs on the loop. Does nothing in a fork: thread and connection are the
+        other process's.
         """
+        if self._home is not None and not self._home.is_here:
+            return  # before the lock, which a thread of the other process may have held
         self._refuse_own_thread()
         with self._lock:
             self._closed = True
             loop, self._loop = self._loop, None
             if loop is not None:
                 loop.call_soon_threadsafe(self._stop.set)
-        if self._thread is not None and self._process == os.getpid():
+        if self._thread is not None:
             self._thread.join()
+
+    def _check_here(self) -> None:
+        if self._home is not None:
+            self._home.check("this bus")
 
     def _refuse_own_thread(self) -> None:
         if threading.current_thread() is self._thread:
@@ -115,19 +127,20 @@ class Bus:
         return self._loop is not None and self.asynchronous.is_connected
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop, and wait for it. Raises BusClosed, and what it raises.
+        """Run a coroutine on the loop, and wait for it. Raises BusClosed, OtherProcess, and what it raises.
 
         Where the wait is interrupted, by Ctrl-C for example, the coroutine is cancelled.
         """
         try:
+            self._check_here()
             self._refuse_own_thread()
-        except RuntimeError:
+        except BaseException:
             work.close()
             raise
         with self._lock:
-            if self._loop is None or self._process != os.getpid():
+            if self._loop is None:
                 work.close()
-                raise BusClosed("the bus is closed, or was opened in another process; open one with `with`")
+                raise BusClosed("the bus is closed; open one with `with`")
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -275,7 +288,7 @@ class _Started:
 
     def stop(self) -> None:
         """Take no more, give back what was not begun, and return when the rest is done. Safe to repeat."""
-        with contextlib.suppress(BusClosed):  # whose end has taken all back
+        with contextlib.suppress(BusClosed, OtherProcess):  # whose end has taken all back, or will
             self._bus.run(self._started.stop())
 
     def __enter__(self) -> Self:

@@ -37,6 +37,7 @@ from osrdyne_bus.errors import (
 from osrdyne_bus.peers import peers_of
 from osrdyne_bus.settings import BusSettings
 from osrdyne_client.slots import Slots
+from osrdyne_protocol.durations import timeout_of
 from osrdyne_protocol.pauses import jittered
 
 log = logging.getLogger(__name__)
@@ -126,7 +127,12 @@ class AsyncBus:
         await self._connection.open()
 
     async def close(self) -> None:
-        """End calls that wait with BusClosed, and disconnect. Safe to repeat."""
+        """End calls that wait with BusClosed, and disconnect. Safe to repeat.
+
+        Does nothing in a fork: the connection is the other process's.
+        """
+        if not self._connection.is_here:
+            return
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
@@ -219,7 +225,8 @@ class AsyncBus:
         Where `address` gives AnyAddress, the message says in `to` where it goes. With `resend` it is sent again where
         its link or connection ended before its outcome came, so that it may arrive twice.
 
-        Raises SendTimedOut, DeliveryFailure, DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, BusClosed.
+        Raises SendTimedOut, DeliveryFailure, DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, BusClosed,
+        InvalidTimeout, and OtherProcess in a fork of the process that opened this bus.
         """
         with self._count_message:
             await self._send(lambda joined: address(joined.scheme), lambda _: envelope, timeout, resend=resend)
@@ -263,6 +270,8 @@ class AsyncBus:
     async def _call(
         self, address: AddressOf, make: Callable[[str, str], Envelope], timeout: float, *, resend: bool = False
     ) -> Envelope:
+        self._connection.check_here()
+        timeout = timeout_of(timeout)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         call = _Call(loop.create_future())
@@ -299,13 +308,18 @@ class AsyncBus:
         self, address: Callable[[Scheme], str], credit: int, received: Callable[[Incoming], None]
     ) -> KeptSubscription:
         """Receive what is sent to an address, also over later connections. Raises LinkRefused, PeerLost, BusClosed."""
+        self._connection.check_here()
         made = KeptSubscription(self._connection.soon, address, CreditWindow(credit, self.counts), received)
         await made.open()
         self._subscriptions.append(made)
         return made
 
     async def unsubscribe(self, subscription: KeptSubscription) -> None:
-        """Detach a subscription. What is not settled by now goes back to the peer. Safe to repeat."""
+        """Detach a subscription. What is not settled by now goes back to the peer. Safe to repeat, without effect in a
+        fork.
+        """
+        if not self._connection.is_here:
+            return
         await subscription.close()
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
@@ -320,6 +334,7 @@ class AsyncBus:
         resend: bool = False,
     ) -> Joined:
         """Send a message, of a call where one is given, and return the connection that it left over."""
+        timeout = timeout_of(timeout)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         wants_reply = call is not None

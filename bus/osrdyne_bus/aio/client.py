@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import replace
 
 from osrdyne_bus.aio.bus import AsyncBus
-from osrdyne_bus.envelopes import Header
-from osrdyne_bus.errors import DeliveryFailure, MessagingTimeout, SendTimedOut
+from osrdyne_bus.envelopes import Header, checked_body, checked_headers
+from osrdyne_bus.errors import DeliveryFailure, MessagingTimeout, SendTimedOut, UnsendableMessage
 from osrdyne_bus.targets import Priority, Target
 from osrdyne_bus.wire import (
     NO_HEADERS,
@@ -20,6 +21,7 @@ from osrdyne_bus.wire import (
     request_envelope,
 )
 from osrdyne_client.replies import Reply
+from osrdyne_protocol.durations import timeout_of
 
 
 class AsyncBusClient:
@@ -53,31 +55,25 @@ class AsyncBusClient:
         headers: Mapping[str, Header] = NO_HEADERS,
         content_type: str | None = None,
     ) -> Reply:
-        """Ask one server of a target, and return its answer; `timeout` in seconds, that of the bus by default.
+        """Ask one server of a target, and return its answer; `timeout` in seconds, that of the bus by default, and
+        `math.inf` for no end.
 
         With `target.server` it is that server, otherwise any. The request carries the deadline, and no server begins
         after it.
 
         Raises RemoteError (a subclass for each status) or an allowed error where the answer is an error;
         MessagingTimeout; DeliveryFailure where no server took it, and, without a `timeout`, where none had credit for
-        it in time; DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, MessageTooLarge, NoFreeSlot, BusClosed.
+        it in time; DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, MessageTooLarge, NoFreeSlot, BusClosed;
+        UnsendableMessage and InvalidTimeout for what cannot be sent; OtherProcess in a fork.
         """
-        within = self._bus.settings.call_timeout if timeout is None else timeout
-        deadline = time.time() + within
+        within = self._within(timeout, self._bus.settings.call_timeout)
+        deadline = None if within == math.inf else time.time() + within
+        # All is checked before a slot is taken, a link is attached or a queue is made.
+        request = self._request(method, body, headers=headers, content_type=content_type, deadline=deadline)
         try:
             found = await self._bus.call(
                 lambda scheme: scheme.shared(target) if target.server is None else scheme.server(target),
-                lambda name, reply_to: request_envelope(
-                    self._request(
-                        method,
-                        body,
-                        headers=headers,
-                        content_type=content_type,
-                        deadline=deadline,
-                        id=name,
-                        reply_to=reply_to,
-                    )
-                ),
+                lambda name, reply_to: request_envelope(replace(request, id=name, reply_to=reply_to)),
                 within,
             )
         except SendTimedOut as error:
@@ -103,7 +99,7 @@ class AsyncBusClient:
         RemoteError.
         """
         request = self._request(method, body, headers=headers, content_type=content_type)
-        within = self._bus.settings.call_timeout if timeout is None else timeout
+        within = self._within(timeout, self._bus.settings.call_timeout)
         try:
             await self._bus.send(
                 lambda scheme: scheme.shared(target) if target.server is None else scheme.server(target),
@@ -125,7 +121,7 @@ class AsyncBusClient:
     ) -> None:
         """Send a request without a reply to all servers of a target; the mesh or broker acknowledges it. As `cast`."""
         request = self._request(method, body, headers=headers, content_type=content_type)
-        within = self._bus.settings.call_timeout if timeout is None else timeout
+        within = self._within(timeout, self._bus.settings.call_timeout)
         try:
             await self._bus.send(lambda scheme: scheme.fanout(target), request_envelope(request), within)
         except SendTimedOut as error:
@@ -144,8 +140,9 @@ class AsyncBusClient:
         content_type: str | None = None,
     ) -> None:
         """Say to one of the listeners of a target what happened. A broker keeps it until there is one. As `cast`."""
-        notification = Notification(event_type, body, publisher, headers, content_type)
-        within = self._bus.settings.notification_timeout if timeout is None else timeout
+        _check_text(event_type=event_type, publisher=publisher, content_type=content_type)
+        notification = Notification(event_type, checked_body(body), publisher, checked_headers(headers), content_type)
+        within = self._within(timeout, self._bus.settings.notification_timeout)
         try:
             await self._bus.send(
                 lambda scheme: scheme.notifications(target, priority), notification_envelope(notification), within
@@ -153,8 +150,36 @@ class AsyncBusClient:
         except SendTimedOut as error:
             raise _timed_out(error, given=timeout is not None) from error
 
-    def _request(self, method: str, body: bytes, **given: Any) -> BusRequest:
-        return BusRequest(method, body, self._namespace, self._version, **given)
+    def _within(self, timeout: float | None, default: float) -> float:
+        return timeout_of(default if timeout is None else timeout)
+
+    def _request(
+        self,
+        method: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, Header],
+        content_type: str | None,
+        deadline: float | None = None,
+    ) -> BusRequest:
+        _check_text(method=method, content_type=content_type)
+        return BusRequest(
+            method,
+            checked_body(body),
+            self._namespace,
+            self._version,
+            headers=checked_headers(headers),
+            content_type=content_type,
+            deadline=deadline,
+        )
+
+
+def _check_text(**texts: str | None) -> None:
+    """Raise UnsendableMessage for what is not text that a message can hold."""
+    for name, text in texts.items():
+        if text is not None and not isinstance(text, str):
+            raise UnsendableMessage(f"{name} is text, not {type(text).__name__}; nothing was sent")
+    checked_headers({name: text for name, text in texts.items() if text is not None})
 
 
 def _timed_out(error: SendTimedOut, *, given: bool) -> MessagingTimeout | DeliveryFailure:

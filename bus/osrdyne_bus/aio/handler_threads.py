@@ -28,8 +28,12 @@ class HandlerThreads:
         result: asyncio.Future[Any] = self._loop.create_future()
         self._busy += 1
         if self._busy > self._threads:
+            try:
+                threading.Thread(target=self._work, name=f"{self._name} {self._threads + 1}", daemon=True).start()
+            except BaseException:
+                self._busy -= 1
+                raise
             self._threads += 1
-            threading.Thread(target=self._work, name=f"{self._name} {self._threads}", daemon=True).start()
         self._calls.put((result, call))
         return await result
 

@@ -18,6 +18,7 @@ from osrdyne_bus.engine import BusConnection, Incoming, Login
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost, RepliesLost
 from osrdyne_bus.peers import Peer
 from osrdyne_bus.settings import BusSettings
+from osrdyne_protocol.forks import Home
 from osrdyne_protocol.names import reply_queue
 from osrdyne_protocol.pauses import jittered
 
@@ -59,6 +60,7 @@ class KeptConnection:
         #: The credit of the address for replies, on whatever connection.
         self.replies = CreditWindow(settings.reply_credit, counts)
         self._reply_queue = self._new_reply_queue()
+        self._home: Home | None = None
         #: The present connection, or the next one.
         self._next: asyncio.Future[Joined] | None = None
         self._lost: asyncio.Future[MessagingError]
@@ -75,20 +77,35 @@ class KeptConnection:
     def present(self) -> Joined | None:
         """The connection; None while there is none."""
         future = self._next
+        if not self.is_here:
+            return None
         if future is None or not future.done() or future.cancelled() or future.exception() is not None:
             return None
         return future.result()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it was not opened in a process of which this one is a fork."""
+        return self._home is None or self._home.is_here
+
+    def check_here(self) -> None:
+        """Raise OtherProcess in a fork of the process that opened it."""
+        if self._home is not None:
+            self._home.check("this bus")
+
     def soon(self) -> asyncio.Future[Joined]:
-        """Return the present connection, or the next one. Raises BusClosed."""
+        """Return the present connection, or the next one. Raises BusClosed, and OtherProcess in a fork."""
+        self.check_here()
         if self._next is None:
             raise BusClosed("the bus is not open; open it with `async with`")
         return self._next
 
     async def open(self) -> None:
         """Connect to the first peer that can be reached. Raises ConnectFailed and LoginRefused, of the last peer."""
+        self.check_here()
         if self._next is not None:
             raise BusClosed("this bus was opened before; make another one")
+        self._home = Home()
         self._next = asyncio.get_running_loop().create_future()
         try:
             await self._connect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import secrets
 import time
 from collections.abc import Awaitable, Mapping
@@ -15,7 +16,7 @@ from osrdyne_bus.addresses import RabbitMQ, Scheme
 from osrdyne_bus.addresses.rabbitmq import QUEUES
 from osrdyne_bus.aio.bus import REFUSED, AsyncBus
 from osrdyne_bus.aio.senders import AnyAddress
-from osrdyne_bus.envelopes import Envelope, Header
+from osrdyne_bus.envelopes import Envelope, Header, checked_body, checked_headers
 from osrdyne_bus.errors import (
     BusClosed,
     DeliveryFailure,
@@ -47,6 +48,7 @@ from osrdyne_client.errors import (
 )
 from osrdyne_client.replies import Reply
 from osrdyne_protocol import keys
+from osrdyne_protocol.durations import timeout_of
 from osrdyne_protocol.headers import X_DEADLINE
 from osrdyne_protocol.names import PoolNames
 
@@ -70,7 +72,7 @@ class AsyncPoolClient:
         """
         self._bus = bus
         self._exchange = PoolNames(pool).request_exchange
-        self._timeout = timeout
+        self._timeout = timeout_of(timeout)
         self._max_body = max_body
         self._resend = resend
         self._casts = itertools.count()
@@ -86,13 +88,13 @@ class AsyncPoolClient:
         deadline: bool = True,
     ) -> Reply:
         """Send a request to the workers of `key` and return their answer, as `AsyncClient.call`."""
-        within = self._timeout if timeout is None else timeout
-        to, fields = self._prepared(key, body, headers, within if deadline else None)
+        within = self._timeout if timeout is None else timeout_of(timeout)
+        to, sent, fields = self._prepared(key, body, headers, within if deadline and within != math.inf else None)
 
         def request(name: str, reply_to: str) -> Envelope:
             # Workers speak AMQP 0-9-1, where a reply goes to the name of a queue.
             queue = unquote(reply_to.removeprefix(QUEUES))
-            return Envelope(body, to=to, correlation_id=name, reply_to=queue, headers=fields, durable=True)
+            return Envelope(sent, to=to, correlation_id=name, reply_to=queue, headers=fields, durable=True)
 
         found = await self._sent(key, within, self._bus.call(self._link, request, within, resend=self._resend))
         answer = read_reply(found)
@@ -104,28 +106,32 @@ class AsyncPoolClient:
         self, key: str, body: bytes, *, timeout: float | None = None, headers: Mapping[str, Header] = NO_HEADERS
     ) -> None:
         """Send a request without a reply; return once the broker has it. As `AsyncClient.cast`."""
-        within = self._timeout if timeout is None else timeout
-        to, fields = self._prepared(key, body, headers, None)
+        within = self._timeout if timeout is None else timeout_of(timeout)
+        to, sent, fields = self._prepared(key, body, headers, None)
         name = f"{self._prefix}-cast-{next(self._casts):x}"
-        request = Envelope(body, to=to, correlation_id=name, headers=fields, durable=True)
+        request = Envelope(sent, to=to, correlation_id=name, headers=fields, durable=True)
         await self._sent(key, within, self._bus.send(self._link, request, within, resend=self._resend))
 
     def _prepared(
         self, key: str, body: bytes, headers: Mapping[str, Header], lifetime: float | None
-    ) -> tuple[str, Mapping[str, Header]]:
-        keys.decode(key)
+    ) -> tuple[str, bytes, Mapping[str, Header]]:
+        """Return address, body and headers of a request. Raises errors of the client of pools."""
+        address = f"/exchanges/{quote(self._exchange, safe='')}/{quote(keys.decode(key), safe='')}"
+        try:
+            body, fields = checked_body(body), checked_headers(headers)
+        except UnsendableMessage as error:
+            raise Unencodable(str(error)) from None
         if len(body) > self._max_body:
             raise BodyTooLarge(
                 f"body of {len(body)} bytes; this client sends at most {self._max_body} (max_body)",
                 size=len(body),
                 limit=self._max_body,
             )
-        address = f"/exchanges/{quote(self._exchange, safe='')}/{quote(key, safe='')}"
-        if lifetime is None:
-            return address, headers
-        # So that the answer "expired" comes before the caller stops waiting.
-        lifetime -= min(DEADLINE_MARGIN, lifetime * DEADLINE_SHARE)
-        return address, {**headers, X_DEADLINE: int((time.time() + lifetime) * 1000)}
+        if lifetime is not None:
+            # So that the answer "expired" comes before the caller stops waiting.
+            lifetime -= min(DEADLINE_MARGIN, lifetime * DEADLINE_SHARE)
+            fields[X_DEADLINE] = int((time.time() + lifetime) * 1000)
+        return address, body, fields
 
     async def _sent(self, key: str, within: float, sending: Awaitable[Result]) -> Result:
         """Return what comes of sending. Raises errors of the client of pools only."""

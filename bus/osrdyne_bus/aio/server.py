@@ -95,7 +95,8 @@ class AsyncBusServer(Taking):
     async def stop(self) -> None:
         """Take no more requests, give back those not begun, and return when the rest is answered. Safe to repeat."""
         await super().stop()
-        await self._replies.drained()
+        if not self._is_elsewhere:
+            await self._replies.drained()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -16,6 +16,7 @@ from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.handler_threads import HandlerThreads
 from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.engine import Incoming
+from osrdyne_protocol.forks import Home
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +38,15 @@ class Taking(ABC):
         self._running: set[asyncio.Task[None]] = set()
         self._subscriptions: list[KeptSubscription] = []
         self._stopping = False
+        #: Where it was started.
+        self._home: Home | None = None
         #: Whether messages are settled before their handlers begin.
         self._settles_at_start = False
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this is a fork of the process that started it, which has all of it."""
+        return self._home is not None and not self._home.is_here
 
     @property
     def in_hand(self) -> int:
@@ -48,6 +56,7 @@ class Taking(ABC):
     async def _subscribe(self, addresses: Sequence[Callable[[Any], str]], credit: int) -> None:
         if self._threads is not None:
             raise RuntimeError("it is started already")
+        self._home = Home()
         self._stopping = False
         self._threads = HandlerThreads(self._name)
         try:
@@ -65,6 +74,8 @@ class Taking(ABC):
         What was not begun goes back with its link: once, and not again and again as if it were released while this
         server has credit. Where handlers settle at their end, their link stays until then.
         """
+        if self._is_elsewhere:
+            return
         self._stopping = True
         self._waiting.clear()
         if self._settles_at_start:

@@ -90,10 +90,10 @@ class SendLink(End):
         most = int(self._link.remote_max_message_size or 0)
         if most and len(one.encoded) > most:
             raise MessageTooLarge(self.address, len(one.encoded), most)
-        self._waiting.append(one)
-        self.pump()
         timer = self._owner.loop.call_later(timeout, expire, one.outcome)
         try:
+            self._waiting.append(one)
+            self.pump()
             await one.outcome
         except TimeoutError:
             raise SendTimedOut(self.address, timeout, sent=one.tag is not None) from None

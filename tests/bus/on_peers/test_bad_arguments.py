@@ -1,0 +1,109 @@
+"""A call over the bus that raised has taken and sent nothing, whatever its arguments were, on RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from osrdyne_bus import Target
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer, AsyncPoolClient
+from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.errors import UnsendableMessage
+from osrdyne_bus.settings import BusSettings
+from osrdyne_bus.wire import BusRequest
+from osrdyne_client.errors import BodyTooLarge, InvalidKey, InvalidTimeout, Unencodable
+from testbed.peer import peer_of
+from testbed.pool import Pool
+from tests.bus.on_peers.conftest import OpenBus
+
+MAPS = Target("maps")
+N = Target("maps", server="n")
+MOST = 1000
+
+
+def nested(depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for _ in range(depth):
+        found = {"a": found}
+    return found
+
+
+BAD_TIMES: Any = (math.nan, -math.inf, -1, 0, True, "5", b"5", [], timedelta(seconds=5))
+BAD_HEADERS: Any = (
+    *(None, [1], "text", 7, {"a": object()}, {"a": None}, {"a": "\ud800"}, {"\ud800": 1}, {1: 2}, {b"a": 1}),
+    *({"a": 2**63}, {"a": -(2**63) - 1}, {"a": [1]}, nested(2), nested(5000), {"a": timedelta(1)}),
+)
+BAD_BODIES: Any = (None, "text", 5, [1], {})
+
+
+async def test_bad_calls_take_no_slot_and_no_link_and_send_nothing(open_bus: OpenBus) -> None:
+    asked: list[bytes] = []
+    endpoint = Endpoint()
+
+    @endpoint.method
+    def echo(request: BusRequest) -> bytes:
+        asked.append(request.body)
+        return request.body
+
+    far = await open_bus()
+    bus = await open_bus(settings=BusSettings(slots=1))
+    client = AsyncBusClient(bus)
+    bad: list[tuple[Mapping[str, Any], type[Exception]]] = [
+        *(({"timeout": one}, InvalidTimeout) for one in BAD_TIMES),
+        *(({"headers": one}, UnsendableMessage) for one in BAD_HEADERS),
+        *(({"body": one}, UnsendableMessage) for one in BAD_BODIES),
+        *(({"method": one}, UnsendableMessage) for one in (b"echo", 5, "\ud800")),
+        *(({"content_type": one}, UnsendableMessage) for one in (b"text", 5, "\ud800")),
+    ]
+    async with AsyncBusServer(far, N, [endpoint]):
+        for given, kind in bad:
+            for ask in (client.call, client.cast, client.fanout):
+                with pytest.raises(kind):
+                    await ask(**{"target": MAPS, "method": "echo", "body": b"bad", **given})
+            told = {"event_type" if name == "method" else name: one for name, one in given.items()}
+            with pytest.raises(kind):
+                await client.notify(**{"target": MAPS, "event_type": "e", "body": b"bad", **told})
+            assert (bus.calls, bus.senders) == (0, 0), given
+        for body in (b"x", bytearray(b"x"), memoryview(b"x")):
+            for timeout in (math.inf, 10**400, 60):
+                assert (await client.call(MAPS, "echo", body, timeout=timeout)).body == b"x"  # type: ignore[arg-type]
+        assert bus.calls == 0
+    assert set(asked) == {b"x"}
+
+
+async def test_bad_calls_of_a_pool_raise_what_its_own_client_raises(
+    open_bus: OpenBus, make_pool: Callable[..., Pool]
+) -> None:
+    pool = make_pool()
+    bus = await open_bus(settings=BusSettings(slots=1))
+    client = AsyncPoolClient(bus, pool.settings.name, max_body=MOST)
+    bad: list[tuple[Mapping[str, Any], type[Exception]]] = [
+        *(({"timeout": one}, InvalidTimeout) for one in BAD_TIMES),
+        *(({"headers": one}, Unencodable) for one in BAD_HEADERS),
+        *(({"body": one}, Unencodable) for one in BAD_BODIES),
+        *(({"body": one}, BodyTooLarge) for one in (bytes(MOST + 1), memoryview(bytes(8 * MOST)).cast("d"))),
+        *(({"key": one}, InvalidKey) for one in (None, 5, ["42"], "a\0b", "\ud800", "x" * 256, b"\xff")),
+    ]
+    async with peer_of(pool, "42") as peer:
+        for given, kind in bad:
+            for ask in (client.call, client.cast):
+                with pytest.raises(kind):
+                    await ask(**{"key": "42", "body": b"bad", **given})
+            assert (bus.calls, bus.senders) == (0, 0), given
+        call = asyncio.create_task(client.call("42", b"good", timeout=math.inf))
+        request = await peer.take()
+        assert (request.body, "x-deadline" in (request.properties.headers or {})) == (b"good", False)
+        peer.reply(request, b"answer")
+        assert (await call).body == b"answer"
+        assert peer.requests.empty()
+
+
+@pytest.mark.parametrize("timeout", BAD_TIMES)
+def test_a_pool_client_with_a_timeout_that_is_none_is_not_made(timeout: Any) -> None:
+    with pytest.raises(InvalidTimeout, match=r"math.inf is a wait without an end"):
+        AsyncPoolClient(AsyncBus("amqp://127.0.0.1:1"), "core", timeout=timeout)
