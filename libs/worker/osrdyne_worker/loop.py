@@ -48,6 +48,8 @@ STABLE = 15.0
 REPLY_ATTEMPTS = 3
 #: Seconds for which a reply is tried again while its queue is full.
 REPLY_PATIENCE = 60.0
+#: Largest prefetch that AMQP has.
+MOST_PREFETCH = 65_535
 #: Seconds between two attempts at a reply.
 REPLY_PAUSE = 0.5
 
@@ -72,6 +74,18 @@ class WorkerOptions:
     #: Called once, on the loop, when the worker begins to stop: handlers that take long can then be asked to end. It
     #: must return at once, and not raise.
     on_stop: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what no worker can have, before it connects and takes requests."""
+        if not self.threads >= 0 or not 1 <= self.at_once <= MOST_PREFETCH or not self.max_body >= 0:
+            raise ValueError(
+                f"threads={self.threads}, prefetch={self.prefetch}, max_body={self.max_body}: give 0 threads or more, "
+                f"a prefetch of 1 to {MOST_PREFETCH}, and 0 bytes or more"
+            )
+        if not self.alive_interval > 0 or not self.grace >= 0:
+            raise ValueError(
+                f"alive_interval={self.alive_interval}, grace={self.grace}: give more than 0 seconds, and 0 or more"
+            )
 
     @property
     def at_once(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,22 @@ def test_a_worker_has_its_defaults_from_one_place() -> None:
     assert (options.at_once, options.alive_interval, options.grace) == (1, 10.0, 30.0)
     assert (WorkerOptions(threads=0).at_once, WorkerOptions(threads=4).at_once) == (1, 4)
     assert WorkerOptions(threads=4, prefetch=2).at_once == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"prefetch": value} for value in (0, -1, 65_536, math.nan)),
+        *({"threads": value} for value in (-1, math.nan)),
+        *({"grace": value} for value in (-1, math.nan)),
+        *({"alive_interval": value} for value in (0, -1, math.nan)),
+        *({"max_body": value} for value in (-1, math.nan)),
+    ],
+)
+def test_options_that_no_worker_can_have_are_refused_before_it_connects(given: dict[str, Any]) -> None:
+    environment = WorkerEnvironment("id", "key", "core", "core-req-key", "core-activity-xchg", "amqp://nowhere")
+    with pytest.raises(ValueError, match=rf"{next(iter(given))}={next(iter(given.values()))}.*: give"):
+        asyncio.run(serve(echo, environment, asyncio.Event(), **given))
 
 
 def test_an_unknown_option_of_a_worker_is_a_type_error_before_anything_is_done() -> None:
