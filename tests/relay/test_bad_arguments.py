@@ -13,6 +13,7 @@ import pytest
 
 from osrdyne_relay import InvalidCall, Relay, Request, TooLarge
 from osrdyne_relay.client import AsyncRelayClient, RelayClient
+from osrdyne_relay.worker import RelayWorker
 from testbed.redis import RedisServer
 from testbed.waiting import until, until_async
 from tests.relay.http_nodes import TOKENS, InThread, http_settings, noded, working
@@ -104,6 +105,14 @@ async def test_clients_refuse_a_bad_call_before_they_send_anything() -> None:
         for given in bad_calls():
             with pytest.raises((InvalidCall, TooLarge)):
                 threads.call(**given)
+
+
+@pytest.mark.parametrize(
+    "given", [{"threads": -1}, {"threads": math.nan}, {"grace": -1}, {"grace": math.nan}, {"at_once": 0}]
+)
+def test_a_worker_with_numbers_that_cannot_be_is_not_made(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidCall):
+        RelayWorker(NOWHERE, "e", lambda _: b"", **given)
 
 
 async def test_a_call_over_http_without_an_end_is_answered(redis: RedisServer, tmp_path: Path) -> None:
