@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.relay.http_nodes import TOKENS, noded, working
 from tests.relay.nodes import serving, settings
 
 CALLER = TOKENS["caller"]
-EACH = 20
+EACH = 10
 
 
 async def refused(*asked: Awaitable[Any]) -> int:
@@ -45,11 +46,22 @@ async def test_forks_and_their_parent_call_at_once_by_one_client_and_each_has_it
     def named(name: str) -> list[bytes]:
         return [f"{name} {number}".upper().encode() for number in range(EACH)]
 
+    forked, go = os.pipe(), os.pipe()
+
     def child(client: RelayClient, name: str) -> list[bytes]:
+        os.write(forked[1], b"1")
+        os.read(go[0], 1)
         found = calls(client, name)
         client.close()
         client.__exit__(None, None, None)
         return found
+
+    def parent(client: RelayClient) -> list[bytes]:
+        # Each fork has inherited the connection that rests.
+        for _ in range(2):
+            os.read(forked[0], 1)
+        os.write(go[1], b"11")
+        return calls(client, "parent")
 
     def drop(client: RelayClient) -> None:
         client.close()
@@ -62,11 +74,13 @@ async def test_forks_and_their_parent_call_at_once_by_one_client_and_each_has_it
             found: Any = await asyncio.gather(
                 asyncio.to_thread(in_fork, lambda: child(client, "one")),
                 asyncio.to_thread(in_fork, lambda: child(client, "two")),
-                asyncio.to_thread(calls, client, "parent"),
-                asyncio.to_thread(in_fork, lambda: drop(client)),
+                asyncio.to_thread(parent, client),
             )
-            assert found == [named("one"), named("two"), named("parent"), None]
+            assert found == [named("one"), named("two"), named("parent")]
+            await asyncio.to_thread(in_fork, lambda: drop(client))
             assert await asyncio.to_thread(calls, client, "after") == named("after")
+    for one in (*forked, *go):
+        os.close(one)
 
 
 async def test_a_fork_of_an_asyncio_program_hears_that_it_needs_its_own_client(
