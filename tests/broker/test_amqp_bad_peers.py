@@ -37,7 +37,7 @@ from osrdyne_amqp.errors import (
     Unencodable,
 )
 from osrdyne_amqp.wire import PIKA_PRIVATE, Wire
-from testbed.waiting import PATIENCE
+from testbed.waiting import PATIENCE, until_async
 from tests.broker.fake_broker import FakeBroker, delivery, fake_broker, header_payload, method, peer
 
 PASSWORD = "hunter2"
@@ -310,10 +310,26 @@ async def test_a_call_on_a_blocked_connection_says_so(broker: FakeBroker, connec
         await channel.declare_queue("q")
 
     assert connection.blocked
+    unblocked = asyncio.ensure_future(connection.unblocked())
     broker.send(method(0, spec.Connection.Unblocked()))
     broker.script = None
+    await asyncio.wait_for(unblocked, PATIENCE)
     await connection.channel()
     assert not connection.blocked
+
+
+async def test_the_end_of_a_blocked_connection_ends_the_wait_for_its_unblocking(
+    broker: FakeBroker, connection: Connection
+) -> None:
+    broker.send(method(0, spec.Connection.Blocked("low on memory")))
+    await until_async(lambda: connection.blocked)
+    unblocked = asyncio.ensure_future(connection.unblocked())
+    await asyncio.sleep(0)
+    assert not unblocked.done()
+
+    await connection.close()
+
+    await asyncio.wait_for(unblocked, PATIENCE)
 
 
 async def test_a_channel_that_is_never_opened_times_out(broker: FakeBroker, connection: Connection) -> None:

@@ -178,6 +178,9 @@ class StandInConnection(Connection):
     is_open: bool = True
     blocked: bool = False
 
+    async def unblocked(self) -> None:
+        await until(lambda: not self.blocked)
+
     async def channel(self, *, confirm: bool = False, prefetch: int | None = None) -> StandInChannel:
         return StandInChannel(self.broker, self.timeout)
 
@@ -341,7 +344,8 @@ class StandInPublisher(Publisher):
         #: Every try, in order.
         self.sent: list[Sent] = []
         self.confirmed: list[Sent] = []
-        #: Seconds until a confirm.
+        #: Seconds until a message leaves, and from then until its confirm.
+        self.wait = 0.0
         self.delay = LATENCY
         #: Outcomes of the next publishes: an error to raise, None for a confirm.
         self.answers: list[Exception | None] = []
@@ -353,8 +357,11 @@ class StandInPublisher(Publisher):
     def sent_to(self, exchange: str, routing_key: str) -> list[Sent]:
         return [one for one in self.sent if (one.exchange, one.routing_key) == (exchange, routing_key)]
 
-    async def publish(self, exchange: str, routing_key: str | bytes, body: bytes, properties: Properties) -> None:
-        sent = Sent(exchange, routing_key, body, properties)
+    async def publish(
+        self, exchange: str, routing_key: str | bytes, body: bytes, properties: Properties | Callable[[], Properties]
+    ) -> None:
+        await asyncio.sleep(self.wait)
+        sent = Sent(exchange, routing_key, body, properties() if callable(properties) else properties)
         self.sent.append(sent)
         await asyncio.sleep(self.delay)
         error = self.answers.pop(0) if self.answers else self.refusing.get((exchange, str(routing_key)))

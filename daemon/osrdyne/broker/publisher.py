@@ -28,8 +28,14 @@ class MessageRefused(DaemonError):
     """The broker, or AMQP itself, cannot take this message."""
 
 
+class _Blocked(Exception):
+    """The broker has blocked the connection before a message left."""
+
+
 class Publisher:
     """Publishes with confirm on the daemon's one connection. `timeout` is the longest wait for a confirm, in seconds.
+
+    While the broker has blocked the connection (an alarm), messages wait here, where their time can still be looked at.
 
     Methods raise `MessageRefused` for a message that can never be accepted, `Nacked` and `Returned` as the broker
     reports, `BrokerTimeout` without a confirm, and other `BrokerError` when the connection is gone or the pool is
@@ -48,16 +54,20 @@ class Publisher:
         exchange: str,
         routing_key: str | bytes,
         body: bytes,
-        properties: Properties,
+        properties: Properties | Callable[[], Properties],
     ) -> None:
-        """Publish and wait for the confirm. The message is mandatory: a return raises `Returned`."""
+        """Publish and wait for the confirm. The message is mandatory: a return raises `Returned`.
+
+        A function as `properties` is called each time that the message leaves, right before it does. What it raises
+        ends this, and nothing was sent then.
+        """
         publish_id = secrets.token_hex(8)
-        await self._attempt(
-            (exchange, routing_key),
-            lambda channel: channel.publish(
-                exchange, routing_key, body, properties, mandatory=True, publish_id=publish_id
-            ),
-        )
+
+        def publish(channel: Channel) -> asyncio.Future[None]:
+            given = properties() if callable(properties) else properties
+            return channel.publish(exchange, routing_key, body, given, mandatory=True, publish_id=publish_id)
+
+        await self._attempt((exchange, routing_key), publish)
 
     async def reply(self, reply_to: str | bytes, body: bytes, properties: Properties) -> bool:
         """Publish a reply and wait for the confirm; return False when its caller is gone, which is final."""
@@ -68,9 +78,8 @@ class Publisher:
     async def _attempt(
         self, destination: tuple[str, str | bytes], publish: Callable[[Channel], asyncio.Future[T]]
     ) -> T:
-        lanes = await self._open()
         try:
-            return await self._confirmed(lanes.publish(destination, publish))
+            return await self._in_its_lane(destination, publish)
         except Unencodable as error:
             raise MessageRefused(str(error)) from error
         except (Nacked, Returned, BrokerTimeout):
@@ -91,6 +100,22 @@ class Publisher:
             finally:
                 if alone.is_open:
                     await alone.close()
+
+    async def _in_its_lane(
+        self, destination: tuple[str, str | bytes], publish: Callable[[Channel], asyncio.Future[T]]
+    ) -> T:
+        def leave(channel: Channel) -> asyncio.Future[T]:
+            if self._connection.blocked:
+                raise _Blocked
+            return publish(channel)
+
+        while True:
+            await self._connection.unblocked()
+            lanes = await self._open()
+            try:
+                return await self._confirmed(lanes.publish(destination, leave))
+            except _Blocked:
+                continue
 
     async def _confirmed(self, confirm: asyncio.Future[T]) -> T:
         # A broker in alarm withholds confirms until the alarm is over; keep waiting.

@@ -3,6 +3,9 @@
 Each orphan has its own task: require the key, wait until the queue loop has asserted the queue after that, publish
 with confirm, then acknowledge. No orphan waits for another key's. Reads `state.queues`, and waits nowhere else.
 An orphan is acknowledged after its forward, its answer or its copy is confirmed, never before.
+
+The wall clock is read once for each orphan, when it comes: deadlines in messages are wall time. From then on its time
+is counted by the monotonic clock, and looked at again whenever the forward leaves.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from osrdyne.broker.publisher import MessageRefused
@@ -41,41 +45,41 @@ class OrphanForwarder(MessageHandler):
 
     async def _give_up(self, message: Message, error: Exception) -> None:
         log.error("orphan could not be handled", exc_info=error)
-        await self._answer(message, ErrorAnswer(statuses.INVALID_REQUEST, "the daemon failed on this request"))
+        failed = ErrorAnswer(statuses.INVALID_REQUEST, "the daemon failed on this request")
+        await self._answer(message, failed, events.wall_ms())
 
     async def _process(self, message: Message) -> None:
-        decision = orphan_rules.decide(
-            message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=events.wall_ms()
-        )
+        now_ms = events.steady_ms(self.state.clock)
+        seen_ms = now_ms()
+        decision = orphan_rules.decide(message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=seen_ms)
         if isinstance(decision, ErrorAnswer):
-            await self._answer(message, decision)
+            await self._answer(message, decision, seen_ms)
         elif self.holding.admit(decision.key, len(message.body)):
             try:
                 with self.metrics.held.track_inprogress():
-                    await self._hold(message, decision)
+                    await self._hold(message, decision, seen_ms, now_ms)
             finally:
                 self.holding.release(decision.key, len(message.body))
         else:
-            await self._put_back(message)
+            await self._put_back(message, seen_ms)
 
-    async def _hold(self, message: Message, forward: Forward) -> None:
-        began = self.state.clock()
-        request_id = message.properties.correlation_id
+    async def _hold(self, message: Message, forward: Forward, seen_ms: int, now_ms: Callable[[], int]) -> None:
+        began, request_id = self.state.clock(), message.properties.correlation_id
         self.lifecycle.record(events.ORPHAN_SEEN, forward.key, request_id=request_id)
         try:
-            async with asyncio.timeout((forward.deadline_ms - events.wall_ms()) / 1000):
+            async with asyncio.timeout((forward.deadline_ms - now_ms()) / 1000):
                 if forward.hops:
                     # It was forwarded before and came back: a binding may take a moment to reach every node.
                     await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT_SECONDS))
                 if forward.hops >= _UNROUTED_AFTER_HOPS:
                     self.state.unrouted.add(forward.key)
-                outcome = await self._forward(message, forward)
+                outcome = await self._forward(message, forward, now_ms)
         except TimeoutError:
             queue = self.state.queues.get(forward.key)
             why = f": {queue.error}" if queue is not None and queue.error else ""
             outcome = ErrorAnswer(statuses.EXPIRED, f"waited too long for its worker group's queue{why}")
         if outcome is not None:
-            await self._answer(message, outcome)
+            await self._answer(message, outcome, seen_ms)
             return
         self.deliveries.ack(message.delivery_tag)
         self.metrics.orphans.labels("forwarded").inc()
@@ -95,8 +99,11 @@ class OrphanForwarder(MessageHandler):
                 # A request that waits keeps its key wanted, however long the queue takes.
                 state.require(key)
 
-    async def _forward(self, message: Message, forward: Forward) -> ErrorAnswer | None:
-        """Publish until confirmed. Return an answer when that is impossible; the caller's timeout ends this."""
+    async def _forward(self, message: Message, forward: Forward, now_ms: Callable[[], int]) -> ErrorAnswer | None:
+        """Publish until confirmed. Return an answer when that is impossible.
+
+        Raises TimeoutError when the deadline passes before the publish leaves; the caller's timeout ends all else.
+        """
         failures = 0
         while True:
             await self._bound(forward.key)
@@ -105,7 +112,7 @@ class OrphanForwarder(MessageHandler):
                     self.state.names.request_exchange,
                     message.routing_key,
                     message.body,
-                    orphan_rules.at_publish(forward.properties, now_ms=events.wall_ms()),
+                    lambda: orphan_rules.at_publish(forward, now_ms=now_ms()),
                 )
                 return None
             except MessageRefused as error:
@@ -124,19 +131,20 @@ class OrphanForwarder(MessageHandler):
             failures += 1
             if failures == 1:
                 log.warning("forward not accepted; trying again", extra={"key": forward.key, "reason": answer.reason})
-            if events.wall_ms() + 1000 * _LONGEST_WAIT_SECONDS >= forward.deadline_ms and failures > 1:
+            if now_ms() + 1000 * _LONGEST_WAIT_SECONDS >= forward.deadline_ms and failures > 1:
                 return answer
             await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT_SECONDS / 2))
 
-    async def _answer(self, message: Message, answer: ErrorAnswer) -> None:
+    async def _answer(self, message: Message, answer: ErrorAnswer, seen_ms: int) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
         if await self.error_replies.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
             self._answered(message, answer.status)
         else:
-            await self._put_back(message)
+            await self._put_back(message, seen_ms)
 
-    async def _put_back(self, message: Message) -> None:
-        properties = orphan_rules.stamped(message.properties, events.wall_ms())
+    async def _put_back(self, message: Message, seen_ms: int) -> None:
+        # As of when it was seen: a request that was held must not begin its time again.
+        properties = orphan_rules.stamped(message.properties, seen_ms)
         try:
             await self._send_back(message, self.state.names.orphan_exchange, properties)
             self.metrics.orphans.labels("put_back").inc()

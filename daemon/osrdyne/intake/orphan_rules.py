@@ -86,17 +86,21 @@ def names_pool_queue(reply_to: str | bytes | None, names: PoolNames) -> bool:
     return reply_to is not None and names.owns_queue(headers.text(reply_to) or "")
 
 
-def at_publish(properties: Properties, *, now_ms: int) -> Properties:
+def at_publish(forward: Forward, *, now_ms: int) -> Properties:
     """Return the properties with which a held request is published now: with the rest of its time to live.
+
+    Raises TimeoutError when its deadline has passed.
 
     `expiration` is relative, and each publish starts it again. So the rest comes from the absolute deadline, the
     client's or the one set at first sight. The broker then expires the request in its queue, even where workers
     ignore deadlines.
     """
-    result = copy.copy(properties)
+    if now_ms >= forward.deadline_ms:
+        raise TimeoutError
+    result = copy.copy(forward.properties)
     expiration, deadline = _expiration(result), headers.integer(result.headers or {}, headers.X_DEADLINE)
     if deadline is not None:
-        left = max(1, deadline - now_ms)
+        left = deadline - now_ms
         if expiration is not None or left <= _LONGEST_EXPIRATION_MS:
             result.expiration = str(left if expiration is None else min(expiration, left))
     return result

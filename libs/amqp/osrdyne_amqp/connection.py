@@ -44,6 +44,8 @@ class Connection:
         self._closed: asyncio.Future[BrokerError | None] = wire.loop.create_future()
         self._closing = False
         self._channels: set[Channel] = set()
+        self._unblocked = asyncio.Event()
+        self._unblocked.set()
         wire.add_on_connection_blocked_callback(self._on_blocked)
         wire.add_on_connection_unblocked_callback(self._on_unblocked)
         wire.add_on_close_callback(self._on_closed)
@@ -111,6 +113,10 @@ class Connection:
     def blocked_reason(self) -> str | None:
         """The broker's reason for blocking this connection, None while it is not blocked."""
         return self._wire.blocked_reason
+
+    async def unblocked(self) -> None:
+        """Wait while the broker has blocked this connection. Returns also when the connection ends."""
+        await self._unblocked.wait()
 
     async def wait_closed(self) -> BrokerError | None:
         """Wait until the connection has ended, and return why; None when `close` was called."""
@@ -211,13 +217,17 @@ class Connection:
 
     def _on_blocked(self, _: Any, frame: Any) -> None:
         self._wire.blocked_reason = str(frame.method.reason)
+        self._unblocked.clear()
         logger.warning("broker blocked this connection", extra={"reason": self._wire.blocked_reason})
 
     def _on_unblocked(self, *_: Any) -> None:
         self._wire.blocked_reason = None
+        self._unblocked.set()
         logger.info("broker unblocked this connection")
 
     def _on_closed(self, _: Any, error: Exception) -> None:
+        self._wire.blocked_reason = None
+        self._unblocked.set()
         self._closed.set_result(None if self._closing else self._reason(error))
 
     def _end(self) -> BrokerError:

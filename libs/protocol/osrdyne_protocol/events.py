@@ -6,8 +6,10 @@ and those of a person's commands, use the same exchange, so that one stream reco
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
+from collections.abc import Callable
 
 from osrdyne_protocol import headers as names
 
@@ -80,6 +82,15 @@ def headers(
         names.X_LOST_EVENTS: lost_events,
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def steady_ms(clock: Callable[[], float]) -> Callable[[], int]:
+    """Return a wall clock that is right now, and from now on goes by `clock`, in monotonic seconds.
+
+    A step of the machine's wall clock changes nothing that was begun before it. Rounded up: a deadline is not exceeded.
+    """
+    began, began_ms = clock(), wall_ms()
+    return lambda: began_ms + math.ceil(1000 * (clock() - began))
 
 
 def wall_ms() -> int:

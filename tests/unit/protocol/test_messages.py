@@ -201,3 +201,16 @@ def test_what_is_no_duration_is_refused_with_what_would_be_right(value: object) 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 9999))
 def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, seconds: int) -> None:
     assert parse_seconds(f"PT{hours}H{minutes}M{seconds}S") == hours * 3600 + minutes * 60 + seconds
+
+
+@pytest.mark.parametrize("step", [3_600_000, -3_600_000])
+def test_a_steady_wall_clock_goes_by_the_monotonic_one_and_is_rounded_up(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monotonic = 50.0
+    monkeypatch.setattr(events, "wall_ms", lambda: 1_700_000_000_000)
+    steady = events.steady_ms(lambda: monotonic)
+    assert steady() == 1_700_000_000_000
+    monkeypatch.setattr(events, "wall_ms", lambda: 1_700_000_000_000 + step)
+    monotonic += 2.0001
+    assert steady() == 1_700_000_002_001

@@ -112,6 +112,10 @@ class BreakableConnection(Connection):
     #: Routing keys whose queue does not answer.
     stalling: set[str] = field(default_factory=set)
 
+    async def unblocked(self) -> None:
+        while self.blocked:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.1)
+
     async def channel(self, *, confirm: bool = False, prefetch: int | None = None) -> ConfirmChannel:
         self.channels.append(ConfirmChannel(self))
         return self.channels[-1]
@@ -339,3 +343,66 @@ async def test_a_channel_that_cannot_be_opened_does_not_take_its_place_in_the_po
     for _ in range(3):
         with pytest.raises(BrokerTimeout):
             await pool.run(Operation(), suspect=False)
+
+
+async def test_while_the_broker_has_blocked_the_connection_nothing_is_sent(
+    publisher: Publisher, connection: BreakableConnection
+) -> None:
+    await publisher.publish("x", "known", b"first", Properties())
+    connection.blocked = True
+    waiting = [
+        *(asyncio.ensure_future(publisher.publish("x", key, b"second", Properties())) for key in ("known", "new")),
+        asyncio.ensure_future(publisher.reply("reply-1", b"second", Properties())),
+    ]
+    await asyncio.sleep(100.0)
+    assert connection.published == [b"first"]
+    connection.blocked = False
+    await asyncio.gather(*waiting)
+    assert connection.arrived == [b"first", *[b"second"] * 3]
+
+
+async def test_a_message_that_waits_for_its_turn_is_not_sent_when_the_broker_blocks_the_connection_meanwhile(
+    publisher: Publisher, connection: BreakableConnection
+) -> None:
+    # More than a lane holds before the first of them is answered
+    sent = [asyncio.ensure_future(publisher.publish("x", "key", b"%d" % one, Properties())) for one in range(40)]
+    await asyncio.sleep(0.5)
+    left = len(connection.published)
+    assert 0 < left < 40
+    connection.blocked = True
+    await asyncio.sleep(100.0)
+    assert len(connection.published) == left
+    connection.blocked = False
+    await asyncio.gather(*sent)
+    assert len(connection.arrived) == 40
+
+
+async def test_the_properties_of_a_message_are_made_when_it_leaves(
+    publisher: Publisher, connection: BreakableConnection
+) -> None:
+    made: list[float] = []
+
+    def properties() -> Properties:
+        made.append(asyncio.get_running_loop().time())
+        return Properties()
+
+    connection.blocked = True
+    publish = asyncio.ensure_future(publisher.publish("x", "key", b"a", properties))
+    await asyncio.sleep(100.0)
+    connection.blocked = False
+    await publish
+    assert made == [pytest.approx(100.0, abs=1.0)]
+
+
+async def test_a_message_whose_time_is_over_when_it_could_leave_is_not_sent(
+    publisher: Publisher, connection: BreakableConnection
+) -> None:
+    def properties() -> Properties:
+        raise TimeoutError
+
+    for key in ("new", "new", "known"):
+        if key == "known":
+            await publisher.publish("x", key, b"a", Properties())
+        with pytest.raises(TimeoutError):
+            await publisher.publish("x", key, b"late", properties)
+    assert connection.published == [b"a"]

@@ -53,6 +53,10 @@ class Forwarder:
 
     def __init__(self, tasks: asyncio.TaskGroup, *, unbind_delay: float = 1000.0, per_key: int = 2) -> None:
         self.state = state_of(unbind_delay=unbind_delay)
+        #: Seconds that have passed without any timer of the process.
+        self.stood = 0.0
+        clock = self.state.clock
+        self.state.clock = lambda: clock() + self.stood
         self.publisher = StandInPublisher()
         self.channel = SettledAfterConfirm(self.publisher)
         self.lifecycle = StandInLifecycle()
@@ -346,3 +350,42 @@ async def test_an_orphan_that_cannot_be_put_back_is_answered_and_ends_in_the_eve
         assert held not in one.channel.tags
         assert one.answers() == [statuses.INVALID_REQUEST]
         assert one.lifecycle.events == [(events.ORPHAN_SEEN, "bad"), (events.DEAD_LETTERED, "bad")]
+
+
+async def test_a_forward_whose_deadline_passes_before_it_can_leave_is_answered_and_not_sent() -> None:
+    async with forwarding_with() as one:
+        one.publisher.wait = 1.0
+        one.orphan(expiration="2000")
+        await asyncio.sleep(0.1)
+        one.bind()
+        await asyncio.sleep(0.5)
+        one.stood = 10.0
+        await until(lambda: one.answers() == [statuses.EXPIRED], within=2.0)
+        assert one.publisher.sent_to(NAMES.request_exchange, "42") == []
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+async def test_a_step_of_the_wall_clock_changes_no_time_of_an_orphan_that_is_held(
+    step: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with forwarding_with() as one:
+        one.orphan(expiration="10000")
+        await asyncio.sleep(4.0)
+        before = events.wall_ms
+        monkeypatch.setattr(events, "wall_ms", lambda: before() + round(1000 * step))
+        one.bind()
+        await until(lambda: one.channel.tags == [1], within=0.1)
+        (sent,) = one.publisher.sent_to(NAMES.request_exchange, "42")
+        assert sent.properties.expiration == "6000"
+
+
+async def test_an_orphan_that_was_held_goes_back_with_the_time_at_which_it_was_first_seen() -> None:
+    async with forwarding_with() as one:
+        # Neither its caller nor the poison inventory can take it.
+        one.publisher.refusing["", NAMES.poison_queue] = Nacked("full")
+        seen = events.wall_ms()
+        one.orphan(expiration="2000", reply_to=None)
+        await until(lambda: one.publisher.sent_to(NAMES.orphan_exchange, "42"), within=3.0)
+        (back, *_) = one.publisher.sent_to(NAMES.orphan_exchange, "42")
+        given = back.properties.headers
+        assert (given[headers.X_FIRST_SEEN], given[headers.X_DEADLINE]) == (seen, seen + 2000)

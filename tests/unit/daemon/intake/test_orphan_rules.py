@@ -74,8 +74,7 @@ def test_what_the_broker_added_and_the_users_name_do_not_travel_on() -> None:
 
 def test_the_message_itself_is_left_as_it_came() -> None:
     message = orphan(user_id="guest", headers={"x-death": []}, expiration="5000")
-    properties = forwarded(message).properties
-    orphan_rules.at_publish(properties, now_ms=NOW + 10)
+    orphan_rules.at_publish(forwarded(message), now_ms=NOW + 10)
     orphan_rules.stamped(message.properties, NOW)
     assert (message.properties.user_id, message.properties.headers) == ("guest", {"x-death": []})
     assert message.properties.expiration == "5000"
@@ -121,31 +120,39 @@ def test_our_own_headers_without_a_sensible_value_are_ignored(nonsense: dict[str
 
 
 def test_a_held_request_is_published_with_what_is_left_of_its_expiration() -> None:
-    properties = forwarded(orphan(expiration="10000")).properties
-    assert orphan_rules.at_publish(properties, now_ms=NOW + 4000).expiration == "6000"
-    assert orphan_rules.at_publish(properties, now_ms=NOW + 20_000).expiration == "1"
+    forward = forwarded(orphan(expiration="10000"))
+    assert orphan_rules.at_publish(forward, now_ms=NOW + 4000).expiration == "6000"
+    assert orphan_rules.at_publish(forward, now_ms=NOW + 9999).expiration == "1"
+
+
+def test_a_request_whose_deadline_has_passed_is_not_published() -> None:
+    for orphaned in (orphan(expiration="500"), orphan(headers={headers.X_DEADLINE: NOW + 500})):
+        with pytest.raises(TimeoutError):
+            orphan_rules.at_publish(forwarded(orphaned), now_ms=NOW + 500)
+    with pytest.raises(TimeoutError):
+        orphan_rules.at_publish(forwarded(orphan()), now_ms=NOW + TTL)
 
 
 def test_a_request_with_a_deadline_only_gets_what_is_left_of_it_as_its_expiration() -> None:
-    properties = forwarded(orphan(headers={headers.X_DEADLINE: NOW + 500})).properties
-    assert orphan_rules.at_publish(properties, now_ms=NOW + 100).expiration == "400"
+    forward = forwarded(orphan(headers={headers.X_DEADLINE: NOW + 500}))
+    assert orphan_rules.at_publish(forward, now_ms=NOW + 100).expiration == "400"
     # But not a time that a broker would not take
-    far = forwarded(orphan(headers={headers.X_DEADLINE: NOW + 2**40})).properties
+    far = forwarded(orphan(headers={headers.X_DEADLINE: NOW + 2**40}))
     assert orphan_rules.at_publish(far, now_ms=NOW).expiration is None
 
 
 def test_a_request_with_neither_deadline_nor_expiration_gets_none() -> None:
-    assert orphan_rules.at_publish(forwarded(orphan()).properties, now_ms=NOW + 100).expiration is None
+    assert orphan_rules.at_publish(forwarded(orphan()), now_ms=NOW + 100).expiration is None
 
 
 def test_elapsed_time_is_subtracted_once_however_often_a_request_comes_back() -> None:
     # Given a request that is held for a second at each of three forwards, and comes back at once
     message, now = orphan(expiration="10000"), NOW
     for _ in range(3):
-        properties = forwarded(message, now=now).properties
+        forward = forwarded(message, now=now)
         now += 1000
         message = orphan()
-        message.properties.__dict__ = orphan_rules.at_publish(properties, now_ms=now).__dict__
+        message.properties.__dict__ = orphan_rules.at_publish(forward, now_ms=now).__dict__
     assert message.properties.expiration == "7000"
     assert forwarded(message, now=now).deadline_ms == NOW + 10_000
 
@@ -180,4 +187,4 @@ def test_no_message_can_make_the_decision_fail(
     orphan_rules.stamped(message.properties, NOW)
     if isinstance(decision, Forward):
         assert NOW < decision.deadline_ms <= NOW + TTL
-        orphan_rules.at_publish(decision.properties, now_ms=NOW)
+        orphan_rules.at_publish(decision, now_ms=NOW)
