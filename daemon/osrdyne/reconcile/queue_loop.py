@@ -17,7 +17,7 @@ from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
 from osrdyne.reconcile import queue_rules
 from osrdyne.reconcile.keyed_loop import KeyedLoop
-from osrdyne.reconcile.queue_rules import Finding, MessagesFound, Phase, QueueState, QueueStep
+from osrdyne.reconcile.queue_rules import Finding, MessagesFound, Phase, QueuePlan, QueueState, QueueStep
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Channel
@@ -73,9 +73,8 @@ class QueueLoop:
     async def run(self) -> None:
         await self._loop.run(self._look_at, keys=(*self._state.tracker.wanted, *self._state.queues))
 
-    def _look_at(self, key: str) -> None:
-        queue = self._state.queues.get(key) or QueueState(Phase.GONE)
-        plan = queue_rules.plan(
+    def _plan(self, key: str, queue: QueueState) -> QueuePlan:
+        return queue_rules.plan(
             self._state.tracker.wanted.get(key),
             queue,
             group_gone=key not in self._state.groups,
@@ -83,6 +82,10 @@ class QueueLoop:
             now=self._state.clock(),
             lost=key in self._state.lost.lost,
         )
+
+    def _look_at(self, key: str) -> None:
+        queue = self._state.queues.get(key) or QueueState(Phase.GONE)
+        plan = self._plan(key, queue)
         if plan.step is not None:
             self._loop.begin(key, partial(self._act, key, queue, plan.step), f"queue-{plan.step.name.lower()}")
         elif plan.at is not None:
@@ -123,7 +126,11 @@ class QueueLoop:
     async def _take(self, key: str, queue: QueueState, step: QueueStep) -> Finding:
         if step is QueueStep.SAMPLE:
             return await self._sample(key, queue)
-        operation = partial(self._operations[step], key, queue)
+
+        async def operation(channel: Channel) -> Finding:
+            # It may have waited for the channel, and its key may be wanted again meanwhile, or not any more.
+            return await self._operations[step](key, queue, channel) if self._plan(key, queue).step is step else queue
+
         # Keys that keep failing may hang: they share half of the channels, so that others are not blocked.
         return await self._channels.run(operation, suspect=queue.failures > 0)
 

@@ -15,6 +15,7 @@ from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne.target.clock import pass_time
+from osrdyne.target.tracker import Status
 from osrdyne_amqp.errors import BrokerError, Locked, PreconditionFailed
 from osrdyne_protocol.broker.lost import Evidence
 from tests.unit.stand_ins import (
@@ -432,3 +433,20 @@ async def test_a_queue_of_which_the_broker_just_says_that_there_is_none_is_not_d
             lambda: loop.broker.steps("42")[-2:] == ["declare", "bind"] and "members" in loop.broker.steps("42")
         )
     assert "delete" not in loop.broker.steps("42")
+
+
+async def test_a_step_that_waited_for_a_channel_is_not_taken_when_its_key_is_wanted_again_meanwhile() -> None:
+    loop = Loop(size=1, unbind_delay=20.0, stop_delay=500.0)
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: loop.bound("42"))
+        # The only channel is taken when the key is to be unbound.
+        await asyncio.sleep(15.0)
+        loop.broker.hanging.add(("declare", "bad"))
+        loop.state.require("bad")
+        await asyncio.sleep(7.0)
+        assert loop.state.tracker.wanted["42"].status is Status.UNBOUND
+        loop.state.require("42")
+        await asyncio.sleep(10.0)
+        assert "unbind" not in loop.broker.steps("42")
+        assert loop.bound("42")
