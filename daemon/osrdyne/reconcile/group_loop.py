@@ -85,7 +85,7 @@ class GroupLoop:
             group=group,
             attempt=attempt,
             template=self._driver.template,
-            stuck=self._stuck(key, group, attempt, now),
+            stuck=self._stuck(key, group, attempt),
             now=now,
         )
         self._waiting.pop(key, None)
@@ -116,8 +116,8 @@ class GroupLoop:
             self._starting.pop(key, None)
         return attempt
 
-    def _stuck(self, key: str, group: Group | None, attempt: group_rules.Attempt, now: float) -> str | None:
-        if group is None or group.state is not GroupState.RUNNING:
+    def _stuck(self, key: str, group: Group | None, attempt: group_rules.Attempt) -> str | None:
+        if group is None or group.state is not GroupState.RUNNING or self._state.counted_at is None:
             return None
         activity = self._state.activity.get(key)
         return group_rules.stuck_reason(
@@ -125,7 +125,7 @@ class GroupLoop:
             last_taken=activity.last_taken if activity else None,
             started_at=attempt.started_at,
             patience=self._patience,
-            now=now,
+            counted_at=self._state.counted_at,
         )
 
     def _start_waiting(self) -> None:

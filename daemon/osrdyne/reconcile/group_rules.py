@@ -136,9 +136,11 @@ def stuck_reason(
     last_taken: float | None,
     started_at: float | None,
     patience: float,
-    now: float,
+    counted_at: float,
 ) -> str | None:
-    """Return why a running group counts as stuck, None when it does not.
+    """Return why a running group counts as stuck, None when it does not. `counted_at`: when the queue was last counted.
+
+    Only the time up to then counts. What the group took later is not known, for example after the daemon stood still.
 
     A group is stuck when its queue has had ready messages for `patience` seconds (consumer timeout plus start
     grace) and the group took none of them. RabbitMQ 4.3 cancels the consumer of a hung worker, which then gets
@@ -147,6 +149,6 @@ def stuck_reason(
     if ready_since is None:
         return None
     since = max(ready_since, last_taken or 0.0, started_at or 0.0)
-    if now - since < patience:
+    if counted_at - since < patience:
         return None
-    return f"stuck: requests are ready, and none was taken for {now - since:.0f} s"
+    return f"stuck: requests are ready, and none was taken for {counted_at - since:.0f} s"

@@ -248,6 +248,7 @@ async def test_a_start_without_an_answer_is_given_up_and_tried_again() -> None:
 
 def ready_for_ever(state: PoolState) -> None:
     state.ready_since.setdefault("42", state.clock())
+    state.counted_at = state.clock()
     state.totals_changes.add("42")
 
 
@@ -387,3 +388,19 @@ async def test_a_key_no_longer_wanted_while_it_waits_for_its_start_is_not_starte
         loop.forget("c", Phase.GONE)
         await asyncio.sleep(30.0)
         assert loop.driver.starts("c") == 0
+
+
+async def test_a_group_is_not_stuck_for_a_time_in_which_its_queue_was_not_counted() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.alive("42")
+        ready_for_ever(loop.state)
+        # As after the daemon stood still: what the group took meanwhile is not known yet.
+        await asyncio.sleep(10 * PATIENCE)
+        loop.state.activity_changes.add("42")
+        await asyncio.sleep(1.0)
+        assert ("stop", "42") not in loop.driver.calls
+        ready_for_ever(loop.state)
+        await until(lambda: ("stop", "42") in loop.driver.calls, within=1.0)

@@ -128,7 +128,7 @@ def test_a_start_slot_is_free_when_the_timer_for_it_rings(started: float, hold: 
 
 def test_a_group_is_stuck_when_nothing_was_taken_for_as_long_as_something_was_ready() -> None:
     def reason(*, ready: float | None, taken: float | None, started: float | None) -> str | None:
-        return stuck_reason(ready_since=ready, last_taken=taken, started_at=started, patience=50.0, now=100.0)
+        return stuck_reason(ready_since=ready, last_taken=taken, started_at=started, patience=50.0, counted_at=100.0)
 
     assert reason(ready=50.0, taken=None, started=None) is not None
     assert reason(ready=50.0, taken=20.0, started=30.0) is not None
