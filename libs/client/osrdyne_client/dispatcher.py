@@ -257,6 +257,7 @@ class Dispatcher:
         """Publish over the present link, or leave it to the next one. Raises Unencodable."""
         if self._link is None or not self._link.is_open:
             return
+        confirm: asyncio.Future[Any] | None
         channel = self._link.lanes.shared(call.key)
         if channel is None:
             confirm = self._link.lanes.prove(call.key, partial(self._publish, call))
@@ -264,24 +265,33 @@ class Dispatcher:
                 call.leaving = confirm
         elif self._options.confirm:
             confirm = self._publish(call, channel)
-        else:
-            self._renew_expiration(call)
+        elif self._renew_expiration(call):
             channel.send(self._exchange, call.key, call.body, call.properties, mandatory=True)
             self._accepted(call)
             return
-        confirm.add_done_callback(partial(self._on_confirm, call))
+        else:
+            return
+        if confirm is not None:
+            confirm.add_done_callback(partial(self._on_confirm, call))
 
-    def _publish(self, call: PendingCall, channel: Channel) -> asyncio.Future[None]:
-        self._renew_expiration(call)
+    def _publish(self, call: PendingCall, channel: Channel) -> asyncio.Future[None] | None:
+        if not self._renew_expiration(call):
+            return None
         confirm = channel.publish(self._exchange, call.key, call.body, call.properties, mandatory=True)
         call.state, call.leaving = State.SENT, None
         return confirm
 
-    def _renew_expiration(self, call: PendingCall) -> None:
-        """Shorten the relative expiration of a request that is sent later, or again, so that it lives no longer."""
+    def _renew_expiration(self, call: PendingCall) -> bool:
+        """Shorten the relative expiration of a request that is sent later, or again, so that it lives no longer.
+
+        Returns False for one whose deadline has passed: it is not sent, and its call ends with its timeout.
+        """
         if call.expires is not None and call.properties is not None:
-            left = max(1, int((call.expires - self._loop.time()) * 1000))
+            left = int((call.expires - self._loop.time()) * 1000)
+            if left < 1:
+                return False
             call.properties.expiration = str(left) if left <= LONGEST_EXPIRATION else None
+        return True
 
     def _send_unsent(self) -> None:
         for call in [*self.slots.waiting(), *self._casts.values()]:
@@ -313,7 +323,8 @@ class Dispatcher:
             return  # given up before it left
         error = confirm.exception()
         if error is None:
-            self._accepted(call)
+            if call.state is not State.UNSENT:  # else its time was over before it could leave
+                self._accepted(call)
         elif call.state is State.UNSENT and isinstance(error, BrokerError):
             return  # the link was lost before it left
         elif isinstance(error, BrokerTimeout):
@@ -391,6 +402,9 @@ class Dispatcher:
         elif call.state is State.SENT:
             why = "the broker has not confirmed the request: its queue may have no leader (see `osrdyne status`)"
         else:
-            why = "the key's queue has not answered for requests before it (see `osrdyne status`)"
+            why = (
+                "it did not leave in time: the key's queue has not answered for requests before it (see "
+                "`osrdyne status`), the broker was away, or this process stood still"
+            )
         text = f"no reply for key {call.key!r} within {call.timeout:g} s: {why}; correlation id {call.correlation_id}"
         self._settle(call, None, CallTimeout(text))

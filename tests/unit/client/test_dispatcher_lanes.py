@@ -110,3 +110,16 @@ async def test_a_call_whose_link_is_lost_before_it_left_is_sent_over_the_next_on
     core._send_unsent()
     following.lanes.let_leave()
     assert following.lanes.left == ["42"]
+
+
+async def test_a_call_whose_deadline_has_passed_when_it_could_leave_is_not_sent() -> None:
+    link = Link()
+    call, future = asked(core_of(link))
+    assert call.expires is not None
+    # Between its deadline and its timeout, or when this process stood still, and its timer has not run.
+    await asyncio.sleep(call.expires - asyncio.get_running_loop().time())
+    link.lanes.let_leave()
+    assert link.lanes.left == []
+    assert call.state is State.UNSENT
+    with pytest.raises(CallTimeout, match="did not leave in time"):
+        await future
