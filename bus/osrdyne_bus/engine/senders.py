@@ -42,6 +42,8 @@ class _Outgoing:
 
     encoded: bytes
     outcome: asyncio.Future[None]
+    #: Until when it may leave, in seconds of the loop's clock.
+    until: float
     #: Names its delivery once it has left.
     tag: str | None = None
 
@@ -86,11 +88,11 @@ class SendLink(End):
             message = encoded(envelope, value)
         except Exception as error:  # proton raises what it meets: OverflowError, UnicodeEncodeError, ...
             raise UnsendableMessage(f"the message to {self.address!r} cannot be sent: {error!r}") from error
-        one = _Outgoing(message, self._owner.loop.create_future())
+        one = _Outgoing(message, self._owner.loop.create_future(), self._owner.loop.time() + timeout)
         most = int(self._link.remote_max_message_size or 0)
         if most and len(one.encoded) > most:
             raise MessageTooLarge(self.address, len(one.encoded), most)
-        timer = self._owner.loop.call_later(timeout, expire, one.outcome)
+        timer = self._owner.loop.call_at(one.until, expire, one.outcome)
         try:
             self._waiting.append(one)
             self.pump()
@@ -105,6 +107,8 @@ class SendLink(End):
         """Send what waits, as far as there is credit."""
         while self._waiting and self._link.credit > 0:
             one = self._waiting.popleft()
+            if self._owner.loop.time() >= one.until:
+                expire(one.outcome)  # credit came before the timer of a process that stood still
             if one.outcome.done():
                 continue
             delivery = self._link.delivery(self._link.delivery_tag())
