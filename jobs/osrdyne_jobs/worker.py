@@ -122,6 +122,11 @@ class _Leases:
         with self._lock:
             self._runs[run.token] = run, asked + self._lease
 
+    def last(self, run: Run) -> bool:
+        """Return whether the lease of a run lasts for certain, at this moment."""
+        with self._lock:
+            return time.monotonic() < self._runs[run.token][1]
+
     def remove(self, run: Run) -> None:
         with self._lock:
             self._runs.pop(run.token, None)
@@ -249,6 +254,9 @@ class JobWorker:
         until = None if self._held is None else time.monotonic() + self._held
         if self._closing.is_set() or not self._free.acquire(timeout=_left(until)):
             return  # a long job goes on in that thread; redo casts again
+        if self._closing.is_set():  # meanwhile
+            self._free.release()
+            return
         doing = self._start(named, request.key, until)
         if doing is not None:
             concurrent.futures.wait([doing], timeout=_left(until))
@@ -340,6 +348,9 @@ class JobWorker:
 
     def _outcome(self, run: Run) -> tuple[str, str | None]:
         """Run the handler. Never raises, whatever the handler raises."""
+        if not self._leases.last(run):  # the database, or this process, stood still since it was asked for
+            run.cancelled.set()
+            return states.CANCELLED, _STOPPED
         try:
             self._handlers[run.type](run)
         except JobCancelled as error:

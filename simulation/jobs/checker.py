@@ -57,6 +57,7 @@ def check(outcome: Outcome) -> Verdict:
     # A long series of the same findings says no more than its begin.
     verdict.broken += watch.findings[:10]
     verdict.broken += outcome.errors[:10]
+    verdict.broken += [f"the handler of run {one} began after its lease" for one in outcome.handlers.begun_late[:10]]
     for part in (_ends, _attempts, _one_more_run, _order, _outbox, _foreign_store):
         verdict.broken += part(outcome)
     if outcome.scenario.kind is Kind.CALM:

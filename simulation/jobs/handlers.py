@@ -5,6 +5,7 @@ They fail, hang, or go on until they are cancelled, where the plan of the job sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -47,11 +48,15 @@ class Handlers:
     scheduler: Scheduler
     #: The plan of each job, by its number.
     plans: dict[int, Plan]
+    #: Whether a run has its lock no more.
+    is_over: Callable[[Run], bool]
     store: ForeignStore = field(default_factory=ForeignStore)
     #: Jobs that a person gave new attempts. They do not fail again.
     mended: set[int] = field(default_factory=set)
     #: Tokens of runs whose handler returned.
     returned: set[int] = field(default_factory=set)
+    #: Tokens of runs whose handler began when another run had the lock.
+    begun_late: list[int] = field(default_factory=list)
     #: Tokens that the foreign store refused.
     refused: list[int] = field(default_factory=list)
     #: Runs of each (type, resource) that are in their handler, and how often there were two.
@@ -61,6 +66,8 @@ class Handlers:
     def handle(self, run: Run) -> None:
         """Do what the plan of the run's job says."""
         where = run.type, run.resource
+        if self.is_over(run):
+            self.begun_late.append(run.token)
         within = self._within.get(where, 0)
         self.overlapping += bool(within)
         self._within[where] = within + 1

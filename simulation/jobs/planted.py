@@ -13,15 +13,15 @@ from unittest import mock
 
 from sqlalchemy import Connection, and_, delete, select, update
 
-from osrdyne_jobs import states
+from osrdyne_jobs import states, worker
 from osrdyne_jobs.database import now
 from osrdyne_jobs.store import history, outcomes, registration, running, scans, sql
 from osrdyne_jobs.store.records import Hint
 from osrdyne_jobs.tables import job, lock, run
 
-#: The modules of the store in which mistakes are planted.
-STORE = (history, outcomes, registration, running, scans, sql)
-#: Names of these modules, and what stands there instead.
+#: Where mistakes are planted: the modules of the store, and a class of the worker.
+PLACES = (history, outcomes, registration, running, scans, sql, worker._Leases)
+#: Names of these, and what stands there instead.
 Patches = dict[str, Any]
 
 _register, _begin, _cast_due = registration.register, running.begin, scans.cast_due
@@ -169,6 +169,10 @@ def _registered_at_once() -> Patches:
     return {"register": register}
 
 
+def _begun_late() -> Patches:
+    return {"last": lambda leases, run: True}
+
+
 MISTAKES: dict[str, Callable[[], Patches]] = {
     "a run that lost its lock writes its outcome": _finish_without_fence,
     "a run that lost its lock writes its effects": _transaction_without_fence,
@@ -188,6 +192,7 @@ MISTAKES: dict[str, Callable[[], Patches]] = {
     "a run that its worker stopped counts as cancelled by a person": _stopped_is_cancelled,
     "a run whose lease ended counts as done": _lost_is_done,
     "a job is committed before the caller's transaction is": _registered_at_once,
+    "a handler begins whatever has become of its lease": _begun_late,
 }
 
 
@@ -197,8 +202,8 @@ def planted(mistake: str) -> Iterator[None]:
     with ExitStack() as patches:
         for name, value in MISTAKES[mistake]().items():
             # Everywhere: a module that imports a name from another one has it, too.
-            having = [module for module in STORE if hasattr(module, name)]
-            assert having, f"no module of the store has {name}"
-            for module in having:
-                patches.enter_context(mock.patch.object(module, name, value))
+            having = [place for place in PLACES if hasattr(place, name)]
+            assert having, f"nothing has {name}"
+            for place in having:
+                patches.enter_context(mock.patch.object(place, name, value))
         yield

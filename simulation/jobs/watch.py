@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from osrdyne_jobs import Run as DoneRun
 from osrdyne_jobs import states
 from simulation.jobs import commit_rules
 from simulation.jobs.observer import Effect, Reader, Run, Snapshot
@@ -99,6 +100,11 @@ class Watch:
 
     def gone(self, process: Process) -> None:
         self.troubles.append((self.scheduler.now, float("inf"), process.name))
+
+    def is_over(self, run: DoneRun) -> bool:
+        """Return whether a run has its lock no more."""
+        lock = self.latest.locks.get((run.type, run.resource))
+        return lock is None or lock.token != run.token
 
     # --- for the person ---------------------------------------------------------------------------------------
 

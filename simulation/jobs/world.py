@@ -133,7 +133,7 @@ def _run(scenario: Scenario, scheduler: Scheduler, made: Database) -> Outcome:
         scheduler=scheduler,
         database=made,
         pool=pool,
-        handlers=Handlers(scheduler, {one.number: one for one in scenario.jobs}),
+        handlers=Handlers(scheduler, {one.number: one for one in scenario.jobs}, watch.is_over),
         watch=watch,
         redo_settings=programs.redo_settings(scenario.batch, scenario.most),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
@@ -459,3 +460,55 @@ def test_the_outcome_of_a_job_waits_for_a_database_that_is_away(private_postgres
     worker.close()
     assert client.get(job.id).state == states.DONE
     engine.dispose()
+
+
+def test_a_handler_does_not_begin_when_its_lease_may_have_ended_before(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    job = client.submit("plain", "r", {})
+    worker = make_worker(lambda run: ran.append(run.token), lease=STEADY)
+    begin = worker._begin
+
+    def begin_and_stand_still(named: str, resource: str) -> Run | None:
+        begun = begin(named, resource)
+        if begun is not None and not stood:
+            stood.append(begun.token)
+            # As if so much time had passed since the lease was asked for
+            worker._leases.add(begun, asked=time.monotonic() - STEADY)
+        return begun
+
+    stood: list[int] = []
+    monkeypatch.setattr(worker, "_begin", begin_and_stand_still)
+    worker.handle(request())
+    # The run ended without its handler, and the next one did the job.
+    assert len(stood) == len(ran) == 1
+    assert ran != stood
+    assert (state(engine, job.id), client.get(job.id).attempts) == (states.DONE, 2)
+
+
+def test_a_request_that_waited_for_a_thread_until_its_worker_was_closed_begins_no_job(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
+) -> None:
+    began, release = threading.Event(), threading.Event()
+    client.submit("plain", "r", {})
+    other = client.submit("single", "r", {})
+
+    def slow(run: Run) -> None:
+        began.set()
+        release.wait(PATIENCE)
+
+    worker = make_worker(slow)
+    handled = [aside(worker.handle, request())]
+    assert began.wait(PATIENCE)
+    handled.append(aside(worker.handle, request("single")))
+    until(lambda: waits_for_a_thread(worker))
+    worker._closing.set()
+    release.set()
+    for one in handled:
+        one.result(PATIENCE)
+    assert client.get(other.id).attempts == 0
+
+
+def waits_for_a_thread(worker: JobWorker) -> bool:
+    return bool(worker._free._cond._waiters)  # type: ignore[attr-defined]
