@@ -90,6 +90,11 @@ class Collected:
         self.taken = False
         self._collected_at = self._node.now()
 
+    @property
+    def waited_too_long(self) -> bool:
+        """Whether it has waited for a worker for so long that it goes back."""
+        return not self.taken and self._node.now() > self._collected_at + self._node.timings.hold_for
+
     async def apply(self, answer: Answer) -> None:
         """Answer the request. Raises what `abandoned` says, or RedisAway: the caller may have no response yet.
 
@@ -172,7 +177,7 @@ class Collected:
         try:
             while True:
                 await self._news.wait(self._looks.due)
-                if not self.taken and node.now() > self._collected_at + node.timings.hold_for:
+                if self.waited_too_long:
                     return await self._give_back_untaken()
                 if self._late is not None:
                     await node.run(self._answer(self._late))
@@ -260,8 +265,11 @@ class Inbox:
         """Return a collected request, or an id to try. None at the deadline, or when woken for nothing."""
         while self.ready:
             collected = self.ready.popleft()
-            if collected.abandoned is None:
+            if collected.abandoned is not None:
+                continue
+            if not collected.waited_too_long:
                 return collected
+            collected.look()  # it goes back now
         if self._hints:
             found = next(iter(self._hints))
             del self._hints[found]
