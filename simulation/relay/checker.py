@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from osrdyne_relay.errors import Stage
-from simulation.relay.scenario import LOAD, REST, CallPlan, Kind
-from simulation.relay.world import SETTINGS, Ended, World
+from simulation.relay.processes import WORKERS
+from simulation.relay.scenario import LOAD, REST, SERVERS, CallPlan, Kind
+from simulation.relay.world import SETTINGS, Ended, Run, World
 
 _TIMES = SETTINGS.timings
 #: Seconds within which a worker hears that its caller is gone: silence, a look, and an operation.
 _TOLD = _TIMES.caller_gone_after + 2 * _TIMES.beat_every + _TIMES.retry_for
+#: Seconds within which a worker that is free takes a request, where pulses arrive.
+_MOMENT = 1.0
 #: Seconds within which a loss of data is noticed.
 _NOTICED = 60.0
 #: What a call may come to where nothing goes wrong.
@@ -108,10 +113,28 @@ def _may_be_uncollected(world: World, plan: CallPlan, ended: Ended) -> bool:
     """Whether no worker may have got the call although nothing went wrong."""
     if world.scenario.kind is Kind.DEAF and plan.pickup_timeout < _TIMES.look_every + 5:
         return True  # a lost pulse costs as long
-    # A node held it for a worker that went away, and gave it back because the others were busy.
     others = {one.number for one in world.scenario.calls if one.endpoint == plan.endpoint}
-    busy = [run for run in world.runs if run.number in others and run.began <= ended.at]
-    return ended.at < plan.at + plan.pickup_timeout and any(run.ended is None or run.ended >= plan.at for run in busy)
+    runs = [run for run in world.runs if run.number in others]
+    if _free_for(runs, plan.at, ended.at) < _MOMENT:
+        return True
+    # A node held it for a worker that went away, and gave it back because the others were busy.
+    busy = [run for run in runs if run.began <= ended.at and _end(run) >= plan.at]
+    return ended.at < plan.at + plan.pickup_timeout and bool(busy)
+
+
+def _free_for(runs: list[Run], begin: float, end: float) -> float:
+    """Return for how many seconds of a span some worker of an endpoint was free, from its runs."""
+    spans = [(run.began, _end(run)) for run in runs]
+    edges = sorted({begin, end, *(at for span in spans for at in span if begin < at < end)})
+    return sum(
+        after - before
+        for before, after in pairwise(edges)
+        if sum(began <= before and ended >= after for began, ended in spans) < WORKERS * SERVERS
+    )
+
+
+def _end(run: Run) -> float:
+    return math.inf if run.ended is None else run.ended
 
 
 def _at_rest(world: World, plan: CallPlan) -> bool:

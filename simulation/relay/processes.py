@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from simulation.relay.world import World
 
 #: Workers of each endpoint at each node.
-_WORKERS = 2
+WORKERS = 2
 #: Of a poll to break off.
 _BREAKS = 0.3
 #: The first number of calls that begin after all troubles.
@@ -30,7 +30,7 @@ def start_server(world: World, name: str) -> None:
 
     async def live() -> None:
         async with process.relay:
-            await asyncio.gather(*(_work(world, process, endpoint) for endpoint in ENDPOINTS for _ in range(_WORKERS)))
+            await asyncio.gather(*(_work(world, process, endpoint) for endpoint in ENDPOINTS for _ in range(WORKERS)))
 
     _live(world, process, world.spawn(live()))
 
