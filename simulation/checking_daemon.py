@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
@@ -24,7 +25,7 @@ _STATISTICS = 15.0
 _COUNTS = 2 * (5.0 + 7.5)
 #: Seconds that news may take to the daemon: until then it may do what it would no longer do.
 _NEWS = 0.1
-#: Seconds that a message may be on its way to the broker.
+#: What the daemon was sent before this many seconds before a fault has arrived before it.
 _ON_THE_WAY = 0.05
 
 
@@ -36,6 +37,11 @@ class DaemonChecks(Checks):
         #: Of each (daemon's connection, request): times of confirms not yet spent on an ack.
         self._confirms: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
         self._came_back: set[int] = set()
+        #: Of each request: when an orphan of it was last sent to a daemon. When a wall clock was first wrong.
+        self._seen_at: dict[str, float] = {}
+        self._jumped_at = math.inf
+        #: Connections that know of an alarm, and since when.
+        self._blocked: dict[str, float] = {}
         self._lock: str | None = None
         self._lock_left: dict[str, float] = {}
         #: When a message was last taken from a queue, and when one last left it otherwise.
@@ -55,6 +61,9 @@ class DaemonChecks(Checks):
             "error logged": self._error_logged,
             "simulation failed": self._error_logged,
             kinds.PUBLISHED: self._published,
+            "fault begins": self._fault_begins,
+            kinds.BLOCKED: self._heard_of_alarm,
+            kinds.UNBLOCKED: self._heard_of_its_end,
             kinds.CONFIRMED: self._confirmed,
             kinds.RETURNED: self._returned,
             kinds.DELIVERED: self._delivered,
@@ -84,10 +93,25 @@ class DaemonChecks(Checks):
     def _forwarded(self, event: Event, message: Message) -> None:
         if not message.headers.get(headers.X_HOPS):
             self._break(8, f"{message} was forwarded without a count: it could go round for ever")
+        # When it left counts: the broker reads it later, in an alarm much later, and then the daemon cannot help it.
+        assert message.sent_at is not None
         deadline = message.headers.get(headers.X_DEADLINE)
-        now_ms = virtual_time.EPOCH_MS + 1000 * (event.at - _ON_THE_WAY)
-        if deadline is not None and now_ms > deadline and not self._had("clock jumps"):
-            self._break(2, f"{message} was forwarded {now_ms - deadline:.0f} ms after its deadline")
+        sent_ms = virtual_time.EPOCH_MS + 1000 * message.sent_at
+        seen_at = self._seen_at.get(name_of(message), math.inf)
+        if deadline is not None and sent_ms > deadline and seen_at < self._jumped_at - _ON_THE_WAY:
+            self._break(2, f"{message} was forwarded {sent_ms - deadline:.1f} ms after its deadline")
+        if message.sent_at > self._blocked.get(event.actor, math.inf):
+            self._break(2, f"{message} was forwarded although the broker had said that it reads nothing")
+
+    def _fault_begins(self, event: Event) -> None:
+        if event.actor == "clock jumps":
+            self._jumped_at = min(self._jumped_at, event.at)
+
+    def _heard_of_alarm(self, event: Event) -> None:
+        self._blocked[event.actor] = event.at
+
+    def _heard_of_its_end(self, event: Event) -> None:
+        self._blocked.pop(event.actor, None)
 
     def _returned(self, event: Event) -> None:
         message = event.message
@@ -152,6 +176,7 @@ class DaemonChecks(Checks):
             self._break(7, f"{event.place!r} was unbound {idle:.1f} s after a delivery")
 
     def _disconnected(self, event: Event) -> None:
+        self._blocked.pop(event.actor, None)
         if event.actor == self._lock:
             self._lock = None
 
@@ -172,6 +197,8 @@ class DaemonChecks(Checks):
     def _delivered(self, event: Event) -> None:
         if event.place.startswith(NAMES.request_queue_prefix):
             self._taken_at[event.place] = event.at
+        elif event.place == NAMES.orphan_queue and event.message is not None:
+            self._seen_at[name_of(event.message)] = event.at
 
     def _left(self, event: Event) -> None:
         self._left_at[event.place] = event.at

@@ -12,7 +12,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Connection
 from osrdyne_protocol.errors import OsrdyneError
 from simulation.engine import ModelDriver
-from simulation.virtual_time import Clock, context_of
+from simulation.virtual_time import Clock, VirtualLoop, context_of
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -68,6 +68,8 @@ class DaemonProcess:
         self._world = world
         self._name = name
         self._starts = 0
+        assert isinstance(world.loop, VirtualLoop)
+        self._loop = world.loop
         self.clock = Clock()
         self.daemon: OnModel | None = None
         self.state: PoolState | None = None
@@ -97,12 +99,24 @@ class DaemonProcess:
         """End it between two operations, as SIGKILL does."""
         if self.task is None or self.daemon is None or self._driver is None:
             return
+        self.go_on()
         self._world.note("daemon killed", self.daemon.name)
         if self.connection in self._world.broker.connection_names():
             self._world.broker.kill(self.connection)
         self.task.cancel()
         self._world.engine.forget(self._driver)
         self.task = self.daemon = self.state = self._driver = None
+
+    def stand_still(self) -> None:
+        """Let its process do nothing until `go_on`."""
+        self._loop.stand_still(self.clock)
+
+    def go_on(self) -> None:
+        self._loop.go_on(self.clock)
+
+    @property
+    def stands_still(self) -> bool:
+        return self.clock.kept is not None
 
     def after(self, operations: int, how: str) -> None:
         """Let it be killed, or its connection cut, right before one of its next broker operations."""

@@ -64,6 +64,22 @@ def _daemon_half_open(world: World, fault: Fault) -> Undo:
     return None
 
 
+def _daemon_stands_still(world: World, fault: Fault) -> Undo:
+    """Stop a daemon's process, and let it go on; the broker hears no heartbeats of it meanwhile."""
+    daemon = world.daemons[fault.number % len(world.daemons)]
+    name, beat = daemon.connection, world.daemon_settings.broker.heartbeat
+    daemon.stand_still()
+
+    def unheard() -> None:
+        if daemon.stands_still and name == daemon.connection:
+            for one in world.broker.connection_names():
+                if one == name or one.startswith(f"{name}."):
+                    world.broker.cut(one)
+
+    world.loop.call_later(world.rng.uniform(2 * beat, 3 * beat), unheard, context=Context())
+    return daemon.go_on
+
+
 def _client_cut(world: World, fault: Fault) -> Undo:
     _on_connection(world, world.broker.cut, world.clients[fault.number % len(world.clients)].connection)
     return None
@@ -290,6 +306,7 @@ _FAULTS: dict[str, Callable[[World, Fault], Undo]] = {
     "daemon killed": _daemon_killed,
     "daemon cut": _daemon_cut,
     "daemon half open": _daemon_half_open,
+    "daemon stands still": _daemon_stands_still,
     "client cut": _client_cut,
     "worker cut": _worker_cut,
     "worker half open": _worker_half_open,

@@ -169,7 +169,7 @@ def scenario(seed: int) -> Scenario:
     end = rng.uniform(20.0, 70.0)
     keys = _keys(rng, kind)
     requests = _requests(rng, kind, keys, end)
-    faults = _faults(rng, kind, keys, end)
+    faults = (*_faults(rng, kind, keys, end), *_stands_still(seed, kind, requests, end))
     # Nothing but the broker's own numbers then says that a key is in use: delays are as short as they can be.
     unheard = [one for one in faults if one.what == "activity lost"]
     hasty = bool(unheard)
@@ -299,6 +299,16 @@ def _faults(rng: random.Random, kind: Kind, keys: tuple[KeyPlan, ...], end: floa
         )
         result.append(fault)
     return tuple(sorted(result, key=lambda one: one.at))
+
+
+def _stands_still(seed: int, kind: Kind, requests: tuple[RequestPlan, ...], end: float) -> tuple[Fault, ...]:
+    """A daemon's process stands still in a fifth of the storms, half of the time right after a request was made."""
+    rng = random.Random(f"stands still {seed}")
+    if kind is not Kind.STORM or rng.random() > 0.2:
+        return ()
+    at = rng.choice(requests).at + rng.uniform(0.0, 0.05) if rng.random() < 0.5 else rng.uniform(0.5, end)
+    seconds = rng.uniform(*rng.choice(((0.02, 3.0), (3.0, 9.0), (9.0, 40.0))))
+    return (Fault("daemon stands still", at, max(at, min(end, at + seconds)), rng.randint(0, 60)),)
 
 
 def _lost(seed: int, rng: random.Random) -> Scenario:

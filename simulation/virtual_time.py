@@ -112,6 +112,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         #: The timers as a heap. Pairs are compared in C, which handles are not.
         self._timers: list[tuple[float, Timer]] = []
         self.cancelled_timers = 0
+        #: Processes that stand still.
+        self._standing = 0
         #: Errors that were not handled: a callback that raised, for example.
         self.complaints: list[str] = []
         numbers = count(1)
@@ -171,13 +173,28 @@ class VirtualLoop(asyncio.BaseEventLoop):
         ready = self._ready
         for _ in range(len(ready)):
             call = ready.popleft()
-            if not call._cancelled:
+            if self._standing and (clock := call._context.get(_clock)) is not None and clock.kept is not None:
+                clock.kept.append(call)
+            elif not call._cancelled:
                 try:
                     call._context.run(call._callback, *call._args)
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:  # noqa: BLE001 - whatever a callback raises
                     self.call_exception_handler({"message": "Exception in a callback", "exception": error})
+
+    def stand_still(self, clock: Clock) -> None:
+        """Run nothing of the process that has this clock until `go_on`, as after SIGSTOP, or on a busy machine."""
+        if clock.kept is None:
+            clock.kept = []
+            self._standing += 1
+
+    def go_on(self, clock: Clock) -> None:
+        """Let it run again. As in asyncio, what has arrived meanwhile comes before the timers that are due."""
+        kept, clock.kept = clock.kept, None
+        if kept is not None:
+            self._standing -= 1
+            self._ready.extend(sorted(kept, key=_is_own_timer))
 
     def _forget_cancelled(self) -> None:
         timers, cancelled = self._timers, self.cancelled_timers
@@ -207,11 +224,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
             loop.complaints.append(f"{message}: {context.get('exception')!r}")
 
 
+def _is_own_timer(call: _Call | Timer) -> bool:
+    """Return whether a process itself set this call's time; of what is sent to it, its way decides."""
+    return isinstance(call, Timer) and getattr(call._callback, "__name__", "") != "arrive"
+
+
 @dataclass(slots=True)
 class Clock:
     """A machine's wall clock: how far it is from the true one, in seconds."""
 
     skew: float = 0.0
+    #: What its process would have run; None while that does not stand still.
+    kept: list[_Call | Timer] | None = None
 
 
 _TRUE_CLOCK = Clock()

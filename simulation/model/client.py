@@ -60,7 +60,8 @@ class ModelChannel(Channel):
         if self._model.sends("publish") and raw.server is not None:
             if isinstance(routing_key, bytes):
                 routing_key = frames.read_short(frames.write_short(routing_key, "routing key"), 0)[0]
-            raw.up.send(raw.server.publish, exchange, routing_key, _as_sent(values), body, mandatory)
+            sent_at = self._model.broker.now
+            raw.up.send(raw.server.publish, exchange, routing_key, _as_sent(values), body, mandatory, sent_at)
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         if server := self._settles("ack"):

@@ -22,6 +22,9 @@ FAULT: Final = "fault"  # a fault control was called; detail: which, with what
 STALLED: Final = "stalled"  # a channel waits for a lost queue; place: queue; detail: (channel number, seconds at most)
 WENT_ON: Final = "went on"  # it does no longer; detail: channel number
 
+BLOCKED: Final = "blocked"  # the client has heard of an alarm: what it publishes is not read
+UNBLOCKED: Final = "unblocked"
+
 # --- publishes; `actor` is the publishing connection's name, `message` what was published ---
 PUBLISHED: Final = "published"  # arrived at the broker; place: exchange
 ROUTED: Final = "routed"  # put into a queue; place: queue

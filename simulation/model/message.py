@@ -12,7 +12,7 @@ class Message:
     A dead letter is a message of its own, whose `origin` is the message that died.
     """
 
-    __slots__ = ("body", "exchange", "failures", "id", "origin", "properties", "publisher", "routing_key")
+    __slots__ = ("body", "exchange", "failures", "id", "origin", "properties", "publisher", "routing_key", "sent_at")
 
     def __init__(
         self,
@@ -24,6 +24,7 @@ class Message:
         publisher: str,
         origin: Message | None = None,
         failures: int = 0,
+        sent_at: float | None = None,
     ) -> None:
         #: 1, 2, 3, ... in the order of arrival at the broker
         self.id = number
@@ -37,6 +38,8 @@ class Message:
         self.origin = origin
         #: failed deliveries before it died: a dead letter goes on counting from there
         self.failures = failures
+        #: when its publisher handed it to its connection; None of a dead letter
+        self.sent_at = sent_at
 
     @property
     def correlation_id(self) -> str | None:

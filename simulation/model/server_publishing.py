@@ -54,7 +54,13 @@ class ServerPublishing:
         raise NotImplementedError
 
     def publish(
-        self, exchange: str, routing_key: str | bytes, properties: Mapping[str, Any], body: bytes, mandatory: bool
+        self,
+        exchange: str,
+        routing_key: str | bytes,
+        properties: Mapping[str, Any],
+        body: bytes,
+        mandatory: bool,
+        sent_at: float,
     ) -> None:
         if not self.open:
             return
@@ -69,7 +75,8 @@ class ServerPublishing:
             self.refuse(refusal)
             return
         name = self.connection.name
-        message = Message(broker.next_number(), exchange, routing_key, _without_bcc(properties), body, name)
+        shown = _without_bcc(properties)
+        message = Message(broker.next_number(), exchange, routing_key, shown, body, name, sent_at=sent_at)
         number = 0
         if self._confirming:
             self._published = number = self._published + 1

@@ -12,6 +12,7 @@ from pika import exceptions as pika_errors
 
 from osrdyne_amqp import frames
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
+from simulation.model import history
 from simulation.model.lane import Lane
 from simulation.model.raw_channel import RawChannel, ignore
 from simulation.model.server import ServerConnection
@@ -152,10 +153,12 @@ class Wire:
 
     def blocked(self, reason: str) -> None:
         self.blocked_reason = reason
+        self.broker.record(history.BLOCKED, self.name)
         self._on_blocked(self, SimpleNamespace(method=SimpleNamespace(reason=reason)))
 
     def unblocked(self) -> None:
         self.blocked_reason = None
+        self.broker.record(history.UNBLOCKED, self.name)
         self._on_unblocked(self, None)
 
     def closed_by_broker(self, code: int, text: str) -> None:
