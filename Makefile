@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SEEDS ?= 1000
+# The first of them; `random` chooses it. Without it, make test-all chooses one and the others begin with 1.
+FIRST ?=
 DURATION ?= 120
 
 .DEFAULT_GOAL := help
@@ -37,13 +39,13 @@ test-fast: setup ## Run the unit tests and a few of the others, in under two min
 	@$(BIN)/python tools/run_tests.py --fast
 
 test-all: setup ## Run all tests on all engines: both RabbitMQs, Docker, systemd, Kubernetes, Pulumi, Spark; an hour
-	@$(BIN)/python tools/run_tests.py --all
+	@OSRDYNE_FIRST_SEED=$(FIRST) $(BIN)/python tools/run_tests.py --all
 
 test-machines: setup ## Run the two commands of the README on bare machines, Debian 12 and 13; before every release
 	@PYTHONPATH=.:tools $(BIN)/python tools/machines.py $(ARGS)
 
 test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, jobs, pipeline
-	@$(BIN)/python tools/run_tests.py --all $*
+	@OSRDYNE_FIRST_SEED=$(FIRST) $(BIN)/python tools/run_tests.py --all $*
 
 engines: setup ## Make what the engines of test-all consist of; the first time on a machine it compiles for half an hour
 	@PYTHONPATH=tools $(BIN)/python -m testbed.prepare test-all
@@ -61,14 +63,14 @@ check: setup ## Check format, lint, types, import order, Ansible and YAML
 format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/python tools/check.py --fix
 
-simulate: setup ## Run the daemon under simulated faults; SEEDS=10000 for more, see docs/simulation.md
-	@$(BIN)/python -m simulation --seeds $(SEEDS)
+simulate: setup ## Run the daemon under simulated faults; SEEDS=10000 FIRST=random for others, see docs/simulation.md
+	@$(BIN)/python -m simulation --seeds $(SEEDS) --first $(or $(FIRST),1)
 
-simulate-jobs: setup ## Run jobs under simulated faults; SEEDS=10000 for more, see docs/simulation.md
-	@$(BIN)/python -m simulation.jobs --seeds $(SEEDS)
+simulate-jobs: setup ## Run jobs under simulated faults; SEEDS=10000 FIRST=random for others, see docs/simulation.md
+	@$(BIN)/python -m simulation.jobs --seeds $(SEEDS) --first $(or $(FIRST),1)
 
-simulate-relay: setup ## Run the relay under simulated faults; SEEDS=10000 for more, see docs/simulation.md
-	@$(BIN)/python -m simulation.relay --seeds $(SEEDS)
+simulate-relay: setup ## Run the relay under simulated faults; SEEDS=10000 FIRST=random for others, see docs/simulation.md
+	@$(BIN)/python -m simulation.relay --seeds $(SEEDS) --first $(or $(FIRST),1)
 
 bench: setup ## Compare with bare pika and aio-pika; prints ratios
 	@$(BIN)/python -m benchmarks

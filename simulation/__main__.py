@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import asdict
 
-from simulation import runner
+from simulation import runner, seeds
 
 #: Seconds between two lines of progress.
 _PROGRESS = 10.0
@@ -19,7 +19,7 @@ def main() -> int:
     """Do what the arguments say; the exit code is 1 when anything was found."""
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
-    parser.add_argument("--first", type=int, default=1, metavar="S", help="the first of them")
+    seeds.add_first(parser)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed and print its history")
     parser.add_argument("--soak", type=int, metavar="KEYS", help="let so many keys come and go within an hour")
@@ -48,6 +48,7 @@ def replay(seed: int) -> int:
 
 def many(first: int, count: int, jobs: int, *, as_json: bool) -> int:
     """Run seeds, print findings as they come, and the totals at the end."""
+    seeds.show_first(first, count)
     began = shown = time.monotonic()
     found: list[runner.Result] = []
     for one in runner.results(range(first, first + count), max(1, min(jobs, count))):

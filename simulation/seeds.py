@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import multiprocessing
+import secrets
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
+#: Where a first seed that is chosen at random lies.
+MOST_RANDOM = 10**9
 #: Seeds that a process takes at a time.
 _CHUNK = 8
 #: Seeds between two collections of garbage.
@@ -26,6 +31,21 @@ class SeedResult:
 
 
 Result = TypeVar("Result", bound=SeedResult)
+
+
+def add_first(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says with which seed to begin."""
+    text = "the first of them, or `random` (default: 1)"
+    parser.add_argument("--first", type=_first, default=1, metavar="S", help=text)
+
+
+def _first(text: str) -> int:
+    return secrets.randbelow(MOST_RANDOM) if text == "random" else int(text)
+
+
+def show_first(first: int, count: int) -> None:
+    """Say which seeds run, so that a run can be repeated that began at random."""
+    print(f"the first seed is {first}: SEEDS={count} FIRST={first} repeats this run", file=sys.stderr, flush=True)
 
 
 def judged(kind: type[Result], judge: Callable[[int], Result], seed: int) -> Result:

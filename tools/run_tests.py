@@ -14,6 +14,7 @@ everything else has ended; if it passes then, it is counted as flaky (docs/testi
 """
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -33,6 +34,8 @@ from tiers import ALONE, EXACT, ONE_BROKER, Choice
 SUITE = "OSRDYNE_TEST_SUITE"
 #: Variable that names the file of the broker that all tiers use; see testbed/broker.py.
 SHARED_BROKER = "OSRDYNE_TEST_BROKER"
+#: Variable that holds the first seed of the simulations; see tests/simulation.
+FIRST_SEED = "OSRDYNE_FIRST_SEED"
 #: Seconds between two lines that say how far the tiers are.
 PROGRESS_EVERY = 20.0
 
@@ -163,9 +166,12 @@ def main() -> None:
     selected, choice = tiers.chosen(sys.argv[1:])
     if set(selected) - set(ALONE):
         superuser.stop_where_asked("what the tests start")
+    first = tiers.first_seed(choice, os.environ.get(FIRST_SEED, ""))
+    if "simulation" in selected:
+        print(f"test: the simulations begin with seed {first}; FIRST={first} repeats them", flush=True)
     prepare(selected, choice)
     with shared_broker(selected, choice) as variables:
-        runner = Runner(selected, choice, **variables)
+        runner = Runner(selected, choice, **variables, **{FIRST_SEED: str(first)})
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, runner.stop)
         runs = runner.run()

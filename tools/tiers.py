@@ -1,6 +1,7 @@
 """The tiers of tests: which there are, how many cores each takes, and how pytest is called for it."""
 
 import os
+import secrets
 import sys
 from dataclasses import dataclass
 
@@ -72,6 +73,13 @@ class Choice:
     def suite(self) -> str:
         """The name of the suite: that of its target."""
         return "test-all" if self.all else "test"
+
+
+def first_seed(choice: Choice, given: str) -> int:
+    """The first seed of the simulations: the one that is given, else one by chance for all tests, and always 1 else."""
+    if given and not given.isdecimal():
+        steps.stop(f"the first seed is {given!r}; give a number, as in FIRST=647292441")
+    return int(given) if given else secrets.randbelow(10**9) if choice.all else 1
 
 
 def cores() -> int:

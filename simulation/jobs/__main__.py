@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import asdict
 
+from simulation import seeds
 from simulation.jobs import runner
 
 #: Seconds between two lines of progress.
@@ -19,7 +20,7 @@ def main() -> int:
     """Do what the arguments say; the exit code is 1 when anything was found."""
     parser = argparse.ArgumentParser(prog="python -m simulation.jobs", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
-    parser.add_argument("--first", type=int, default=1, metavar="S", help="the first of them")
+    seeds.add_first(parser)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one a core")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed and print its trace")
     parser.add_argument("--json", action="store_true", help="print findings and totals as JSON, a line a seed")
@@ -42,6 +43,7 @@ def replay(seed: int) -> int:
 
 def many(first: int, count: int, processes: int, *, as_json: bool) -> int:
     """Run seeds, print findings as they come, and the totals at the end."""
+    seeds.show_first(first, count)
     began = shown = time.monotonic()
     found: list[runner.Result] = []
     for one in runner.results(range(first, first + count), max(1, min(processes, count))):

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+from simulation import seeds
 from simulation.relay import runner
 
 #: Seconds between two lines of progress.
@@ -17,7 +18,7 @@ def main() -> int:
     """Do what the arguments say; the exit code is 1 when anything was found."""
     parser = argparse.ArgumentParser(prog="python -m simulation.relay", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
-    parser.add_argument("--first", type=int, default=1, metavar="S", help="the first of them")
+    seeds.add_first(parser)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one a core")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed and print its trace")
     options = parser.parse_args()
@@ -37,6 +38,7 @@ def replay(seed: int) -> int:
 
 def many(first: int, count: int, processes: int) -> int:
     """Run seeds, print findings as they come, and the totals at the end."""
+    seeds.show_first(first, count)
     began = shown = time.monotonic()
     found: list[runner.Result] = []
     for one in runner.results(range(first, first + count), max(1, min(processes, count))):

@@ -12,6 +12,7 @@ import pytest
 
 from simulation.relay import runner
 from simulation.relay.scenario import Kind, scenario
+from tests.simulation.many_seeds import many
 
 ROOT = Path(__file__).parents[2]
 #: Seeds of `make test`: five of each kind.
@@ -34,11 +35,11 @@ def test_some_seeds_of_the_relay_lose_nothing_and_run_nothing_twice() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(1, 1001, 250))
-def test_a_thousand_seeds_of_the_relay_lose_nothing_and_run_nothing_twice(first: int) -> None:
-    sums = found_in(range(first, first + 250), min(2, os.cpu_count() or 1))
-    assert sums.calls > 2000
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seeds", many(), ids=str)
+def test_ten_thousand_seeds_of_the_relay_lose_nothing_and_run_nothing_twice(seeds: range) -> None:
+    sums = found_in(seeds, min(2, os.cpu_count() or 1))
+    assert sums.calls > 8000
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 6])

@@ -12,6 +12,7 @@ import pytest
 from simulation import runner
 from simulation.scenario import Kind, scenario
 from simulation.world import simulate
+from tests.simulation.many_seeds import many
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +25,14 @@ def test_a_thousand_seeds_lose_nothing_and_break_nothing(first: int) -> None:
     assert [(one.seed, one.findings) for one in found if one.findings] == []
     # And they are not empty
     assert sum(one.requests for one in found) > 1500
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seeds", many(), ids=str)
+def test_ten_thousand_seeds_lose_nothing_and_break_nothing(seeds: range) -> None:
+    found = runner.results(seeds, min(2, os.cpu_count() or 1))
+    assert [(one.seed, one.findings) for one in found if one.findings] == []
 
 
 @pytest.mark.parametrize("seed", [3, 5, 8, 40])

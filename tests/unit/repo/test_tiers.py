@@ -81,3 +81,11 @@ def test_the_unit_tests_on_the_newest_python_are_those_of_the_unit_tier() -> Non
 
     assert newest[-len(usual) :] == usual
     assert newest[: -len(usual)][-2:] == ["-m", "testbed.newest_python"]
+
+
+def test_all_tests_run_seeds_by_chance_or_those_that_are_given_and_the_others_the_same_ones() -> None:
+    assert tiers.first_seed(Choice(), "") == 1
+    assert tiers.first_seed(Choice(all=True), "647292441") == 647292441
+    assert len({tiers.first_seed(Choice(all=True), "") for _ in range(5)}) > 1
+    with pytest.raises(SystemExit, match="FIRST="):
+        tiers.first_seed(Choice(all=True), "many")
