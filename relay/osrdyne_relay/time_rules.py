@@ -43,6 +43,22 @@ class Looks:
         self.due = float("-inf")
 
 
+class Attended:
+    """A clock less the seconds for which this process stood still: what others said meanwhile is still to be read."""
+
+    def __init__(self) -> None:
+        self._stood = 0.0
+
+    def slept(self, pause: float, took: float) -> None:
+        """Note that a sleep of `pause` seconds took so many."""
+        if took > 2 * pause:
+            self._stood += took - pause
+
+    def at(self, now: float) -> float:
+        """Return what this clock shows when the monotonic one shows `now`."""
+        return now - self._stood
+
+
 class PeerWatch:
     """Whether the other side of a call is gone, by a counter in Redis that it changes.
 

@@ -22,6 +22,7 @@ from osrdyne_relay.messages import Answer
 from osrdyne_relay.names import new_id
 from osrdyne_relay.serving import Collected
 from osrdyne_relay.settings import ServeSettings
+from osrdyne_relay.time_rules import Attended
 from osrdyne_relay.wire import dump_headers, notes_of
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,11 @@ class Desk:
         self._polls: dict[tuple[str, str], _Poll] = {}
         self._changed: set[asyncio.Event] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._clock = asyncio.get_running_loop().time
+        self._now = asyncio.get_running_loop().time
+        self._attended = Attended()
+
+    def _clock(self) -> float:
+        return self._attended.at(self._now())
 
     # --- for handlers ---------------------------------------------------------------------------------------------
 
@@ -214,8 +219,11 @@ class Desk:
 
     async def _notice_always(self) -> None:
         shortest = min(self.settings.worker_gone_after, self.settings.forget_after)
+        pause = min(1.0, shortest / 4)
         while True:
-            await asyncio.sleep(min(1.0, shortest / 4))
+            began = self._now()
+            await asyncio.sleep(pause)
+            self._attended.slept(pause, self._now() - began)
             self.notice(self._clock())
 
     def notice(self, now: float) -> None:
