@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from osrdyne.intake import orphan_rules
 from osrdyne_protocol import headers, statuses
@@ -61,6 +62,8 @@ class RequestChecks(Checks):
         super().__init__(outcome, verdict)
         self._requests: dict[str, _Request] = defaultdict(_Request)
         self._sessions: Counter[str] = Counter()
+        #: When each client lost its session.
+        self._losses: defaultdict[str, list[float]] = defaultdict(list)
         self._acting_at: float | None = None
         #: When the broker was killed, was back, and had a daemon again; queues that it has lost.
         self._killed_at: float | None = None
@@ -73,6 +76,7 @@ class RequestChecks(Checks):
             "request returned": self._request_returned,
             "answered": self._answered,
             "served": self._served,
+            "client lost its session": self._session_lost,
             "acting": self._acting,
             kinds.PUBLISHED: self._published,
             kinds.ROUTED: self._routed,
@@ -108,6 +112,9 @@ class RequestChecks(Checks):
         if request.asked_at is None:
             request.asked_at = event.at
         self._sessions[event.actor] = max(self._sessions[event.actor], event.detail)
+
+    def _session_lost(self, event: Event) -> None:
+        self._losses[event.actor].append(event.at)
 
     def _request_confirmed(self, event: Event) -> None:
         request = self._requests[event.place]
@@ -176,6 +183,7 @@ class RequestChecks(Checks):
             self._verdict.duplicated.append(name)
             nothing_failed = self._scenario.kind not in (Kind.STORM, Kind.LOST)
             nothing_failed = nothing_failed and not self._had("client cut", "queue deleted")
+            nothing_failed = nothing_failed and not self._given_again(plan, request)
             # At its deadline a request may be answered while it is being forwarded.
             if nothing_failed and plan.do == plans.ANSWER and self._is_healthy(plan) and not plan.may_expire:
                 self._break(1, f"{name} was served or answered twice, and nothing had failed")
@@ -187,6 +195,15 @@ class RequestChecks(Checks):
         if not request.answers:
             self._judge_unanswered(plan, request)
         self._judge_delay(plan, request)
+
+    def _given_again(self, plan: RequestPlan, request: _Request) -> bool:
+        """Say whether a client got its only reply again, because it had lost its session before it acknowledged it.
+
+        It loses its session for a publish that it may not make, for example.
+        """
+        losses, times = self._losses[f"client {plan.client}"], [at for at, _ in request.answers]
+        between = (any(one <= at <= other for at in losses) for one, other in pairwise(times))
+        return request.served <= 1 and plan.reply == plans.QUEUE and all(between)
 
     def _judge_unanswered(self, plan: RequestPlan, request: _Request) -> None:
         where = self._where(plan.name)
@@ -213,7 +230,7 @@ class RequestChecks(Checks):
         return [queue for queue, names in self._outcome.left.items() if name in names]
 
     def _client_lost(self, plan: RequestPlan) -> bool:
-        return any(one.kind == "client lost its session" for one in self._outcome.history.events)
+        return any(self._losses.values())
 
     def _is_healthy(self, plan: RequestPlan) -> bool:
         return plan.routing_key == self._scenario.keys[0].key
