@@ -38,7 +38,7 @@ test: setup ## Run what every change must pass, in ten minutes; a part of it: ma
 test-fast: setup ## Run the unit tests and a few of the others, in under two minutes
 	@$(BIN)/python tools/run_tests.py --fast
 
-test-all: setup ## Run all tests on all engines: both RabbitMQs, Docker, systemd, Kubernetes, Pulumi, Spark; an hour
+test-all: setup ## Run all tests on all engines: both RabbitMQs, Docker, systemd, Kubernetes, Pulumi, Spark; an hour and a half
 	@OSRDYNE_FIRST_SEED=$(FIRST) $(BIN)/python tools/run_tests.py --all
 
 test-machines: setup ## Run the two commands of the README on bare machines, Debian 12 and 13; before every release
