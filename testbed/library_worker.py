@@ -1,5 +1,6 @@
 """A worker with our library that does what a request's body says: `error`, `requeue`, `reject`, `sleep SECONDS`,
-`headers`, `crash`, `hang`; else it answers with the key, `|` and the body.
+`headers`, `crash`, `hang`, `fork` (a pool of processes, for this request alone), `linger` (a thread that no stop ends);
+else, and after the last two, it answers with the key, `|` and the body.
 
 The variable RUNNER says how handlers run: in a `thread` (also several: THREADS, and PREFETCH), a `process` or as a
 `coroutine`. DELIVERIES names a file that gets a line for each request that was delivered before (`redelivered`) or that
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import multiprocessing
 import os
+import threading
 import time
 
 from osrdyne_worker import Reject, Request, Requeue, WorkerError, run
@@ -33,6 +36,11 @@ def handle(request: Request) -> bytes:
         os._exit(3)
     if word in (b"sleep", b"hang"):
         time.sleep(float(argument or 1000))
+    if word == b"fork":
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            pool.map(abs, range(4))
+    if word == b"linger":
+        threading.Thread(target=time.sleep, args=(1000,), name="a thread of the user's", daemon=False).start()
     if word == b"headers":
         return repr(sorted(request.headers.items())).encode()
     return request.key.encode() + b"|" + request.body

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from osrdyne.settings.daemon import DaemonSettings
 from osrdyne.settings.file import SettingsFile, changes
 from osrdyne.status import server as status_server
 from osrdyne.status.metrics import Metrics
+from osrdyne_protocol import program
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,7 @@ class Process:
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT; workers keep running. Raises the driver's errors for a wrong template."""
         stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        program.on_stop_signal(stop.set)
         self._daemon.open()
         try:
             status = self._daemon.settings.status

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +20,7 @@ from osrdyne_client import BrokerError, Client
 from osrdyne_client.errors import ClientClosed, InvalidUri
 from osrdyne_jobs.database import check_tables, reason
 from osrdyne_jobs.redo import Redo
+from osrdyne_protocol import program
 from osrdyne_protocol.settings import RedoSettings
 
 T = TypeVar("T")
@@ -42,14 +42,13 @@ def redo(
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)  # that of an earlier process
     scanned = ready_file.touch if ready_file is not None else lambda: None
-    asyncio.run(until_signal(partial(_redo, engine, make_client, settings, name, scanned)))
+    program.run(until_signal(partial(_redo, engine, make_client, settings, name, scanned)), "osrdyne jobs redo")
 
 
 async def until_signal(work: Callable[[threading.Event], None]) -> None:
     """Do work in a thread, and tell it of a signal. A handler in the thread that waits for the event could hang it."""
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    program.on_stop_signal(stop.set)
     await asyncio.to_thread(work, stop)
 
 

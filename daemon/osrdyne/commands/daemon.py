@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from osrdyne.commands.output import one_line_errors
 from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
+from osrdyne_protocol import program
 from osrdyne_protocol.console import log_format
 from osrdyne_protocol.console.imports import uncollected
 
@@ -46,4 +46,4 @@ def command(
         typer.echo(f"{settings}: settings are right")
         return
     log.info("settings read", extra={"file": str(settings), "from_environment": environment_names()})
-    asyncio.run(process.run())
+    program.run(process.run(), "osrdyne daemon")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +15,7 @@ from osrdyne_jobs import processes
 from osrdyne_jobs.commands import types
 from osrdyne_jobs.commands.database import connectable
 from osrdyne_jobs.commands.options import Broker, BrokerFile, DatabaseFile, Pool, Types, one_line_errors
+from osrdyne_protocol import program
 from osrdyne_protocol.console import broker_address, log_format
 from osrdyne_protocol.console.output import CannotAsk
 
@@ -62,10 +62,11 @@ def command(
     known = types.load(types_at) if types_at is not None else ()
     opening = _caster(context, pool, broker, broker_file)
     with connectable(database_file) as engine, opening as caster:
-        asyncio.run(
+        program.run(
             processes.until_signal(
                 lambda stop: serve(engine, host=host, port=port, token=secret, types=known, client=caster, stop=stop)
-            )
+            ),
+            "osrdyne jobs serve",
         )
 
 

@@ -8,6 +8,7 @@ says what is wrong with that of a server. `broker` is the topology, with its lin
 `forks` finds out that something was opened in another process.
 
 Only pure code over the standard library belongs here: no I/O and no third-party import. Exceptions: `settings_file`
-reads settings, `certificates` has PEM files read, and `console` is how all commands print. `events` reads the wall
-clock, and it and `pauses` draw random numbers. `forks` asks which process this is.
+reads settings, `certificates` has PEM files read, `console` is how all commands print, and `program` is the process of
+a long-running one: its signals, its forks, its end. `events` reads the wall clock, and it and `pauses` draw random
+numbers. `forks` asks which process this is.
 """

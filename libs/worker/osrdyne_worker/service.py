@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import multiprocessing
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable
 from typing import Generic, ParamSpec
 
 from osrdyne_amqp.errors import AccessRefused, InvalidUri
+from osrdyne_protocol import program
 from osrdyne_protocol.errors import MissingVariable
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker.errors import HandlerHung
@@ -21,6 +18,9 @@ from osrdyne_worker.loop import Worker, WorkerOptions
 from osrdyne_worker.runners import runner_of
 
 P = ParamSpec("P")
+
+#: How its lines on standard error begin.
+_WHO = "osrdyne worker"
 
 
 def environment() -> WorkerEnvironment:
@@ -49,18 +49,21 @@ class _Worker(Generic[P]):
         with a new password, unless WORKER_AMQP_URI_FILE names a file that has it. A handler that holds a request until
         the broker takes it back (the pool's consumer timeout) and cannot be cancelled ends this process at once, with
         EX_SOFTWARE (70): its driver starts another.
+
+        The process ends with the same status when it still runs `grace` seconds after its main thread is over, because
+        of threads that are not daemon threads. A line on standard error names them.
         """
         chosen = self._options(*nothing, **options)
         try:
-            asyncio.run(_serve_until_signal(handler, environment(), chosen))
+            program.run(_serve_until_signal(handler, environment(), chosen), _WHO, chosen.grace)
         except HandlerHung as error:
-            sys.stderr.write(f"osrdyne worker: {error}\n")
-            _end_at_once(os.EX_SOFTWARE)
+            sys.stderr.write(f"{_WHO}: {error}\n")
+            program.end_at_once(os.EX_SOFTWARE)
         except (MissingVariable, InvalidUri) as error:
-            sys.stderr.write(f"osrdyne worker: {error}\n")
+            sys.stderr.write(f"{_WHO}: {error}\n")
             raise SystemExit(os.EX_CONFIG) from None
         except AccessRefused as error:
-            sys.stderr.write(f"osrdyne worker: {error}\n")
+            sys.stderr.write(f"{_WHO}: {error}\n")
             raise SystemExit(os.EX_NOPERM) from None
 
     async def serve(
@@ -82,16 +85,6 @@ _worker = _Worker(WorkerOptions)
 run, serve = _worker.run, _worker.serve
 
 
-def _end_at_once(status: int) -> None:
-    """End this process and the processes of its executors; an orderly end would wait for the hanging handler."""
-    for child in multiprocessing.active_children():
-        child.kill()
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
 async def _serve(handler: Handler, environment: WorkerEnvironment, stop: asyncio.Event, options: WorkerOptions) -> None:
     runner = runner_of(handler, options.threads, options.executor)
     try:
@@ -102,14 +95,5 @@ async def _serve(handler: Handler, environment: WorkerEnvironment, stop: asyncio
 
 async def _serve_until_signal(handler: Handler, environment: WorkerEnvironment, options: WorkerOptions) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        stop.set()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)  # a second one ends the process at once
-
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, on_signal)
+    program.on_stop_signal(stop.set, once=True)
     await _serve(handler, environment, stop, options)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from osrdyne_protocol import settings_file
+from osrdyne_protocol import program, settings_file
 from osrdyne_protocol.console import log_format
 from osrdyne_protocol.console.output import CANNOT, CannotAsk, failing_clearly
 from osrdyne_protocol.errors import OsrdyneError, SettingsError
@@ -46,11 +45,10 @@ def command(
 
     async def until_signal() -> None:
         stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        program.on_stop_signal(stop.set)
         await serve(parsed, stop)
 
-    asyncio.run(until_signal())
+    program.run(until_signal(), "osrdyne relay serve")
 
 
 def read(file: Path, host: str | None, port: int | None) -> RelaySettings:

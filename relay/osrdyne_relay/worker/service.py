@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import signal
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Unpack, cast
 
+from osrdyne_protocol import program
 from osrdyne_relay.client.addresses import ClientIdentity, Nodes
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import InvalidCall
@@ -63,8 +62,11 @@ class RelayWorker:
         self._grace, self._websocket = grace, websocket
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, and return once work in hand is finished. A second signal ends the process."""
-        asyncio.run(self._until_signal())
+        """Serve until SIGTERM or SIGINT, and return once work in hand is finished. A second signal ends the process.
+
+        The process ends with EX_SOFTWARE (70) when it still runs `grace` seconds after its main thread is over.
+        """
+        program.run(self._until_signal(), "osrdyne relay worker", self._grace)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Do the same on the caller's loop, until `stop` is set. Nodes that are away are waited for."""
@@ -102,14 +104,5 @@ class RelayWorker:
 
     async def _until_signal(self) -> None:
         stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def on_signal() -> None:
-            stop.set()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
-
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, on_signal)
+        program.on_stop_signal(stop.set, once=True)
         await self.serve(stop)

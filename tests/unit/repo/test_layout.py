@@ -89,6 +89,12 @@ def test_a_package_names_its_modules_in_its_docstring(package: str) -> None:
     assert {name for name in within - {"__init__"} if not re.search(rf"`(?:\w+\.)?{name}`", said)} == set()
 
 
+def test_one_module_lets_signals_stop_a_program_so_that_forks_are_parted_from_it_everywhere() -> None:
+    files = [file for folder in PRODUCT for file in modules(folder)]
+    found = [file for file in files if re.search(r"add_signal_handler|set_wakeup_fd", file.read_text())]
+    assert [str(file.relative_to(steps.ROOT)) for file in found] == ["libs/protocol/osrdyne_protocol/program.py"]
+
+
 def test_no_two_classes_of_the_product_have_one_name() -> None:
     found = defaultdict(set)
     for folder in PRODUCT:

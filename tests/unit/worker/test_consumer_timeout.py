@@ -121,11 +121,11 @@ async def test_what_is_given_up_is_so_before_the_end_of_any_handler_is_waited_fo
 def test_a_process_that_ends_at_once_leaves_no_child_of_its_executor_behind() -> None:
     script = """
 import concurrent.futures, multiprocessing, time
-from osrdyne_worker import service
+from osrdyne_protocol import program
 pool = concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
 pool.submit(time.sleep, 1000)
 print(*(child.pid for child in multiprocessing.active_children()))
-service._end_at_once(70)
+program.end_at_once(70)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 70, done.stderr
