@@ -14,10 +14,11 @@ from simulation.model import Event
 from simulation.model import history as kinds
 from simulation.model.message import Message
 from simulation.scenario import Kind
-from simulation.world import FOREIGN_QUEUE, NAMES, Outcome
+from simulation.world import FOREIGN_QUEUE, LIMITS, NAMES, Outcome
 
-#: Seconds without a delivery after which a group may count as stuck: much longer than any work takes.
-_STUCK = 20.0
+#: Seconds without a delivery after which a group may count as stuck: much longer than any work takes. Seconds without a
+#: consumer after which it may count as unserved.
+_STUCK, _UNSERVED = 20.0, LIMITS["start_grace"]
 #: How late the daemon may learn that a queue is empty, in seconds.
 _STATISTICS = 15.0
 #: How late a key may be renewed by counts, and by how much too little, in seconds: the interval of the daemon's
@@ -47,6 +48,7 @@ class DaemonChecks(Checks):
         #: When a message was last taken from a queue, and when one last left it otherwise.
         self._taken_at: dict[str, float] = {}
         self._left_at: dict[str, float] = {}
+        self._group_started_at: dict[str, float] = {}
         #: Keys that a client has ever asked for, and when a worker last took a request of each.
         self._asked_for: set[str | bytes] = set()
         self._active_at: dict[str | bytes, float] = {}
@@ -204,12 +206,14 @@ class DaemonChecks(Checks):
         self._left_at[event.place] = event.at
 
     def _group_started(self, event: Event) -> None:
-        self._taken_at[NAMES.request_queue(event.place)] = event.at
+        self._taken_at[NAMES.request_queue(event.place)] = self._group_started_at[event.place] = event.at
 
     def _group_stopping(self, event: Event) -> None:
         if event.detail is None:
             return
-        ready, unacknowledged, bound = event.detail
+        ready, unacknowledged, bound, unserved = event.detail
+        if unserved is not None and event.at - max(unserved, self._group_started_at[event.place]) >= _UNSERVED:
+            return
         queue = NAMES.request_queue(event.place)
         since = event.at - self._taken_at.get(queue, 0.0)
         waited = ready or unacknowledged or event.at - self._left_at.get(queue, -1000.0) < _STATISTICS

@@ -13,7 +13,7 @@ from simulation import scenario as plans
 from simulation.findings import Checks, Verdict, name_of
 from simulation.model import Event
 from simulation.model import history as kinds
-from simulation.scenario import RETURN_BOUND, Kind, RequestPlan
+from simulation.scenario import BACK, RETURN_BOUND, Kind, RequestPlan
 from simulation.world import NAMES, Outcome
 
 #: Seconds that an orphan of a healthy key may take, from the broker to its queue, whatever other keys do.
@@ -321,6 +321,7 @@ class RequestChecks(Checks):
                 self._break(5, f"{plan.name} of a healthy key was an orphan for {took:.1f} s")
         if request.answers and request.confirmed_at is not None and self._scenario.kind is not Kind.LOST:
             work = sum(one.work for one in self._scenario.requests if one.routing_key == plan.routing_key)
-            took = request.answers[0][0] - max(request.confirmed_at, acting) - work
+            stays = [one.at + BACK for one in self._scenario.faults if self._scenario.kind is Kind.STAYS]
+            took = request.answers[0][0] - max(request.confirmed_at, acting, *stays) - work
             if took > ANSWER_BOUND:
                 self._break(5, f"{plan.name} of a healthy key was answered {took:.1f} s late")

@@ -105,6 +105,14 @@ def _worker_killed(world: World, fault: Fault) -> Undo:
     return None
 
 
+def _worker_stays(world: World, fault: Fault) -> Undo:
+    """A worker stops by itself, says so or does not, and something keeps its process."""
+    group = world.engine.running.get(fault.key)
+    if group is not None and not group.stopping:
+        group.worker.stay(says_so=bool(fault.number % 2))
+    return None
+
+
 def _broker_down(world: World, fault: Fault) -> Undo:
     if not world.broker.running:
         return None
@@ -311,6 +319,7 @@ _FAULTS: dict[str, Callable[[World, Fault], Undo]] = {
     "worker cut": _worker_cut,
     "worker half open": _worker_half_open,
     "worker killed": _worker_killed,
+    "worker stays": _worker_stays,
     "broker down": _broker_down,
     "queues lost": _queues_lost,
     "alarm": _alarm,

@@ -17,7 +17,7 @@ from osrdyne import leader, session, state
 from osrdyne.broker import publisher
 from osrdyne.failures import dead_letter_rules, error_replies
 from osrdyne.intake import activity_feed, activity_listener, bursts, orphan_forwarder, orphan_rules, queue_watcher
-from osrdyne.reconcile import group_loop, group_rules, queue_loop, queue_rules
+from osrdyne.reconcile import consumer_rules, group_loop, group_rules, queue_loop, queue_rules
 from osrdyne.reconcile.queue_rules import Phase, QueueStep
 from osrdyne.target.tracker import Status
 from osrdyne_amqp import Channel, Properties
@@ -263,6 +263,14 @@ def _feed_ends_the_session() -> list[Patch]:
     return [(activity_feed.ActivityFeed, "run", once)]
 
 
+def _unserved_left_alone() -> list[Patch]:
+    return [(consumer_rules.Signs, "unserved_reason", lambda *_, **__: None)]
+
+
+def _unserved_at_once() -> list[Patch]:
+    return [(group_rules, "consumer_grace", lambda *_, **__: 0.0)]
+
+
 MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a message is acknowledged before what follows is confirmed": _acknowledge_before_confirm,
     "a returned message counts as taken": _returned_counts_as_taken,
@@ -286,6 +294,8 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "idle groups are never stopped": _group_not_wanted_without_queue,
     "a key whose events are lost counts as idle": _counts_ignored,
     "a session ends when no events arrive": _feed_ends_the_session,
+    "a group that consumes nothing is left as it is": _unserved_left_alone,
+    "a group is given no time to consume": _unserved_at_once,
     # Seen in runs in which the broker loses queues, and in no other.
     "what goes to one key's queue holds up what goes to all others": _all_on_one_channel,
     "a queue is taken for lost without evidence": _lost_without_evidence,

@@ -2,8 +2,8 @@
 
 Kinds of run: `calm` (nothing fails), `bad keys` (some keys' workers, drivers or requests fail, a person meddles with
 queues, and nothing else), `queues lost` (the broker is killed once and loses queues, and nothing else), `events away`
-(events do not arrive, and nothing else fails) and `storm` (everything may fail). The calmer a run, the more is asked of
-it.
+(events do not arrive, and nothing else fails), `worker stays` (one worker's process goes on without consuming, and
+nothing else fails) and `storm` (everything may fail). The calmer a run, the more is asked of it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class Kind(Enum):
     STORM = "storm"
     LOST = "queues lost"
     EVENTS = "events away"
+    STAYS = "worker stays"
 
 
 #: What a worker does with a request.
@@ -127,6 +128,7 @@ _FAULTS = {
     "worker cut": (4, 0.0, 0.0),
     "worker half open": (2, 0.0, 0.0),
     "worker killed": (3, 0.0, 0.0),
+    "worker stays": (4, 0.0, 0.0),
     "broker down": (3, 0.5, 12.0),
     "alarm": (2, 1.0, 15.0),
     "confirms late": (3, 2.0, 20.0),
@@ -161,11 +163,12 @@ _MEDDLING = ("queue deleted", "queue unbound", "poison deleted", *(["stray activ
 def scenario(seed: int) -> Scenario:
     """Return the run of a seed."""
     rng = random.Random(f"scenario {seed}")
-    kind = rng.choices((Kind.CALM, Kind.BAD_KEYS, Kind.STORM, Kind.LOST, Kind.EVENTS), (15, 25, 60, 12, 8))[0]
+    kinds = (Kind.CALM, Kind.BAD_KEYS, Kind.STORM, Kind.LOST, Kind.EVENTS, Kind.STAYS)
+    kind = rng.choices(kinds, (15, 25, 56, 12, 8, 4))[0]
     if kind is Kind.LOST:
         return _lost(seed, rng)
-    if kind is Kind.EVENTS:
-        return _events_away(seed, rng)
+    if kind in (Kind.EVENTS, Kind.STAYS):
+        return _one_thing_fails(seed, rng, kind)
     end = rng.uniform(20.0, 70.0)
     keys = _keys(rng, kind)
     requests = _requests(rng, kind, keys, end)
@@ -369,14 +372,18 @@ def _lost(seed: int, rng: random.Random) -> Scenario:
     )
 
 
+#: Seconds after which a key whose worker stays without consuming is served as before: the grace of its group, counts
+#: that are late, their interval, and a start.
+BACK = 15.0 + 7.5 + 2 * 5.0 + 5.0
 #: What can keep events from the daemon while everything else works.
 EVENT_FAULTS = ("activity lost", "activity queue deleted", "activity exchange deleted", "activity revoked")
 
 
-def _events_away(seed: int, rng: random.Random) -> Scenario:
-    """Events do not arrive for more than a minute, while one key is called all the time and another works for long.
+def _one_thing_fails(seed: int, rng: random.Random, kind: Kind) -> Scenario:
+    """One key is called all the time, another works for long, and one thing fails.
 
-    Workers have a connection of their own for events, as those of the worker library do.
+    Either no event arrives for more than a minute; workers then have a connection of their own for events, as those of
+    the worker library do. Or the worker of the busy key stays without consuming.
     """
     busy, other = (KeyPlan(key, boot=rng.uniform(0.05, 1.0)) for key in rng.sample(KEYS, 2))
     at = rng.uniform(3.0, 12.0)
@@ -390,9 +397,12 @@ def _events_away(seed: int, rng: random.Random) -> Scenario:
         RequestPlan(f"r{number}", one, key, ANSWER, work, rng.choice((QUEUE, DIRECT)))
         for number, (one, key, work) in enumerate(sorted(wanted))
     )
+    fault = Fault("worker stays", at, at, rng.randint(0, 60), busy.key)
+    if kind is Kind.EVENTS:
+        fault = Fault(rng.choice(EVENT_FAULTS), at, end)
     return Scenario(
         seed,
-        Kind.EVENTS,
+        kind,
         rng.choice(("4.0", "4.3")),
         PoolSettings(
             "core",
@@ -406,7 +416,7 @@ def _events_away(seed: int, rng: random.Random) -> Scenario:
         ),
         (busy, other),
         requests,
-        (Fault(rng.choice(EVENT_FAULTS), at, end),),
+        (fault,),
         end=end,
         by_name={one.name: one for one in requests},
     )

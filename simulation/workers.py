@@ -39,6 +39,9 @@ class Worker:
         self.name = name
         self._inbox: Inbox = asyncio.Queue()
         self._stopping = False
+        #: It has stopped by itself, and its process stays until the engine asks it to stop.
+        self._stays = self._says_so = False
+        self._asked = asyncio.Event()
         self._sessions = 0
         #: A connection for events alone, as the worker library has one; None for a worker with one connection.
         self._line: EventLine | None = None
@@ -48,10 +51,16 @@ class Worker:
     def stop(self) -> None:
         """Ask it to finish what it holds and end, as SIGTERM does."""
         self._stopping = True
+        self._asked.set()
+        self._inbox.put_nowait(_STOP)
+
+    def stay(self, *, says_so: bool) -> None:
+        """Have it stop to consume without an end of its process."""
+        self._stays, self._says_so = True, says_so
         self._inbox.put_nowait(_STOP)
 
     async def run(self) -> None:
-        while not self._stopping:
+        while not self._stopping and not self._stays:
             try:
                 await self._session()
             except BrokerError as error:
@@ -59,6 +68,8 @@ class Worker:
                 await asyncio.sleep(_PAUSE)
             finally:
                 self.connection = None
+        if self._stays:
+            await self._asked.wait()
 
     async def _session(self) -> None:
         world = self._world
@@ -68,7 +79,7 @@ class Worker:
         self.connection = name
         watching = asyncio.get_running_loop().create_task(connection.wait_closed(), name=WATCH)
         inbox: Inbox = asyncio.Queue()
-        if self._stopping:
+        if self._stopping or self._stays:
             inbox.put_nowait(_STOP)
         self._inbox = inbox
         if world.scenario.kind is Kind.EVENTS:
@@ -106,11 +117,13 @@ class Worker:
                 await self._work(news, requests, replies)
             # Its queue is gone, or the broker lost patience: what it holds goes back with the channel.
             await requests.close()
-            if self._stopping:
+            if self._stopping or self._stays:
                 return
             await asyncio.sleep(_PAUSE)
 
     async def _drain(self, requests: Channel, replies: Channel, tag: str, inbox: Inbox) -> None:
+        if self._says_so:
+            self._tell(requests, events.STOPPING)
         await requests.cancel(tag)
         while not inbox.empty():
             news = inbox.get_nowait()

@@ -53,7 +53,7 @@ class Outcome:
 
 
 #: Of the daemon: so low that a few keys reach them.
-_LIMITS = {
+LIMITS = {
     "start_grace": 15.0,
     "starts_in_flight": 2,
     "held_orphans_per_key": 4,
@@ -62,7 +62,7 @@ _LIMITS = {
 }
 
 
-def daemon_settings(pool: PoolSettings, limits: Mapping[str, Any] = _LIMITS, **broker: Any) -> DaemonSettings:
+def daemon_settings(pool: PoolSettings, limits: Mapping[str, Any] = LIMITS, **broker: Any) -> DaemonSettings:
     """Return the settings of a simulated daemon: intervals are those of a real one, delays are shorter."""
     values: dict[str, Any] = {
         "broker": {
@@ -145,14 +145,15 @@ class World:
         """Return a worker of a key, for the engine to run."""
         return Worker(self, key, name)
 
-    def load_of(self, key: str) -> tuple[int, int, bool] | None:
-        """Return ready and unacknowledged messages of a key's queue, and whether it is bound; None without queue, and
-        where the broker has lost it.
+    def load_of(self, key: str) -> tuple[int, int, bool, float | None] | None:
+        """Return ready and unacknowledged messages of a key's queue, whether it is bound, and since when it has had no
+        consumer, if it has none; None without queue, and where the broker has lost it.
         """
         queue = self.broker.queues.get(NAMES.request_queue(key))
         if queue is None or queue.lost:
             return None
-        return len(queue.ready), len(queue.unacked), bool(self.broker.routing.bindings_of(queue.name))
+        unserved = None if queue.consumers else queue.unserved_since
+        return len(queue.ready), len(queue.unacked), bool(self.broker.routing.bindings_of(queue.name)), unserved
 
     def _on_operation(self, connection: str, what: str) -> None:
         for daemon in self.daemons:

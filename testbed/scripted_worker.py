@@ -1,4 +1,5 @@
 """A worker in plain pika that does what a request's body says: `sleep:SECONDS`, `hang`, `crash`, `requeue`, or an echo.
+`linger` starts a thread that the first SIGTERM does not end; the second one ends the process.
 
 A foreign peer on purpose: it sends only `started` and `request-received`, and its `x-status` is a byte array.
 The answer is `key|pid|body`.
@@ -9,11 +10,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
 import pika
 from pika.exceptions import AMQPError
+
+
+def obey(word: str) -> None:
+    if word == "linger":
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+    if word == "hang":
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(1000)  # without heartbeats
 
 
 def main() -> None:
@@ -27,6 +37,8 @@ def main() -> None:
 
     def stop(number: int, _: object) -> None:
         stopping.append(number)
+        if threading.active_count() > 1:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         connection.add_callback_threadsafe(channel.stop_consuming)
 
     signal.signal(signal.SIGTERM, stop)
@@ -45,9 +57,8 @@ def main() -> None:
             return
         if word == "sleep":
             connection.sleep(float(argument))
-        if word == "hang":
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            time.sleep(1000)  # without heartbeats
+        else:
+            obey(word)
         if properties.reply_to:
             channel.basic_publish(
                 "",

@@ -159,6 +159,7 @@ class DaemonSession:
                 self.lifecycle,
                 limits,
                 patience=settings.pool.consumer_timeout + limits.start_grace,
+                late=settings.broker.statistics_interval,
                 listing_interval=intervals.engine_listing,
             )
             loops["worker-loop"] = group_loop.run()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from osrdyne.drivers.base import Group
 from osrdyne.intake.delivery_history import DeliveryHistory
+from osrdyne.reconcile.consumer_rules import Signs
 from osrdyne.reconcile.group_rules import Attempt
 from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.runtime.changes import Changes, Keyed
@@ -27,6 +28,10 @@ class KeyActivity:
 
     last_event: float
     last_taken: float | None = None
+    #: When one last said that it is about to consume, or that it got a request; and when one last said that it stops,
+    #: None where one said that it consumes since.
+    consuming_at: float | None = None
+    stopping_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -60,8 +65,11 @@ class PoolState:
     totals: dict[str, QueueTotals] = field(default_factory=dict)
     ready_since: dict[str, float] = field(default_factory=dict)
     totals_changes: Changes = field(default_factory=Changes)
-    #: When the queue watcher requested `totals` and `depths`, in monotonic seconds.
+    #: When the queue watcher requested `totals` and `depths`, in monotonic seconds; since when it got all that it
+    #: requested; and when it requested the last counts that showed a consumer, by key.
     counted_at: float | None = None
+    counted_since: float | None = None
+    served_at: dict[str, float] = field(default_factory=dict)
     #: The totals when the previous connection ended; written by the queue watcher.
     former_totals: dict[str, QueueTotals] = field(default_factory=dict)
     #: Keys whose queue has not confirmed a forward in time. The orphan forwarder adds a key; the queue watcher removes
@@ -123,6 +131,20 @@ class PoolState:
             return self.clock()
         activity = self.activity.get(key)
         return activity.last_event if activity is not None else None
+
+    def signs(self, key: str) -> Signs:
+        """Return what is known of the consumers of a key's queue."""
+        activity, totals = self.activity.get(key), self.totals.get(key)
+        return Signs(
+            started_at=self.started_at(key),
+            consuming_at=activity.consuming_at if activity else None,
+            stopping_at=activity.stopping_at if activity else None,
+            last_event=activity.last_event if activity else None,
+            consumers=totals.consumers if totals else None,
+            counted_at=self.counted_at,
+            counted_since=self.counted_since,
+            served_at=self.served_at.get(key),
+        )
 
     def started_at(self, key: str) -> float | None:
         """Return when the engine last accepted a start of a key's group; None when this daemon started none."""

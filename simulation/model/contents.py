@@ -45,6 +45,8 @@ class Contents:
         #: when it was declared
         self.made_at = broker.loop.time()
         self.consumers: deque[Consumer] = deque()
+        #: when its last consumer went, or when it was declared; with a consumer it says nothing
+        self.unserved_since = self.made_at
         self.unacked: dict[Entry, Held] = {}
         #: dead letters that the target has not confirmed yet
         self.dead_lettering: dict[Entry, str] = {}

@@ -167,6 +167,7 @@ class Queue(Contents):
         if consumer in self.consumers:
             self.consumers.remove(consumer)
         if not self.consumers and not self.deleted:
+            self.unserved_since = self._loop.time()
             self.watch_unused()
             if self.auto_delete:
                 self._broker.remove_queue(self, by=consumer.channel.connection.name)
@@ -249,6 +250,7 @@ class Queue(Contents):
     def restart(self) -> None:
         """The broker is back: no consumers, and what was not acknowledged is ready again."""
         self.consumers.clear()
+        self.unserved_since = self._loop.time()
         self.samples = Samples()
         self.sampled()
         if self.kind == "classic":

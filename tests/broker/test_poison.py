@@ -107,7 +107,7 @@ def test_a_foreign_worker_that_hangs_is_restarted_and_its_client_gets_expired(
     make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
 ) -> None:
     pool = make_pool(delivery_limit=20, consumer_timeout=TIMEOUT)
-    daemon = make_daemon(pool, worker=SCRIPTED, limits={"start_grace": 1.0})
+    daemon = make_daemon(pool, worker=SCRIPTED, limits={"start_grace": 2.0})
     client = make_client(pool)
     assert client.ask("42", b"before").status == "ok"
     hung = client.send("42", b"hang", expiration="8000")
@@ -116,7 +116,7 @@ def test_a_foreign_worker_that_hangs_is_restarted_and_its_client_gets_expired(
     assert (answer.status, answer.headers["x-expired-at"]) == ("expired", "queue")
     assert client.wait(beside)[0].status == "ok"
     assert len(started(daemon)) > 1
-    until(lambda: "stuck" in daemon.log(), what="the reason in the log")
+    until(lambda: "stuck: " in daemon.log(), what="the reason in the log")
 
 
 async def test_what_is_settled_too_late_brings_a_cancelled_consumer_no_deliveries(vhost: Vhost) -> None:

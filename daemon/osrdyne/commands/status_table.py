@@ -23,7 +23,14 @@ _DAEMON = {
     "leading": "acts",
     "waiting": "cannot act, and tries again by itself; workers go on",
 }
-_STYLES = {"failed": "bold red", "ready": "green", "starting": "yellow", "leading": "green", "waiting": "bold red"}
+_STYLES = {
+    "failed": "bold red",
+    "unserved": "bold red",
+    "ready": "green",
+    "starting": "yellow",
+    "leading": "green",
+    "waiting": "bold red",
+}
 
 #: Width in characters where the output is no terminal: nothing is cut, because a program may read it.
 _NO_TERMINAL_WIDTH = 4000

@@ -53,6 +53,9 @@ class ActivityListener:
 
     def _on_event(self, key: str, given: Mapping[str, object]) -> None:
         event = headers.text(given.get(headers.X_EVENT))
+        if event == events.STOPPING and key in self._state.activity:
+            # That is no activity: it renews nothing.
+            self._state.activity[key].stopping_at = self._state.clock()
         if event not in events.ACTIVITY:
             self._metrics.activity.labels("own" if event in _OTHERS else "unreadable").inc()
             return
@@ -70,6 +73,8 @@ class ActivityListener:
         activity.last_event = now
         if event == events.REQUEST_RECEIVED:
             activity.last_taken = now
+        if event in (events.STARTED, events.REQUEST_RECEIVED):
+            activity.consuming_at, activity.stopping_at = now, None
         if self._renew(key, event, now) or first_sign or event == events.STARTED:
             state.activity_changes.add(key)
 

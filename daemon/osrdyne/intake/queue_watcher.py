@@ -2,8 +2,9 @@
 
 The counts also stand in for events that do not arrive: an active key whose workers have requests is renewed.
 
-Writes `state.totals`, `state.former_totals`, `state.counted_at`, `state.ready_since`, `state.depths`, `state.alarm`,
-`state.uncounted` and `state.lost`. Its counts are seconds late, so nothing is deleted because of them alone.
+Writes `state.totals`, `state.former_totals`, `state.counted_at`, `state.counted_since`, `state.served_at`,
+`state.ready_since`, `state.depths`, `state.alarm`, `state.uncounted` and `state.lost`. Its counts are seconds late, so
+nothing is deleted because of them alone.
 
 The broker has no counts of a queue that it lost. So the watcher checks one by one only queues without counts, and
 queues that have not confirmed a forward.
@@ -54,7 +55,7 @@ class QueueWatcher:
         # Counts from before an outage prove nothing: the workers had no broker meanwhile.
         self._state.former_totals, self._state.totals = self._state.totals or self._state.former_totals, {}
         self._state.counted_at = None
-        self._state.ready_since.clear()
+        self._forget_waits()
         try:
             self._note_alarm(self._blocked())
             while True:
@@ -78,19 +79,25 @@ class QueueWatcher:
             if self._state.uncounted is None:
                 log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
             self._state.uncounted = str(error)
-            # Without counts, nothing shows that a group is stuck.
-            self._state.ready_since.clear()
+            # Without counts, nothing shows that a group is stuck, or that it consumes nothing.
+            self._forget_waits()
             self._state.depths = {}
             self._note_alarm(self._blocked())
             return
         self._state.uncounted = None
         self._note_alarm(self._blocked() or alarm)
         before, self._state.counted_at = self._state.counted_at, asked
+        if self._state.counted_since is None:
+            self._state.counted_since = asked
         self._state.depths = depths
         self._note(queues, asked if before is None else before, asked)
         if self._state.alarm is not None:
-            # A group whose replies the broker holds back is not stuck.
-            self._state.ready_since.clear()
+            # A group whose replies, or whose first event, the broker holds back is not stuck.
+            self._forget_waits()
+
+    def _forget_waits(self) -> None:
+        self._state.ready_since.clear()
+        self._state.counted_since = None
 
     async def _look_for_lost(self, queues: list[RequestQueue]) -> None:
         state, now = self._state, self._state.clock()
@@ -132,11 +139,16 @@ class QueueWatcher:
         state.totals = totals
         for key in [key for key in state.ready_since if key not in totals or totals[key].ready == 0]:
             del state.ready_since[key]
+        for key in [key for key in state.served_at if key not in totals]:
+            del state.served_at[key]
         for key, one in totals.items():
             if was_delivered(before.get(key), one):
                 state.ready_since.pop(key, None)
             if one.ready > 0:
                 state.ready_since.setdefault(key, now)
+            if one.consumers > 0:
+                state.served_at[key] = at
+            if one.ready > 0 or one.consumers == 0:
                 state.totals_changes.add(key)
             used_at = latest_use(before.get(key), one, before_at=before_at - self._lateness, at=at - self._lateness)
             self._renew(key, used_at)

@@ -44,21 +44,25 @@ class GroupLoop:
         limits: LimitSettings,
         *,
         patience: float,
+        late: float,
         listing_interval: float,
     ) -> None:
         """Take times in seconds: how long a running group may take none of its ready messages before it counts as
-        stuck, and the time between two listings of the engine.
+        stuck, how late the broker's counts may be, and the time between two listings of the engine.
         """
         self._state = state
         self._driver = driver
         self._lifecycle = lifecycle
         self._limits = limits
         self._patience = patience
+        self._late = late
         self._listing_interval = listing_interval
         #: Starts in flight, and when each began, in monotonic seconds.
         self._starting: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
         self._accepted: dict[str, float] = {}
+        #: When the last listing that was adopted began.
+        self._listed_at = -1.0
         #: Keys whose group changed during an action on it: the action's result may be out of date.
         self._changed_meanwhile: set[str] = set()
         self._listing = asyncio.Event()
@@ -92,7 +96,7 @@ class GroupLoop:
         if plan.action is group_rules.GroupAction.START:
             self._waiting[key] = None
         elif plan.action is group_rules.GroupAction.STOP:
-            self._loop.begin(key, partial(self._guarded, key, partial(self._stop, key, plan.reason)), "group-action")
+            self._loop.begin(key, partial(self._guarded, key, partial(self._stop, key, plan)), "group-action")
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif group is None and key not in state.tracker.wanted:
@@ -117,10 +121,16 @@ class GroupLoop:
         return attempt
 
     def _stuck(self, key: str, group: Group | None, attempt: group_rules.Attempt) -> str | None:
-        if group is None or group.state is not GroupState.RUNNING or self._state.counted_at is None:
+        if group is None or group.state is GroupState.STOPPING or self._state.counted_at is None:
             return None
+        grace = group_rules.consumer_grace(attempt, start_grace=self._limits.start_grace, patience=self._patience)
         activity = self._state.activity.get(key)
-        return group_rules.stuck_reason(
+        unserved = self._state.signs(key).unserved_reason(grace=grace, late=self._late)
+        if group.state is GroupState.STARTING:
+            if unserved is not None and self._accepted.get(key, -1.0) >= self._listed_at:
+                self._listing.set()  # not listed since its start: only the engine knows whether it runs by now
+            return None
+        return unserved or group_rules.stuck_reason(
             ready_since=self._state.ready_since.get(key),
             last_taken=activity.last_taken if activity else None,
             started_at=attempt.started_at,
@@ -170,13 +180,15 @@ class GroupLoop:
         log.info("group started", extra={"key": key})
         self._lifecycle.record(events.GROUP_STARTED, key)
 
-    async def _stop(self, key: str, reason: str) -> None:
-        log.info("stopping group", extra={"key": key, "reason": reason})
+    async def _stop(self, key: str, plan: group_rules.GroupPlan) -> None:
+        log.info("stopping group", extra={"key": key, "reason": plan.reason})
         await self._driver.stop(key)
         group = self._state.groups.get(key)
         if group is not None:
             self._state.groups[key] = replace(group, state=GroupState.STOPPING)
-        self._lifecycle.record(events.GROUP_STOPPED, key, outcome=reason)
+        self._lifecycle.record(events.GROUP_STOPPED, key, outcome=plan.reason)
+        if plan.failed:
+            self._failed(key, plan.reason)
 
     def _failed(self, key: str, error: str) -> None:
         now = self._state.clock()
@@ -238,7 +250,7 @@ class GroupLoop:
                 await asyncio.sleep(back_off(failures))
 
     def _adopt(self, listed: list[Group], *, began: float) -> None:
-        state = self._state
+        state, self._listed_at = self._state, began
         found = {group.key: group for group in listed}
         for key in dict.fromkeys((*found, *state.groups)):
             if found.get(key) == state.groups.get(key):

@@ -48,6 +48,8 @@ class GroupPlan:
     action: GroupAction | None = None
     reason: str = ""
     at: float | None = None
+    #: A stop of what does not work: it counts as a failure, and the next start waits for its back-off.
+    failed: bool = False
 
 
 NOTHING = GroupPlan()
@@ -77,12 +79,15 @@ def plan(
     if group.template != template:
         return _after_back_off(GroupAction.STOP, "template changed", attempt, now)
     if stuck is not None:
-        return _after_back_off(GroupAction.STOP, stuck, attempt, now)
+        return _after_back_off(GroupAction.STOP, stuck, attempt, now, failed=True)
     return NOTHING
 
 
-def _after_back_off(action: GroupAction, reason: str, attempt: Attempt, now: float) -> GroupPlan:
-    return GroupPlan(action, reason) if now >= attempt.not_before else GroupPlan(at=attempt.not_before)
+def _after_back_off(
+    action: GroupAction, reason: str, attempt: Attempt, now: float, *, failed: bool = False
+) -> GroupPlan:
+    due = now >= attempt.not_before
+    return GroupPlan(action, reason, failed=failed) if due else GroupPlan(at=attempt.not_before)
 
 
 def after_start(attempt: Attempt, *, now: float) -> Attempt:
@@ -91,7 +96,7 @@ def after_start(attempt: Attempt, *, now: float) -> Attempt:
 
 
 def after_failure(attempt: Attempt, error: str, *, now: float) -> Attempt:
-    """Return what is remembered after a refused start, a failed stop or a worker's exit."""
+    """Return what is remembered after a refused start, a failed stop, a worker's exit or a stop of what hangs."""
     ran_well = attempt.alive and attempt.started_at is not None and now - attempt.started_at >= HEALTHY_AFTER
     failures = 1 if ran_well else attempt.failures + 1
     return Attempt(failures=failures, not_before=now + back_off(failures), error=error, failed_at=now)
@@ -128,6 +133,14 @@ def holds_start_slot(attempt: Attempt, group: Group | None, *, hold: float, now:
         and group.state is not GroupState.STOPPING
         and now < attempt.started_at + hold
     )
+
+
+def consumer_grace(attempt: Attempt, *, start_grace: float, patience: float) -> float:
+    """Return how many seconds a running group may consume nothing before it is restarted.
+
+    It doubles with each failure, up to `patience`: a group that needs long to load is given that time in the end.
+    """
+    return min(start_grace * 2.0 ** min(attempt.failures, 16), patience)
 
 
 def stuck_reason(

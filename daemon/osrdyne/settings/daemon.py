@@ -67,7 +67,7 @@ class LimitSettings(StrictModel):
     starts_in_flight: PositiveInt = 8
     #: Seconds for which a start without a sign of life counts as in flight.
     start_hold: Seconds = 10.0
-    #: Seconds that a group may need from its start to its first request.
+    #: Seconds that a running group may have no consumer, since its start or its last consumer or event.
     start_grace: Seconds = 120.0
     #: Queue declarations, bindings and deletions under way at once.
     queue_actions: PositiveInt = 8

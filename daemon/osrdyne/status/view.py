@@ -11,22 +11,22 @@ from osrdyne.reconcile.queue_rules import Phase
 from osrdyne.state import PoolState
 from osrdyne.target.tracker import Status
 
-#: `idle` is unbound: the next request is a cold start.
-STATES = ("starting", "ready", "failed", "idle", "draining", "stopping")
+#: `idle` is unbound: the next request is a cold start. `unserved` has had a consumer, and has none.
+STATES = ("starting", "ready", "unserved", "failed", "idle", "draining", "stopping")
 
 _LOST = "the broker has lost this queue; it is created again within seconds"
 
 
-def keys_view(state: PoolState, *, owns_workers: bool, now: float) -> list[dict[str, Any]]:
+def keys_view(state: PoolState, *, owns_workers: bool, late: float, now: float) -> list[dict[str, Any]]:
     """Return what is known of each key that has a target, a queue or a group, sorted by key.
 
-    Durations are in seconds; None where unknown or not applicable.
+    Durations are in seconds; None where unknown or not applicable. `late`: how late counts may be.
     """
     keys = {*state.tracker.wanted, *state.queues, *state.groups}
-    return [_key_view(state, key, owns_workers=owns_workers, now=now) for key in sorted(keys)]
+    return [_key_view(state, key, owns_workers=owns_workers, late=late, now=now) for key in sorted(keys)]
 
 
-def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> dict[str, Any]:
+def _key_view(state: PoolState, key: str, *, owns_workers: bool, late: float, now: float) -> dict[str, Any]:
     wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
     group, attempt, totals = state.groups.get(key), state.attempts.get(key), state.totals.get(key)
     lost, remade = _LOST if key in state.lost.suspects else None, state.remade.get(key)
@@ -35,7 +35,7 @@ def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> 
     return {
         "key": key,
         # One of `STATES`.
-        "state": _state_name(state, key, owns_workers=owns_workers),
+        "state": _state_name(state, key, owns_workers=owns_workers, late=late),
         # Messages and consumers; the document's `counts_age` says how old these counts are.
         "ready": totals.ready if totals else None,
         "unacknowledged": totals.unacknowledged if totals else None,
@@ -50,7 +50,7 @@ def _key_view(state: PoolState, key: str, *, owns_workers: bool, now: float) -> 
     }
 
 
-def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
+def _state_name(state: PoolState, key: str, *, owns_workers: bool, late: float) -> str:
     wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
     group, attempt = state.groups.get(key), state.attempts.get(key)
     if group is not None and group.state is GroupState.STOPPING:
@@ -65,16 +65,13 @@ def _state_name(state: PoolState, key: str, *, owns_workers: bool) -> str:
         return "idle"
     if queue is None or queue.phase is not Phase.BOUND:
         return "starting"
-    return "ready" if _works(state, key) and (group is not None or not owns_workers) else "starting"
-
-
-def _works(state: PoolState, key: str) -> bool:
-    """Return whether workers of the group that was last started have reported, or consume."""
-    activity, totals, started = state.activity.get(key), state.totals.get(key), state.started_at(key)
-    if activity is not None and (started is None or activity.last_event >= started):
-        return True
-    # A group taken over from a former daemon reports nothing until it is called.
-    return started is None and totals is not None and totals.consumers > 0
+    if group is None and owns_workers:
+        return "starting"
+    signs = state.signs(key)
+    if signs.is_served(late=late):
+        return "ready"
+    runs = group is None or group.state is GroupState.RUNNING
+    return "unserved" if runs and signs.was_served(late=late) else "starting"
 
 
 def document(
@@ -88,7 +85,7 @@ def document(
     that the broker lost. A daemon that stands by shows no key and no such queue, because its knowledge of them is old.
     """
     names, owns_workers, stands_by = state.names, rest.pop("owns_workers"), phase == "standby"
-    keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, now=state.clock())
+    keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, late=late, now=state.clock())
     phase, detail = with_lost(state, phase, detail)
     return {
         "pool": names.pool,

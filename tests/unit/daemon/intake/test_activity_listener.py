@@ -54,6 +54,27 @@ def listener() -> Listener:
     return made
 
 
+def test_that_a_worker_stops_is_noted_until_one_says_that_it_consumes_and_renews_nothing(listener: Listener) -> None:
+    def noted() -> tuple[object, ...]:
+        activity = listener.state.activity["42"]
+        return activity.consuming_at, activity.stopping_at, activity.last_event
+
+    listener.event(events.STOPPING)
+    assert listener.state.activity == {}
+    listener.event(events.STARTED)
+    assert noted() == (100.0, None, 100.0)
+    until = dict(listener.state.tracker.wanted)
+    listener.event(events.STOPPING, after=2.0)
+    assert noted() == (100.0, 102.0, 100.0)
+    assert listener.state.tracker.wanted == until
+    # What it reports of its last request is no consumer
+    listener.event(events.FINISHED, after=2.0)
+    listener.event(events.ALIVE, after=2.0)
+    assert noted() == (100.0, 102.0, 106.0)
+    listener.event(events.REQUEST_RECEIVED, after=2.0)
+    assert noted() == (108.0, None, 108.0)
+
+
 @pytest.mark.parametrize("event", sorted(events.ACTIVITY - {events.STARTED}))
 def test_activity_of_a_key_with_a_queue_requires_it_with_the_burst_s_length(listener: Listener, event: str) -> None:
     listener.event(event)

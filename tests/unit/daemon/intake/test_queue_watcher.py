@@ -74,6 +74,31 @@ async def test_why_nothing_can_be_seen_is_noted_until_it_can() -> None:
         assert uncounted_of(state) is None
 
 
+async def test_when_a_queue_last_had_a_consumer_is_noted_and_who_restarts_groups_looks_at_those_without() -> None:
+    broker, state = StandInBroker({"42": BrokerQueue(consumers=1), "7": BrokerQueue()}), state_of()
+    management = StandInManagement(broker)
+    changed = follower(state.totals_changes)
+    async with running(watcher(state, management).run()):
+        await asyncio.sleep(12.0)
+        assert state.served_at == {"42": pytest.approx(10.0, abs=0.2)}
+        assert set(await changed.take(None)) == {"7"}
+        broker.queues["42"].consumers = 0
+        await asyncio.sleep(10.0)
+        assert state.served_at == {"42": pytest.approx(10.0, abs=0.2)}
+        assert set(await changed.take(None)) == {"7", "42"}
+        assert state.counted_since == pytest.approx(0.0, abs=0.1)
+        # While nothing can be seen, nothing counts as unserved
+        broker.on = refuse(("list", ""), error=ManagementError("away"))
+        await asyncio.sleep(5.0)
+        assert state.counted_since is None
+        broker.on = lambda what, key: None
+        await asyncio.sleep(5.0)
+        assert state.counted_since == pytest.approx(30.0, abs=0.3)
+        del broker.queues["42"]
+        await asyncio.sleep(5.0)
+        assert state.served_at == {}
+
+
 async def test_the_time_of_counts_is_when_they_were_asked_for_and_stays_with_them() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
     management = StandInManagement(broker)

@@ -13,16 +13,17 @@ from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.errors import DriverError
 from osrdyne.reconcile import group_loop
 from osrdyne.reconcile.group_loop import GroupLoop
-from osrdyne.reconcile.queue_rules import Phase, QueueState
+from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state import KeyActivity, PoolState
 from tests.unit.stand_ins import StandInDriver, StandInLifecycle, refuse, running, state_of, until
 
 pytestmark = pytest.mark.looptime
 
-LIMITS = LimitSettings(starts_in_flight=2, start_hold=10.0)
+LIMITS = LimitSettings(starts_in_flight=2, start_hold=10.0, start_grace=40.0)
 #: In seconds.
 PATIENCE = 100.0
+LATE = 7.5
 LISTING_INTERVAL = 30.0
 
 
@@ -34,7 +35,13 @@ class Loop:
         self.driver = StandInDriver()
         self.lifecycle = StandInLifecycle()
         self.loop = GroupLoop(
-            self.state, self.driver, self.lifecycle, limits, patience=PATIENCE, listing_interval=LISTING_INTERVAL
+            self.state,
+            self.driver,
+            self.lifecycle,
+            limits,
+            patience=PATIENCE,
+            late=LATE,
+            listing_interval=LISTING_INTERVAL,
         )
 
     def want(self, *keys: str) -> None:
@@ -274,6 +281,114 @@ async def test_a_group_that_takes_requests_is_not_stuck_however_many_wait() -> N
             await asyncio.sleep(5.0)
             loop.state.activity["42"] = KeyActivity(last_event=now(), last_taken=now())
             ready_for_ever(loop.state)
+        assert ("stop", "42") not in loop.driver.calls
+
+
+def counted(loop: Loop, consumers: int) -> None:
+    """Count consumers, as the queue watcher does."""
+    state = loop.state
+    state.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=consumers, bindings=1)
+    state.counted_at = now()
+    state.counted_since = state.counted_since or now()
+    if consumers:
+        state.served_at["42"] = now()
+    state.totals_changes.add("42")
+
+
+async def counting(loop: Loop, consumers: int, *, seconds: float) -> None:
+    for _ in range(int(seconds / 5.0)):
+        counted(loop, consumers)
+        await asyncio.sleep(5.0)
+
+
+async def test_a_running_group_that_consumes_nothing_is_restarted_with_its_reason_and_back_off() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.alive("42")
+        await counting(loop, 1, seconds=200.0)
+        assert ("stop", "42") not in loop.driver.calls
+        # When its worker is lost, and its process stays
+        await counting(loop, 0, seconds=LIMITS.start_grace)
+        assert ("stop", "42") not in loop.driver.calls
+        await counting(loop, 0, seconds=LATE + 20.0)
+        # Then it is stopped and started again, and what was wrong is shown
+        assert loop.driver.starts("42") == 2
+        assert (loop.state.attempts["42"].error or "").startswith("stuck: ")
+        assert ("group-stopped", "42") in loop.lifecycle.events
+        # And once it has worked for a while, nothing is wrong
+        loop.alive("42")
+        await counting(loop, 1, seconds=30.0)
+        loop.alive("42")
+        await until(lambda: loop.state.attempts["42"].error is None, within=15.0)
+
+
+async def test_a_group_that_never_consumes_is_restarted_with_growing_graces_and_so_one_that_loads_for_long_works() -> (
+    None
+):
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        starts: list[float] = []
+        while len(starts) < 4:
+            if loop.driver.starts("42") > len(starts):
+                starts.append(now())
+            counted(loop, 0)
+            await asyncio.sleep(1.0)
+        first, second, third = (after - before for before, after in itertools.pairwise(starts))
+        assert LIMITS.start_grace < first < second < third
+        assert second > 2 * LIMITS.start_grace
+        assert third > PATIENCE
+
+
+async def test_a_group_that_the_engine_says_is_still_starting_is_not_restarted() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=GroupState.STARTING)
+        listings = loop.driver.listings
+        await counting(loop, 0, seconds=300.0)
+        assert ("stop", "42") not in loop.driver.calls
+        # Nor is the engine asked each time
+        assert loop.driver.listings < listings + 15
+
+
+async def test_a_group_whose_worker_reports_that_it_lives_while_it_loads_is_not_restarted() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        for _ in range(30):
+            await counting(loop, 0, seconds=20.0)
+            loop.alive("42")
+        assert ("stop", "42") not in loop.driver.calls
+
+
+async def test_a_worker_that_said_that_it_stops_is_not_kept_by_what_it_still_reports() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        loop.alive("42")
+        await counting(loop, 1, seconds=20.0)
+        stopping = now()
+        while ("stop", "42") not in loop.driver.calls:
+            loop.state.activity["42"] = KeyActivity(last_event=now(), stopping_at=stopping)
+            await counting(loop, 0, seconds=5.0)
+        assert now() < stopping + LIMITS.start_grace + LATE + 11.0
+        assert "said that it stops" in (loop.state.attempts["42"].error or "")
+
+
+async def test_a_group_is_not_restarted_while_nothing_counts_its_consumers() -> None:
+    loop = Loop()
+    async with running(loop.loop.run()):
+        loop.want("42")
+        await until(loop.runs("42"))
+        for _ in range(30):
+            await counting(loop, 0, seconds=30.0)
+            # Given a management API that is away again and again
+            loop.state.counted_since = None
         assert ("stop", "42") not in loop.driver.calls
 
 

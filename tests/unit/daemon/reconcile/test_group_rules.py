@@ -59,7 +59,7 @@ def test_a_group_of_another_template_is_stopped_and_started_again_once_gone() ->
 
 
 def test_a_stuck_group_is_stopped_with_its_reason() -> None:
-    assert decided(group=RUNNING, stuck="took nothing") == GroupPlan(GroupAction.STOP, "took nothing")
+    assert decided(group=RUNNING, stuck="took nothing") == GroupPlan(GroupAction.STOP, "took nothing", failed=True)
 
 
 def test_a_stopping_group_is_not_stopped_again() -> None:
@@ -124,6 +124,14 @@ def test_a_start_is_in_flight_until_it_shows_life_or_its_hold_is_over() -> None:
 def test_a_start_slot_is_free_when_the_timer_for_it_rings(started: float, hold: float) -> None:
     attempt = group_rules.after_start(Attempt(), now=started)
     assert not holds_start_slot(attempt, RUNNING, hold=hold, now=started + hold)
+
+
+def test_the_grace_of_a_group_doubles_with_each_failure_up_to_its_patience() -> None:
+    graces = [
+        group_rules.consumer_grace(Attempt(failures=failures), start_grace=120.0, patience=1920.0)
+        for failures in (0, 1, 2, 3, 4, 10**9)
+    ]
+    assert graces == [120.0, 240.0, 480.0, 960.0, 1920.0, 1920.0]
 
 
 def test_a_group_is_stuck_when_nothing_was_taken_for_as_long_as_something_was_ready() -> None:

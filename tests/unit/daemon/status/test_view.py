@@ -16,6 +16,8 @@ from osrdyne_protocol.broker.lost import Evidence
 from osrdyne_protocol.settings import PoolSettings
 
 BOUND = QueueState(Phase.BOUND, asserted=1)
+#: How late counts may be, in seconds.
+LATE = 7.5
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def state() -> PoolState:
 
 
 def view(state: PoolState, *, owns_workers: bool = True) -> dict[str, Any]:
-    (only,) = status_view.keys_view(state, owns_workers=owns_workers, now=104.0)
+    (only,) = status_view.keys_view(state, owns_workers=owns_workers, late=LATE, now=104.0)
     return only
 
 
@@ -32,11 +34,18 @@ def running(state: PoolState, of: GroupState = GroupState.RUNNING) -> None:
     state.groups["42"] = Group("42", of, 2, "")
 
 
+def counted(state: PoolState, *, consumers: int, at: float) -> None:
+    state.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=consumers, bindings=0)
+    state.counted_at = at
+    if consumers:
+        state.served_at["42"] = at
+
+
 def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) -> None:
     state.require("42")
     state.queues["42"] = BOUND
     state.totals["42"] = QueueTotals(ready=3, unacknowledged=1, consumers=2, bindings=0)
-    state.activity["42"] = KeyActivity(last_event=99.0)
+    state.activity["42"] = KeyActivity(last_event=99.0, consuming_at=99.0)
     running(state)
     assert view(state) == {
         "key": "42",
@@ -55,7 +64,7 @@ def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) 
 def test_a_key_whose_queue_the_broker_lost_says_so_and_says_later_that_it_was_made_again(state: PoolState) -> None:
     state.require("42")
     state.queues["42"] = BOUND
-    state.activity["42"] = KeyActivity(last_event=99.0)
+    state.activity["42"] = KeyActivity(last_event=99.0, consuming_at=99.0)
     running(state)
     state.lost = Evidence.known(["42"], 99.0)
     assert view(state)["state"] == "failed"
@@ -77,10 +86,10 @@ def test_a_group_that_was_started_again_is_starting_until_it_reports(state: Pool
     state.require("42")
     state.queues["42"] = BOUND
     running(state)
-    state.activity["42"] = KeyActivity(last_event=50.0)
+    state.activity["42"] = KeyActivity(last_event=50.0, consuming_at=50.0)
     state.attempts["42"] = Attempt(started_at=60.0)
     assert view(state)["state"] == "starting"
-    state.activity["42"] = KeyActivity(last_event=61.0)
+    state.activity["42"] = KeyActivity(last_event=61.0, consuming_at=61.0)
     assert view(state)["state"] == "ready"
 
 
@@ -88,15 +97,66 @@ def test_a_group_taken_over_from_a_former_daemon_is_ready_when_it_consumes(state
     state.require("42")
     state.queues["42"] = BOUND
     running(state)
-    state.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=1, bindings=0)
+    counted(state, consumers=1, at=90.0)
     assert view(state)["state"] == "ready"
+
+
+@pytest.mark.parametrize("owns_workers", [True, False])
+def test_a_key_is_never_ready_without_a_consumer(state: PoolState, owns_workers: bool) -> None:
+    def shown() -> object:
+        return view(state, owns_workers=owns_workers)["state"]
+
+    state.require("42")
+    state.queues["42"] = BOUND
+    if owns_workers:
+        running(state)
+    # Counts that show none are believed over an event that is older than what they are about, and not before
+    state.activity["42"] = KeyActivity(last_event=50.0, consuming_at=50.0)
+    counted(state, consumers=0, at=57.0)
+    assert shown() == "ready"
+    counted(state, consumers=0, at=58.0)
+    assert shown() == "unserved"
+    # What it reports of its last requests is no sign of a consumer; the event of the next one is
+    state.activity["42"].last_event = 60.0
+    assert shown() == "unserved"
+    state.activity["42"].consuming_at = 61.0
+    assert shown() == "ready"
+    # And a worker that says that it stops is believed at once
+    state.activity["42"].stopping_at = 62.0
+    counted(state, consumers=1, at=62.0)
+    assert shown() == "unserved"
+    # Unless counts show that another one of the group goes on
+    counted(state, consumers=1, at=70.0)
+    assert shown() == "ready"
+
+
+def test_a_worker_that_reports_nothing_is_ready_when_counts_newer_than_its_start_show_it(state: PoolState) -> None:
+    state.require("42")
+    state.queues["42"] = BOUND
+    running(state)
+    state.attempts["42"] = Attempt(started_at=60.0)
+    counted(state, consumers=1, at=65.0)
+    assert view(state)["state"] == "starting"
+    counted(state, consumers=1, at=70.0)
+    assert view(state)["state"] == "ready"
+    counted(state, consumers=0, at=75.0)
+    assert view(state)["state"] == "unserved"
+
+
+def test_a_group_whose_engine_starts_it_again_is_starting(state: PoolState) -> None:
+    state.require("42")
+    state.queues["42"] = BOUND
+    running(state, GroupState.STARTING)
+    state.activity["42"] = KeyActivity(last_event=50.0, consuming_at=50.0)
+    counted(state, consumers=0, at=75.0)
+    assert view(state)["state"] == "starting"
 
 
 def test_an_unbound_key_is_idle_and_shows_when_it_stops(state: PoolState) -> None:
     state.require("42")
     state.tracker.advance(110.0)
     state.queues["42"] = QueueState(Phase.UNBOUND)
-    found = status_view.keys_view(state, owns_workers=True, now=112.0)[0]
+    found = status_view.keys_view(state, owns_workers=True, late=LATE, now=112.0)[0]
     assert (found["state"], found["unbinds_in"], found["stops_in"]) == ("idle", None, 3.0)
 
 
@@ -120,7 +180,7 @@ def test_a_failure_of_queue_or_group_is_shown_with_its_reason(state: PoolState) 
 def test_a_driver_without_workers_shows_no_number_and_needs_no_group(state: PoolState) -> None:
     state.require("42")
     state.queues["42"] = BOUND
-    state.activity["42"] = KeyActivity(last_event=99.0)
+    state.activity["42"] = KeyActivity(last_event=99.0, consuming_at=99.0)
     found = view(state, owns_workers=False)
     assert (found["workers"], found["state"]) == (None, "ready")
 
@@ -130,7 +190,11 @@ def test_keys_of_target_queues_and_groups_are_shown_once_and_in_order(state: Poo
     state.queues["a"] = BOUND
     state.queues["b"] = BOUND
     state.groups["c"] = Group("c", GroupState.RUNNING, 1, "")
-    assert [one["key"] for one in status_view.keys_view(state, owns_workers=True, now=0.0)] == ["a", "b", "c"]
+    assert [one["key"] for one in status_view.keys_view(state, owns_workers=True, late=LATE, now=0.0)] == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_the_document_is_json_with_any_key(state: PoolState) -> None:
