@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from faults import broker_faults, event_faults, network_faults, process_faults, sabotage
+from faults import broker_faults, event_faults, network_faults, process_faults, sabotage, worker_faults
 from faults.rig import Rig
 
 #: Does one fault, undoes it, and returns what exactly it did. Raises when it could not.
@@ -20,6 +20,8 @@ KINDS: dict[str, Fault] = {
     "worker-killed": process_faults.worker_killed,
     "worker-killed-reply": process_faults.worker_killed_between_reply_and_ack,
     "worker-killed-start": process_faults.worker_killed_after_cold_start,
+    "worker-forks": worker_faults.forks,
+    "worker-stops-and-stays": worker_faults.stops_and_stays,
     "client-killed": process_faults.client_killed,
     "client-killed-publish": process_faults.client_killed_between_publish_and_confirm,
     "broker-restarted": broker_faults.broker_restarted,

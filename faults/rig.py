@@ -129,6 +129,7 @@ class Rig:
             environment={"REFUSE_KEY": load.DEAD, "DELIVERIES": str(self.directory / "deliveries")},
             broker={"heartbeat": timing.HEARTBEAT},
             driver={"state_directory": str(self.directory / "state")},
+            limits={"start_grace": timing.START_GRACE},
         )
         daemon.settings["pool"]["delivery_limit"] = timing.DELIVERY_LIMIT
         daemon.variables = self.clock.variables
@@ -247,6 +248,10 @@ class Rig:
         """The broker lost a request queue with what was in it, between these moments."""
         self._lost.append((self._key(queue), began, ended))
         self._dead.append((self._key(queue), ended))
+
+    def note_dead(self, key: str) -> None:
+        """A key's workers are of no use: it has recovered when it has answered a request that is sent after now."""
+        self._dead.append((key, time.monotonic()))
 
     def _key(self, queue: str) -> str:
         return queue.removeprefix(self.pool.names.request_queue_prefix)
