@@ -12,6 +12,7 @@ from pika import exceptions as pika_errors
 
 from osrdyne_amqp import frames
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
+from osrdyne_protocol.forks import Home
 from simulation.model import history
 from simulation.model.lane import Lane
 from simulation.model.raw_channel import RawChannel, ignore
@@ -37,6 +38,7 @@ class Wire:
         self.context = copy_context()
         self.frame_max = _FRAME_MAX
         self.blocked_reason: str | None = None
+        self.home = Home()
         self.receivers: dict[int, Any] = {}
         self.server: ServerConnection | None = None
         self.is_closed = False
