@@ -9,6 +9,7 @@ from typing import Any
 
 import pika
 
+from osrdyne_protocol.names import reply_queue
 from testbed.waiting import PATIENCE
 
 DIRECT = "amq.rabbitmq.reply-to"
@@ -48,6 +49,13 @@ class ForeignClient:
         routing_key: Any = key
         self._channel.basic_publish(self._exchange, routing_key, body, pika.BasicProperties(**values), mandatory=True)
         return str(values["correlation_id"])
+
+    def reply_queue(self, user: str) -> str:
+        """Make a reply queue of its own, for a request that another connection sends, and return its name."""
+        name = reply_queue(user)
+        self._channel.queue_declare(name, durable=True, arguments={"x-queue-type": "classic", "x-expires": 600_000})
+        self._channel.basic_consume(name, self._on_reply, auto_ack=True)
+        return name
 
     def poll(self) -> None:
         """Take in what has arrived."""

@@ -527,7 +527,7 @@ async def test_a_delivery_in_single_bytes_reaches_its_consumer(broker: FakeBroke
     assert (await asyncio.wait_for(got.get(), PATIENCE)).properties.correlation_id == "c"
 
 
-async def test_a_message_whose_properties_cannot_be_read_is_delivered_with_its_raw_header(
+async def test_a_message_whose_properties_cannot_be_read_is_delivered_and_says_why(
     broker: FakeBroker, connection: Connection
 ) -> None:
     got: asyncio.Queue[Message] = asyncio.Queue()
@@ -537,9 +537,29 @@ async def test_a_message_whose_properties_cannot_be_read_is_delivered_with_its_r
     broker.send(delivery(1, tag, 1, broken), delivery(1, tag, 2, header_payload(Properties())))
 
     first, second = await asyncio.wait_for(got.get(), 2), await asyncio.wait_for(got.get(), PATIENCE)
-    assert first.malformed == broken
+    assert first.malformed == "the message's properties cannot be read: short string is cut off"
     assert first.properties == Properties()
     assert second.malformed is None
+    assert connection.is_open
+
+
+@pytest.mark.parametrize("piece", [1_000, 65_536, 2**30])
+async def test_a_content_header_longer_than_a_frame_is_delivered_without_its_headers_and_says_why(
+    broker: FakeBroker, connection: Connection, piece: int
+) -> None:
+    got: asyncio.Queue[Message] = asyncio.Queue()
+    _, tag = await consuming(connection, got.put_nowait)
+    long = header_payload(Properties(content_type="t", correlation_id="c", reply_to="r", headers={"k": "v" * 400_000}))
+    sent = delivery(1, tag, 1, long) + delivery(1, tag, 2, header_payload(Properties(correlation_id="d")))
+
+    for start in range(0, len(sent), piece):
+        broker.send(sent[start : start + piece])
+        await asyncio.sleep(0)
+
+    first, second = await asyncio.wait_for(got.get(), PATIENCE), await asyncio.wait_for(got.get(), PATIENCE)
+    assert first.malformed == f"the message's headers are not read: they have {len(long)} bytes"
+    assert first.properties == Properties(content_type="t", correlation_id="c", reply_to="r")
+    assert (second.malformed, second.properties.correlation_id) == (None, "d")
     assert connection.is_open
 
 

@@ -101,7 +101,7 @@ MESSAGES = st.builds(
     properties=PROPERTIES,
     delivery_tag=st.integers(0, 2**64 - 1),
     redelivered=st.booleans(),
-    malformed=st.none() | st.binary(max_size=10),
+    malformed=st.none() | st.text(max_size=10),
 )
 
 #: Anything that `json.dumps` can write.

@@ -51,8 +51,9 @@ def test_any_table_is_written_and_read_back_or_refused(table: dict[str, Any]) ->
 @FUZZ
 @given(st.binary(max_size=200) | mutated(header_payload(PROPERTIES)))
 def test_properties_are_read_or_malformed(data: bytes) -> None:
-    with contextlib.suppress(Malformed):
-        read_properties(data)
+    for with_headers in (True, False):
+        with contextlib.suppress(Malformed):
+            read_properties(data, with_headers=with_headers)
 
 
 @pytest.mark.parametrize("kind", ["A", "F"])
@@ -118,10 +119,11 @@ def test_whatever_a_broker_says_the_connection_ends_with_a_reason_and_nothing_el
     run_with(data)
 
 
-async def test_a_frame_of_gigabytes_ends_the_connection_before_it_is_kept() -> None:
+@pytest.mark.parametrize("kind", [1, 2, 3], ids=["a method", "a content header", "a body"])
+async def test_a_frame_of_gigabytes_ends_the_connection_before_it_is_kept(kind: int) -> None:
     async with fake_broker() as broker:
         connection = await Connection.open(broker.uri, name="test")
-        broker.send(b"\x03\x00\x01" + (2**31).to_bytes(4, "big") + b"x" * 100)
+        broker.send(bytes([kind]) + b"\x00\x01" + (2**31).to_bytes(4, "big") + b"x" * 100)
 
         reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE)
 

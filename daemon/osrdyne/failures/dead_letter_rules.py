@@ -54,9 +54,12 @@ def decide(message: Message, names: PoolNames) -> Verdict:
     cause = headers.text(given.get(headers.X_FIRST_DEATH_REASON))
     queue = headers.text(given.get(headers.X_FIRST_DEATH_QUEUE)) or ""
     key = original_key(message)
+    answerable = bool(message.properties.reply_to) and not names_pool_queue(message.properties.reply_to, names)
+    if message.malformed is not None:
+        fate = statuses.INVALID_REQUEST
+        return Verdict(fate if answerable else None, message.malformed, None if answerable else fate, key, queue)
     if cause not in statuses.DEAD_LETTER_REASONS:
         return Verdict(None, "came without a dead-letter reason", cause or NOT_DEAD_LETTERED, key, queue)
-    answerable = bool(message.properties.reply_to) and not names_pool_queue(message.properties.reply_to, names)
     failed = cause == statuses.DELIVERY_LIMIT and queue.startswith(names.request_queue_prefix)
     # Only such a letter is put back after its answer; on any other, a client set the mark.
     answered = failed and was_answered(message)

@@ -47,7 +47,7 @@ class ErrorAnswer:
 def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: int) -> Forward | ErrorAnswer:
     """Decide what to do with one orphan that is seen at `now_ms`."""
     if message.malformed is not None:
-        return ErrorAnswer(statuses.INVALID_REQUEST, "the message's properties cannot be read")
+        return ErrorAnswer(statuses.INVALID_REQUEST, message.malformed)
     try:
         key = keys.decode(message.routing_key)
     except InvalidKey as error:

@@ -39,7 +39,7 @@ class Channel(Publishing):
         self._pika = pika_channel
         self._closed: asyncio.Future[BrokerError] = wire.loop.create_future()
         self._calls = PendingCalls(wire, timeout)
-        self._content = Content(self._fail)
+        self._content = Content(self._fail, frames.longest_read(wire.frame_max))
         self._acknowledgements = Acknowledgements()
         self._consumers: dict[bytes, _Consumer] = {}
         self._no_ack: set[bytes] = set()
@@ -109,7 +109,7 @@ class Channel(Publishing):
         consumer_tag, tag, redelivered, exchange, routing_key = frames.read_deliver(data, at)
         consumer = self._consumers.get(consumer_tag)
 
-        def complete(properties: Properties, malformed: bytes | None, body: bytes) -> None:
+        def complete(properties: Properties, malformed: str | None, body: bytes) -> None:
             if consumer is None:  # the caller of this consume gave up: its messages go back to the queue
                 if consumer_tag not in self._no_ack:
                     self._wire.emit(frames.nack(self._number, tag, requeue=True))

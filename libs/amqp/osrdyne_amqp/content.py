@@ -8,16 +8,18 @@ from osrdyne_amqp import frames
 from osrdyne_amqp.message import Properties
 from osrdyne_amqp.table import Malformed
 
-#: Arguments: the properties, the raw content header if it was unreadable (the properties are empty then), the body.
-Complete = Callable[[Properties, bytes | None, bytes], None]
+#: Arguments: the properties, why some of them could not be read (None: all were), the body.
+Complete = Callable[[Properties, str | None, bytes], None]
 
 
 class Content:
     """The message that one channel is receiving: there is one at a time."""
 
-    def __init__(self, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, failed: Callable[[Exception], None], longest_read: int) -> None:
         #: called with the exception of a callback
         self._failed = failed
+        #: longest content header whose table of headers is read, in bytes: reading takes long, and much memory
+        self._longest_read = longest_read
         self._stopped = False
         self._complete: Complete | None = None
         self._header = b""
@@ -63,9 +65,13 @@ class Content:
         malformed = None
         properties = Properties.__new__(Properties)  # its __init__ would cost as much as all the rest here
         try:
-            properties.__dict__ = frames.read_properties(header)
-        except Malformed:
-            properties, malformed = Properties(), header
+            if len(header) <= self._longest_read:
+                properties.__dict__ = frames.read_properties(header)
+            else:
+                malformed = f"the message's headers are not read: they have {len(header)} bytes"
+                properties.__dict__ = frames.read_properties(header, with_headers=False)
+        except Malformed as error:
+            properties, malformed = Properties(), f"the message's properties cannot be read: {error}"
         try:
             complete(properties, malformed, body)
         except Exception as error:  # noqa: BLE001 - whatever a callback of the program raises

@@ -43,6 +43,7 @@ _EXPIRATION = re.compile(rb"[+-]?[0-9]+")
 #: RabbitMQ's longest timer, 49 days
 _MAX_EXPIRATION_MS = 0xFFFFFFFF
 _U16 = Struct(">H")
+_U32 = Struct(">I")
 _U64 = Struct(">Q")
 
 
@@ -93,6 +94,10 @@ def _write_u64(value: Any, what: str) -> bytes:
         raise Unencodable(f"{what} must be whole seconds since 1970, not {value!r}") from None
 
 
+def _skip_table(data: bytes, at: int) -> tuple[Any, int]:
+    return None, at + 4 + _U32.unpack_from(data, at)[0]
+
+
 def _write_headers(value: Any, what: str) -> bytes:
     if not isinstance(value, Mapping):
         raise Unencodable(f"{what} must be a mapping, not {type(value).__name__}")
@@ -132,13 +137,26 @@ _CODECS: Final[tuple[tuple[str, _PropertyReader, _PropertyWriter], ...]] = (
     ("cluster_id", read_short, write_short),
 )
 _PROPERTIES: Final = tuple((1 << (15 - position), *codec) for position, codec in enumerate(_CODECS))
+#: The same, to read all but the headers.
+_BESIDE_HEADERS: Final = tuple(
+    (flag, name, _skip_table if name == "headers" else reader, writer) for flag, name, reader, writer in _PROPERTIES
+)
 NO_PROPERTIES: Final[Mapping[str, Any]] = {name: None for _, name, _, _ in _PROPERTIES}
 
 
-def read_properties(data: bytes) -> dict[str, Any]:
+def longest_read(frame_max: int) -> int:
+    """Bytes of the longest content header whose table of headers is read.
+
+    Twice of what was agreed, because a broker adds to the header of what it delivers again.
+    """
+    return 2 * frame_max
+
+
+def read_properties(data: bytes, *, with_headers: bool = True) -> dict[str, Any]:
     """All fourteen properties of a content header's payload; absent ones are None.
 
-    Raises Malformed when they cannot be separated (a broker that checks incoming messages never sends that).
+    Without headers, that property is None, and its table is not read, however long it is. Raises Malformed when the
+    properties cannot be separated (a broker that checks incoming messages never sends that).
     """
     values = dict(NO_PROPERTIES)
     try:
@@ -146,7 +164,7 @@ def read_properties(data: bytes) -> dict[str, Any]:
         if flags & 3:
             raise Malformed("unknown property flags")
         at = 14
-        for flag, name, reader, _ in _PROPERTIES:
+        for flag, name, reader, _ in _PROPERTIES if with_headers else _BESIDE_HEADERS:
             if flags & flag:
                 values[name], at = reader(data, at)
     except (IndexError, struct.error) as error:

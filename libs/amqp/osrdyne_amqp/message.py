@@ -24,8 +24,8 @@ class Message:
     properties: Properties
     delivery_tag: int
     redelivered: bool
-    #: the raw content header when it could not be read; `properties` is empty then
-    malformed: bytes | None = None
+    #: why the content header could not be read in full; `properties` has what could, and never the headers
+    malformed: str | None = None
 
 
 class QueueInfo(NamedTuple):

@@ -24,7 +24,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.frame import decode_frame
 
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
-from osrdyne_amqp.frames import FRAME_END, FRAME_HEAD, FRAME_OVERHEAD
+from osrdyne_amqp.frames import FRAME_END, FRAME_HEAD, FRAME_OVERHEAD, HEADER, longest_read
 from osrdyne_protocol.forks import Home
 
 #: what is used of pika's connection and channel beside what `Wire` overrides; see the module's docstring
@@ -44,6 +44,9 @@ PIKA_PRIVATE = {
 
 #: Bytes taken from the socket at once. Pika's 4096 makes large bodies slow.
 _RECEIVE_BYTES = 65536
+#: Longest content header that is taken, in bytes. RabbitMQ sends a header as one frame, however long it is: a publisher
+#: with AMQP 1.0 may fill a message of 16 MiB with application properties. Twice of that, because it grows on the way.
+_LONGEST_HEADER = 32 * 1024 * 1024
 #: Seconds that closing may take before it goes on without the broker's answer.
 CLOSE_TIMEOUT = 3.0
 
@@ -67,6 +70,9 @@ class Wire(_Base):  # type: ignore[misc]
         self._heard = 0.0  # loop time of the last bytes from the broker
         self._watch: asyncio.TimerHandle | None = None
         self._frame_buffer = b""  # pika's own name: it holds what is left of the handshake
+        #: What has arrived of a long content header, and how many bytes of it have not.
+        self._long: list[bytes] = []
+        self._missing = 0
         self.loop = asyncio.get_running_loop()
         self.receivers: dict[int, Receiver] = {}
         #: the broker's code and text when it closed the connection; 0 and "" before
@@ -161,6 +167,13 @@ class Wire(_Base):  # type: ignore[misc]
             return
         self.bytes_received += len(data_in)
         self._heard = self.loop.time()
+        if self._missing > 0:
+            self._long.append(data_in)
+            self._missing -= len(data_in)
+            if self._missing > 0:
+                return
+            data_in = b"".join(self._long)
+            self._long.clear()
         data = self._frame_buffer + data_in if self._frame_buffer else data_in
         receivers = self.receivers
         at, end = 0, len(data)
@@ -168,10 +181,11 @@ class Wire(_Base):  # type: ignore[misc]
             kind, number, size = FRAME_HEAD.unpack_from(data, at)
             stop = at + FRAME_OVERHEAD - 1 + size
             if stop >= end:
-                # What was agreed bounds what is kept of a frame that has not arrived in full. Twice of it, because a
-                # broker adds to the header of what it delivers again, and sends it as one frame all the same.
-                if size > 2 * self.frame_max:
-                    raise pika_errors.InvalidFrameError("a frame is longer than was agreed")
+                # What was agreed bounds what is kept of a frame that has not arrived in full.
+                if size > longest_read(self.frame_max):
+                    if kind != HEADER or size > _LONGEST_HEADER:
+                        raise pika_errors.InvalidFrameError("a frame is longer than was agreed")
+                    self._missing = stop + 1 - end
                 break
             if data[stop] != FRAME_END:
                 raise pika_errors.InvalidFrameError("a frame does not end where its size says")

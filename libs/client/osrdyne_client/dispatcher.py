@@ -308,7 +308,7 @@ class Dispatcher:
         if call is None:
             logger.debug("reply without a waiting call", extra={"request_id": message.properties.correlation_id})
             return
-        if not self._warned and X_STATUS not in (message.properties.headers or {}):
+        if not self._warned and message.malformed is None and X_STATUS not in (message.properties.headers or {}):
             self._warned = True
             logger.warning("a worker replies without x-status, taken as ok", extra={"key": call.key})
         answer = replies.read(message)

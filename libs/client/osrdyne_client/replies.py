@@ -11,6 +11,9 @@ from osrdyne_client.errors import REMOTE_ERRORS, RemoteError
 from osrdyne_protocol.headers import X_REASON, X_STATUS, text
 from osrdyne_protocol.statuses import OK, STATUSES
 
+#: Stands for the status of a reply whose headers cannot be read. No program sends it.
+UNREADABLE = "unreadable"
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -23,8 +26,15 @@ class Reply:
 
 
 def read(message: Message) -> Reply | RemoteError:
-    """Return the answer, or the error of a status that is not `ok`, as `answer_of`."""
+    """Return the answer, or the error of a status that is not `ok`, as `answer_of`; an error if it is unreadable."""
     properties = message.properties
+    if message.malformed is not None:
+        return RemoteError(
+            f"the reply cannot be read: {message.malformed} (correlation id {properties.correlation_id})",
+            status=UNREADABLE,
+            reason=message.malformed,
+            correlation_id=str(properties.correlation_id),
+        )
     return answer_of(properties.headers or {}, message.body, str(properties.correlation_id))
 
 

@@ -273,10 +273,9 @@ class Worker:
         correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
         # A request that failed a worker before may end this one in a moment: its event must leave first.
         self._activity.tell(events.REQUEST_RECEIVED, request_id=correlation_id, at_once=message.redelivered)
-        if is_refused(self._pool, properties.reply_to):
-            logger.warning(
-                "refused a request whose reply-to is a queue of the pool", extra={"request_id": correlation_id}
-            )
+        if message.malformed is not None or is_refused(self._pool, properties.reply_to):
+            reason = message.malformed or "its reply-to is a queue of the pool"
+            logger.warning("refused a request", extra={"request_id": correlation_id, "reason": reason})
             session.reject(message.delivery_tag, requeue=False)
             return
         if message.redelivered and self._take_up(delivery):

@@ -1,7 +1,6 @@
 """AMQP 1.0 messages as a hostile peer may encode them, as Hypothesis strategies of bytes.
 
-They have an encoder of their own: that of proton makes valid messages only. (AMQP 1.0: part 1, section 1.6 for types,
-part 3, section 3.2 for sections.)
+The encoder is that of `testbed.amqp_1_0`: proton's makes valid messages only.
 """
 
 from __future__ import annotations
@@ -10,36 +9,32 @@ import struct
 
 from hypothesis import strategies as st
 
+from testbed.amqp_1_0 import (
+    APPLICATION_PROPERTIES,
+    BINARY,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    FALSE,
+    FOOTER,
+    HEADER,
+    LIST,
+    MAP,
+    MESSAGE_ANNOTATIONS,
+    NULL,
+    PROPERTIES,
+    SEQUENCE,
+    STRING,
+    SYMBOL,
+    TRUE,
+    VALUE,
+    compound,
+    long,
+    section,
+    sized,
+    text,
+)
+
 Encoded = st.SearchStrategy[bytes]
-
-NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
-BINARY, STRING, SYMBOL = 0xA0, 0xA1, 0xA3
-LIST, MAP = 0xD0, 0xD1
-HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = range(0x70, 0x75)
-DATA, SEQUENCE, VALUE, FOOTER = range(0x75, 0x79)
-
-
-def sized(code: int, data: bytes) -> bytes:
-    """Return a binary, a string or a symbol in its short form, or in its long one."""
-    return bytes([code, len(data)]) + data if len(data) < 256 else bytes([code + 0x10]) + _long(data)
-
-
-def text(value: str) -> bytes:
-    """Return a string; a lone surrogate is encoded as if it were a character, which is not UTF-8."""
-    return sized(STRING, value.encode("utf-8", "surrogatepass"))
-
-
-def compound(code: int, items: list[bytes]) -> bytes:
-    """Return a list or a map."""
-    return bytes([code]) + _long(struct.pack(">I", len(items)) + b"".join(items))
-
-
-def section(code: int, value: bytes) -> bytes:
-    return bytes([0x00, 0x53, code]) + value
-
-
-def _long(data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + data
 
 
 def _fixed(code: int, size: int) -> Encoded:
@@ -69,7 +64,7 @@ PLAIN = st.one_of(
     st.tuples(st.sampled_from([BINARY, STRING, SYMBOL]), st.binary(max_size=20)).map(lambda both: sized(*both)),
     # An array of four-byte numbers.
     st.lists(st.binary(min_size=4, max_size=4), max_size=3).map(
-        lambda items: b"\xf0" + _long(struct.pack(">I", len(items)) + b"\x71" + b"".join(items))
+        lambda items: b"\xf0" + long(struct.pack(">I", len(items)) + b"\x71" + b"".join(items))
     ),
 )
 #: Also characters, floating numbers that are none, and decimals. RabbitMQ takes some of these in annotations, and

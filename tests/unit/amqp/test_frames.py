@@ -76,6 +76,15 @@ def test_all_properties_are_read_as_pika_reads_them() -> None:
     assert read == expected.properties.__dict__
 
 
+def test_all_properties_but_the_headers_are_read_past_a_table_that_cannot_be() -> None:
+    table = b"\x00\x00\x00\x03\xff\xff\xff"
+    data = payload_of_header(Header(1, 0, BasicProperties(content_type="t", headers={}, correlation_id="c")).marshal())
+
+    read = frames.read_properties(data.replace(b"\0\0\0\0\x01c", table + b"\x01c"), with_headers=False)
+
+    assert read == values(content_type="t", correlation_id="c")
+
+
 def test_texts_that_are_not_utf8_survive() -> None:
     sent = values(correlation_id=b"\xff\xfe", reply_to=b"\xff", headers={b"\xff": b"\xfe"})
 

@@ -25,6 +25,10 @@ _LEFT_BEHIND = (
 )
 
 
+#: Reason of an entry whose headers cannot be read.
+UNREADABLE = "unreadable"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry, without its body. What the message does not say is None."""
@@ -67,8 +71,8 @@ def read(message: Message) -> Entry:
     reason, key = (headers.text(given.get(name)) for name in (headers.X_POISON_REASON, headers.X_POISON_KEY))
     return Entry(
         id=headers.text(given.get(headers.X_POISON_ID)) or _made_up(message, given),
-        reason=reason,
-        detail=headers.text(given.get(headers.X_POISON_DETAIL)),
+        reason=reason if message.malformed is None else UNREADABLE,
+        detail=message.malformed or headers.text(given.get(headers.X_POISON_DETAIL)),
         key=key,
         queue=headers.text(given.get(headers.X_POISON_QUEUE)),
         time_ms=headers.integer(given, headers.X_POISON_TIME),
@@ -97,7 +101,7 @@ def replayed(message: Message, *, keep_deadline: bool) -> Properties:
 def unplayable(entry: Entry, message: Message) -> str | None:
     """Say why an entry cannot be sent again; None when it can."""
     if message.malformed is not None:
-        return "its properties cannot be read"
+        return message.malformed
     if entry.key is None:
         return "its key is not known"
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,6 +60,14 @@ def test_what_did_not_die_on_the_broker_is_kept_as_it_came() -> None:
     assert verdict(letter("made up", reply_to="reply-1")).keep_as == "made up"
     assert verdict(letter(7, reply_to="reply-1")).keep_as == NOT_DEAD_LETTERED
     assert verdict(letter(None, reply_to="reply-1")).status is None
+
+
+def test_what_has_headers_that_cannot_be_read_is_answered_or_kept_with_the_reason() -> None:
+    unread = replace(letter(None, reply_to="reply-1"), malformed="too long")
+    found = verdict(unread)
+    assert (found.status, found.keep_as, found.reason) == (statuses.INVALID_REQUEST, None, "too long")
+    found = verdict(replace(unread, properties=Properties(reply_to="core-orphan")))
+    assert (found.status, found.keep_as, found.reason) == (None, statuses.INVALID_REQUEST, "too long")
 
 
 def test_a_caller_that_has_its_answer_is_not_answered_again() -> None:

@@ -21,7 +21,7 @@ from osrdyne_protocol import headers
 from osrdyne_protocol.console import output
 
 
-def message(body: bytes = b"body", *, malformed: bytes | None = None, **properties: Any) -> Message:
+def message(body: bytes = b"body", *, malformed: str | None = None, **properties: Any) -> Message:
     return Message(body, "", "core-poison", Properties(**properties), 1, redelivered=False, malformed=malformed)
 
 
@@ -106,7 +106,7 @@ def test_what_was_added_on_the_way_is_left_behind_when_an_entry_is_sent_again() 
 @pytest.mark.parametrize(
     ("one", "why"),
     [
-        (message(malformed=b"\0"), "its properties cannot be read"),
+        (message(malformed="its properties cannot be read"), "its properties cannot be read"),
         (message(), "its key is not known"),
         (message(headers={headers.X_POISON_KEY: "a\0b"}), "NUL"),
     ],

@@ -76,12 +76,12 @@ class Forwarder:
         )
         self.delivered = 0
 
-    def orphan(self, key: str | bytes = "42", **properties: Any) -> int:
+    def orphan(self, key: str | bytes = "42", *, malformed: str | None = None, **properties: Any) -> int:
         self.delivered += 1
         tag = self.delivered
         properties = {"reply_to": "reply-1", "correlation_id": f"id {tag}"} | properties
         body = str(tag).encode()
-        message = Message(body, "core-req-xchg", key, Properties(**properties), tag, redelivered=False)
+        message = Message(body, "core-req-xchg", key, Properties(**properties), tag, False, malformed)
         self.forwarder.on_message(message)
         return tag
 
@@ -389,3 +389,13 @@ async def test_an_orphan_that_was_held_goes_back_with_the_time_at_which_it_was_f
         (back, *_) = one.publisher.sent_to(NAMES.orphan_exchange, "42")
         given = back.properties.headers
         assert (given[headers.X_FIRST_SEEN], given[headers.X_DEADLINE]) == (seen, seen + 2000)
+
+
+async def test_an_orphan_whose_headers_cannot_be_read_never_comes_back_as_one_that_has_none() -> None:
+    async with forwarding_with() as one:
+        one.publisher.refusing["", NAMES.poison_queue] = Nacked("full")
+        tag = one.orphan("long", malformed="too long", reply_to=None)
+        await until(lambda: one.channel.tags == [tag], within=5.0)
+        assert one.publisher.sent_to(NAMES.orphan_exchange, "long") == []
+        (sent,) = one.publisher.sent_to(NAMES.dead_letter_exchange, "long")
+        assert sent.body == str(tag).encode()

@@ -19,7 +19,7 @@ TTL = 60_000
 NOW = 1_700_000_000_000
 
 
-def orphan(routing_key: str | bytes = "42", *, malformed: bytes | None = None, **properties: Any) -> Message:
+def orphan(routing_key: str | bytes = "42", *, malformed: str | None = None, **properties: Any) -> Message:
     return Message(b"body", "core-req-xchg", routing_key, Properties(**properties), 1, False, malformed)
 
 
@@ -56,7 +56,7 @@ def test_a_request_that_would_fan_out_is_refused(name: str) -> None:
 
 
 def test_a_request_whose_properties_cannot_be_read_is_refused() -> None:
-    assert answered(orphan(malformed=b"\0")) == statuses.INVALID_REQUEST
+    assert answered(orphan(malformed="its properties cannot be read")) == statuses.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("reply_to", ["core-req-42", "core-orphan", "core-dl", "core-poison", b"core-leader"])
