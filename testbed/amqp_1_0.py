@@ -77,6 +77,9 @@ def message(
 
 #: Application properties that the broker sends to a consumer of AMQP 0-9-1 as one frame, beyond what was agreed.
 LONG = {"x-long": text("v" * 400_000)}
+#: A UUID as application property: the broker crashes as it converts it for a consumer of AMQP 0-9-1, and closes the
+#: consumer's connection with 541. So do a character, and a map whose keys are numbers.
+UUID = {"x-uuid": b"\x98" + bytes(16)}
 
 
 class Refused(Exception):

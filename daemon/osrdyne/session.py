@@ -39,7 +39,7 @@ from osrdyne.target.window_rules import Schedule
 from osrdyne_amqp import Channel, Connection, Message
 from osrdyne_amqp.consuming import consume_until_end
 from osrdyne_protocol.broker.drift import drift
-from osrdyne_protocol.broker.topology import milliseconds, topology, without_events
+from osrdyne_protocol.broker.topology import milliseconds, needed_to_act, topology
 from osrdyne_protocol.events import wall_ms
 
 log = logging.getLogger(__name__)
@@ -168,9 +168,9 @@ class DaemonSession:
     async def _check_topology(self) -> None:
         """Raise an error while a static object is missing without which requests cannot be forwarded or answered.
 
-        Without those of events the daemon can act; the topology watcher reports them.
+        Without the others the daemon can act; the topology watcher reports them.
         """
-        needed, live = without_events(topology(self.settings.pool)), await self.management.topology()
+        needed, live = needed_to_act(topology(self.settings.pool)), await self.management.topology()
         missing = [one.object for one in drift(needed, live) if one.rule == "missing"]
         if missing:
             raise SessionEnded(

@@ -81,7 +81,7 @@ class PoolState:
     lost_changes: Changes = field(default_factory=Changes)
     #: Keys whose queue was created again because the broker had lost it, and when; written by the queue loop.
     remade: dict[str, float] = field(default_factory=dict)
-    #: Messages in the orphan, dead-letter and poison queue by name, where known, and the resources of a broker alarm;
+    #: Messages in the queues of `names.counted` by name, where known, and the resources of a broker alarm;
     #: seconds late; written by the queue watcher.
     depths: dict[str, int] = field(default_factory=dict)
     alarm: str | None = None

@@ -30,6 +30,7 @@ def rules(pool: str, namespace: str) -> list[dict[str, Any]]:
         _rule("OrphansWait", waiting(names.orphan_queue), "5m", "requests wait for their queue", pool),
         _rule("DeadLettersWait", waiting(names.dead_letter_queue), "5m", "error replies are not sent", pool),
         _rule("Poison", waiting(names.poison_queue), "1m", "requests failed again and again", pool),
+        _rule("Parked", waiting(names.parked_queue), "1m", "messages cannot be delivered to the daemon", pool),
         _rule("PoisonRefused", f"sum(increase({refused}[10m])) > 0", "0m", "the poison inventory is full", pool),
         _rule(
             "TopologyDrifts", f"max({of('osrdyne_topology_findings')}) > 0", "5m", "the broker is not as declared", pool

@@ -1,7 +1,8 @@
 """Which policy holds for an object, and what a queue makes of it and of its arguments. Pure.
 
 RabbitMQ: of all policies that match an object, the one of the highest priority holds, alone. Numbers that both
-an argument and a policy give: the smaller holds. Texts: the argument's holds.
+an argument and a policy give: the smaller holds, but of two delivery limits never "no limit". Texts: the
+argument's holds.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def rules(kind: str, arguments: Mapping[str, Any], policy: Mapping[str, Any]) ->
 
     limit = None
     if kind == "quorum":
-        limit = least("delivery-limit")
-        limit = _DELIVERY_LIMIT if limit is None else limit
+        limits = [one for one in (arguments.get("x-delivery-limit"), policy.get("delivery-limit")) if one is not None]
+        limit = (max(limits) if min(limits) < 0 else min(limits)) if limits else _DELIVERY_LIMIT
     reject = text("overflow") == "reject-publish"
     exchange = text("dead-letter-exchange")
     return Rules(

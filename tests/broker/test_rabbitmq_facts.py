@@ -12,6 +12,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from osrdyne_amqp import Connection, Properties
+from testbed.amqp_1_0 import MAP, TRUE, UUID, Sender, compound, message
 from testbed.waiting import PATIENCE, until
 from tests.conftest import Vhost
 
@@ -139,6 +140,44 @@ def test_the_management_api_shows_unacknowledged_messages_late(channel: Blocking
 
     # A sample may be taken between the two calls; it is not each time.
     until(late)
+
+
+# --- messages that cannot be converted --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"application": UUID},
+        {"application": {"x-character": b"\x73\0\0\0A"}},
+        {"annotations": UUID},
+        {"annotations": {"x-map": compound(MAP, [b"\x71\0\0\0\1", TRUE])}},
+    ],
+    ids=["a UUID", "a character", "a UUID as annotation", "a map with numbers as keys"],
+)
+def test_a_message_that_cannot_be_converted_closes_each_connection_until_a_policy_moves_it_on(
+    vhost: Vhost, channel: BlockingChannel, given: dict[str, Any]
+) -> None:
+    """The argument says that there is no limit, and the policy's limit holds."""
+    with_dead_letters(channel, {**AT_LEAST_ONCE, "x-delivery-limit": -1})
+    vhost.broker.management.put(
+        *("policies", vhost.name, "q"),
+        body={"pattern": "^q$", "apply-to": "quorum_queues", "definition": {"delivery-limit": 2}},
+    )
+    until(lambda: (vhost.broker.management.queue(vhost.name, "q") or {}).get("policy") == "q", what="the policy")
+    with Sender.to_queue(vhost.amqp_uri(), "q") as sender:
+        sender.send(message(b"bad", **given))
+        sender.send(message(b"good"))
+
+    for _ in range(3):
+        other = open_channel(vhost)
+        other.basic_qos(prefetch_count=1)
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as caught:
+            next(other.consume("q"))
+        assert caught.value.reply_code == 541
+
+    assert take(channel, "q", ack=True)[2] == b"good"
+    until(lambda: ready(channel, "dead") == 1, what="the dead letter")
 
 
 # --- dead letters -----------------------------------------------------------------------------------------------------

@@ -127,13 +127,12 @@ class ManagementApi:
         return found
 
     async def depths(self, names: PoolNames) -> dict[str, int]:
-        """Return how many messages are in the orphan, dead-letter and poison queue, by name and seconds late.
+        """Return how many messages are in the queues of `names.counted`, by name and seconds late.
 
         A queue that does not exist, or has no statistics yet, is left out.
         """
-        static = (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
         params = {
-            "name": f"^({'|'.join(static)})$",
+            "name": f"^({'|'.join(names.counted)})$",
             "use_regex": "true",
             "page": "1",
             "page_size": "10",

@@ -93,6 +93,8 @@ def _daemon(document: dict[str, Any]) -> Text:
     if document.get("uncounted"):
         line.append(f"\nmessages are not counted: {printable(document['uncounted'])}", style="red")
     line.append(f"\nmessages in {_depths(document.get('queues') or {})}")
+    for warning in document.get("warnings") or ():
+        line.append(f"\nwarning: {printable(warning)}", style="yellow")
     line.append(f"\ndriver {printable(document.get('driver'))}, {len(document['keys'])} key(s)")
     return line.append(f", message counts {_age(document.get('counts_age'))}" if document["keys"] else "")
 

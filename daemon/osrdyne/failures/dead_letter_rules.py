@@ -27,7 +27,7 @@ _REASONS: Mapping[str, str] = {
     statuses.MAXLEN: "the request queue is full",
     statuses.REJECTED: "a worker refused the request",
 }
-
+_DAEMON_FAILED = "the daemon took the request and failed, too often"
 
 #: Most digits of a time to live in milliseconds that a broker accepts.
 _MOST_TTL_DIGITS = 10
@@ -65,7 +65,7 @@ def decide(message: Message, names: PoolNames) -> Verdict:
     answered = failed and was_answered(message)
     return Verdict(
         status=cause if answerable and not answered else None,
-        reason=_REASONS[cause],
+        reason=_REASONS[cause] if failed or cause != statuses.DELIVERY_LIMIT else _DAEMON_FAILED,
         keep_as=cause if failed or not answerable else None,
         key=key,
         queue=queue,

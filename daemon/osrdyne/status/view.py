@@ -81,8 +81,9 @@ def document(
 
     `queues` is the number of messages in the pool's own queues, None where unknown. `counts_age` is the greatest age of
     these and of all keys' counts in seconds, None while there are none. `alarm` names the resources of a broker alarm,
-    and `uncounted` says why the management API does not answer. `static_queues_lost` says what to do about each queue
-    that the broker lost. A daemon that stands by shows no key and no such queue, because its knowledge of them is old.
+    and `uncounted` says why the management API does not answer. `warnings` are sentences for a person; the daemon works
+    on. `static_queues_lost` says what to do about each queue that the broker lost. A daemon that stands by shows no key
+    and no such queue, because its knowledge of them is old.
     """
     names, owns_workers, stands_by = state.names, rest.pop("owns_workers"), phase == "standby"
     keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, late=late, now=state.clock())
@@ -95,14 +96,20 @@ def document(
         "generation": state.tracker.generation,
         "alarm": state.alarm,
         "uncounted": state.uncounted,
-        "queues": {
-            name: state.depths.get(name) for name in (names.orphan_queue, names.dead_letter_queue, names.poison_queue)
-        },
+        "queues": {name: state.depths.get(name) for name in names.counted},
+        "warnings": _warnings(state),
         "counts_age": None if stands_by or state.counted_at is None else state.clock() - state.counted_at + late,
         "static_queues_lost": {} if stands_by else state.lost_static,
         "keys": keys,
         **rest,
     }
+
+
+def _warnings(state: PoolState) -> list[str]:
+    parked = state.depths.get(state.names.parked_queue)
+    if not parked:
+        return []
+    return [f"{state.names.parked_queue} holds {parked} message(s) that could not be delivered, and are not answered"]
 
 
 def with_lost(state: PoolState, phase: str, detail: str | None) -> tuple[str, str | None]:

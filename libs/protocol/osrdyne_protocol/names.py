@@ -62,6 +62,10 @@ class PoolNames:
         return f"{self.pool}-dl-xchg"
 
     @property
+    def parked_exchange(self) -> str:
+        return f"{self.pool}-parked-xchg"
+
+    @property
     def activity_exchange(self) -> str:
         return f"{self.pool}-activity-xchg"
 
@@ -82,6 +86,10 @@ class PoolNames:
         return f"{self.pool}-poison"
 
     @property
+    def parked_queue(self) -> str:
+        return f"{self.pool}-parked"
+
+    @property
     def events_stream(self) -> str:
         return f"{self.pool}-events"
 
@@ -97,6 +105,11 @@ class PoolNames:
     def request_queue_prefix(self) -> str:
         return f"{self.pool}-req-"
 
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The queues whose messages wait for the daemon or for a person."""
+        return (self.orphan_queue, self.dead_letter_queue, self.poison_queue, self.parked_queue)
+
     def request_queue(self, key: str) -> str:
         """Return the name of the request queue of `key`; two keys never share one."""
         prefix = self.request_queue_prefix
@@ -109,6 +122,7 @@ class PoolNames:
             self.dead_letter_queue,
             self.activity_queue,
             self.poison_queue,
+            self.parked_queue,
             self.events_stream,
             self.leader_queue,
             self.poison_lock_queue,

@@ -112,6 +112,24 @@ async def the_default_limit_is_twenty_and_minus_one_is_none(bench: Bench) -> Any
     return results
 
 
+async def a_limit_holds_over_none_in_a_policy_and_in_an_argument(bench: Bench) -> Any:
+    connection = await bench.open()
+    channel = await connection.channel(confirm=True)
+    await bench.exchange("dlx", "fanout")
+    await channel.declare_queue("dead", arguments=QUORUM)
+    await channel.bind_queue("dead", "dlx", "")
+    dead, results = await Inbox.of(connection, "dead"), []
+    for name, argument, policy in (("a", -1, 1), ("b", 1, -1), ("c", 5, 1)):
+        await bench.policy(name, f"^{name}$", "quorum_queues", delivery_limit=policy, dead_letter_exchange="dlx")
+        await channel.declare_queue(name, arguments={**QUORUM, "x-delivery-limit": argument})
+        await channel.publish("", name, b"m")
+        inbox = await Inbox.of(connection, name, prefetch=1)
+        for _ in range(2):
+            inbox.channel.reject((await inbox.get()).delivery_tag, requeue=True)
+        results.append((name, counts(await dead.take())))
+    return results
+
+
 async def what_comes_back_goes_to_the_head(bench: Bench) -> Any:
     connection = await bench.open()
     channel = await connection.channel(confirm=True)

@@ -139,7 +139,7 @@ def test_a_policy_of_lower_priority_does_no_harm_to_what_has_its_own() -> None:
 def test_a_policy_on_what_is_declared_without_one_is_found_at_any_priority() -> None:
     found = overridden(Policy("ha", "^", "all", {"message-ttl": 5}, 0))
 
-    assert "where none is declared" in found["queue core-dl"]
+    assert "where none is declared" in found["exchange core-dl-xchg"]
     assert "queue core-orphan" not in found
 
 

@@ -76,7 +76,8 @@ def test_the_command_for_a_stream_names_vhost_and_stream() -> None:
 
 
 def test_only_static_quorum_queues_are_asked_for_their_members() -> None:
-    assert lost.static_quorum_queues(CORE) == ("core-orphan", "core-dl", "core-poison", "core-activity")
+    static = ("core-orphan", "core-dl", "core-poison", "core-parked", "core-activity")
+    assert lost.static_quorum_queues(CORE) == static
 
 
 def test_a_stream_is_lost_when_its_binding_is_there_and_it_is_not_listed() -> None:

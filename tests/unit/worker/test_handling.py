@@ -112,7 +112,7 @@ def test_a_deadline_is_read_from_whole_milliseconds_only() -> None:
     assert deadline_of({}) is None
 
 
-@pytest.mark.parametrize("queue", ["core-req-42", "core-req-", "core-orphan", "core-dl", "core-poison", "core-leader"])
+@pytest.mark.parametrize("queue", ["core-req-42", "core-req-", "core-orphan", "core-dl", "core-parked", "core-leader"])
 def test_a_reply_to_the_pool_itself_is_refused(queue: str) -> None:
     assert is_refused(PoolNames("core"), queue)
 

@@ -23,6 +23,13 @@ QueueType = Literal["quorum", "stream", "classic"]
 
 #: Bytes of the activity queue for each message that it may hold.
 ACTIVITY_BYTES = 1_000
+#: How often the daemon may fail on an orphan, and on a dead letter, before the broker moves it on. A message that the
+#: broker cannot convert fails each time, and blocks its queue meanwhile. Any other fails only as the daemon crashes: an
+#: orphan is then answered as a dead letter, but a dead letter is parked, hence the larger number. The broker counts on
+#: in the next queue. docs/decisions/0039-what-cannot-be-delivered-is-parked.md
+ORPHAN_DELIVERY_LIMIT, LETTER_DELIVERY_LIMIT = 100, 1000
+#: Bytes of the parking queue. Once it is full, what is to be parked stays in the dead-letter queue, in nothing's way.
+PARKED_BYTES = 1_000_000_000
 #: Priority of this project's policies, high enough to win over a catch-all policy of priority 0.
 POLICY_PRIORITY = 10
 
@@ -135,20 +142,23 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
             Exchange(names.request_exchange, "direct"),
             Exchange(names.orphan_exchange, "fanout"),
             Exchange(names.dead_letter_exchange, "fanout"),
+            Exchange(names.parked_exchange, "fanout"),
             Exchange(names.activity_exchange, "fanout"),
         ),
         queues=(
-            # A daemon that crashes often must not use up the deliveries of what it holds
-            # (docs/rabbitmq-facts.md#deliveries-that-count).
+            # Without a policy, the broker's own limit would be 20, and a daemon that crashes often must not use up the
+            # deliveries of what it holds (docs/rabbitmq-facts.md#deliveries-that-count). A limit of a policy holds.
             Queue(names.orphan_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.dead_letter_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.poison_queue, arguments={"x-delivery-limit": -1}),
+            Queue(names.parked_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.activity_queue),
             Queue(names.events_stream, type="stream"),
         ),
         bindings=(
             Binding(names.orphan_exchange, names.orphan_queue),
             Binding(names.dead_letter_exchange, names.dead_letter_queue),
+            Binding(names.parked_exchange, names.parked_queue),
             Binding(names.activity_exchange, names.activity_queue),
             Binding(names.activity_exchange, names.events_stream),
         ),
@@ -166,16 +176,23 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
     )
 
 
-def without_events(declared: Topology) -> Topology:
-    """Return a pool's topology without the objects of its events: those that a daemon needs to forward and answer."""
+def needed_to_act(declared: Topology) -> Topology:
+    """Return a pool's topology with only the objects that a daemon needs to forward and answer.
+
+    Left out are those of events, and those that keep what cannot be delivered.
+    """
     names = PoolNames(declared.pool)
-    of_events = (names.activity_exchange, names.activity_queue, names.events_stream)
+    spared = (
+        *(names.activity_exchange, names.activity_queue, names.events_stream),
+        *(names.parked_exchange, names.parked_queue),
+    )
     return replace(
         declared,
-        exchanges=tuple(one for one in declared.exchanges if one.name not in of_events),
-        queues=tuple(one for one in declared.queues if one.name not in of_events),
-        bindings=tuple(one for one in declared.bindings if one.exchange not in of_events),
-        policies=tuple(one for one in declared.policies if one.name not in of_events),
+        exchanges=tuple(one for one in declared.exchanges if one.name not in spared),
+        queues=tuple(one for one in declared.queues if one.name not in spared),
+        bindings=tuple(one for one in declared.bindings if one.exchange not in spared),
+        # A pool of an earlier version has no policy for its dead-letter queue.
+        policies=tuple(one for one in declared.policies if one.name not in (*spared, names.dead_letter_queue)),
     )
 
 
@@ -232,7 +249,27 @@ def _policies(pool: PoolSettings, names: PoolNames) -> tuple[Policy, ...]:
             names.orphan_queue,
             exactly(names.orphan_queue),
             "quorum_queues",
-            {**dead_letters, "message-ttl": milliseconds(pool.orphan_ttl)},
+            {
+                **dead_letters,
+                "delivery-limit": ORPHAN_DELIVERY_LIMIT,
+                "message-ttl": milliseconds(pool.orphan_ttl),
+            },
+        ),
+        Policy(
+            names.dead_letter_queue,
+            exactly(names.dead_letter_queue),
+            "quorum_queues",
+            {
+                **dead_letters,
+                "dead-letter-exchange": names.parked_exchange,
+                "delivery-limit": LETTER_DELIVERY_LIMIT,
+            },
+        ),
+        Policy(
+            names.parked_queue,
+            exactly(names.parked_queue),
+            "quorum_queues",
+            {"max-length-bytes": PARKED_BYTES, "overflow": "reject-publish"},
         ),
         Policy(
             names.activity_queue,

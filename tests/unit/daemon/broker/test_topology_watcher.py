@@ -21,6 +21,8 @@ from tests.unit.stand_ins import NAMES, running, state_of
 POOL = PoolSettings("core")
 DECLARED = replace(topology(POOL), users=(), permissions=())
 OF_EVENTS = (NAMES.activity_exchange, NAMES.activity_queue, NAMES.events_stream)
+#: A pool of an earlier version has none of these, and no policy for its dead letters.
+OF_PARKING = (NAMES.parked_exchange, NAMES.parked_queue)
 
 pytestmark = pytest.mark.looptime
 
@@ -88,8 +90,10 @@ async def test_a_stream_that_was_deleted_is_to_be_applied_again(caplog: pytest.L
     assert reasons["queue core-events"] == "is not on the broker; apply the topology"
 
 
-async def test_a_session_begins_without_the_objects_of_events() -> None:
-    await check(without(*OF_EVENTS))
+async def test_a_session_begins_without_the_objects_of_events_and_on_a_pool_of_an_earlier_version() -> None:
+    live = without(*OF_EVENTS, *OF_PARKING)
+    later = (NAMES.parked_queue, NAMES.dead_letter_queue)
+    await check(replace(live, policies=tuple(one for one in live.policies if one.name not in later)))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,7 @@ async def test_a_session_begins_without_the_objects_of_events() -> None:
     [
         name
         for name in (*[one.name for one in DECLARED.exchanges], *[one.name for one in DECLARED.queues])
-        if name not in OF_EVENTS
+        if name not in (*OF_EVENTS, *OF_PARKING)
     ],
 )
 async def test_a_session_does_not_begin_without_an_object_that_requests_need(name: str) -> None:

@@ -100,6 +100,10 @@ def test_a_management_api_that_does_not_answer_is_said_above_the_keys() -> None:
     assert "\nmessages are not counted: no management API at http://b:15672: refused\n" in shown_text
 
 
+def test_a_warning_is_said_above_the_keys() -> None:
+    assert "\nwarning: core-parked holds 2" in text(DOCUMENT | {"warnings": ["core-parked holds 2 message(s)"]})
+
+
 def test_an_alarm_of_the_broker_is_said_above_the_keys() -> None:
     assert "\nbroker alarm (memory): it takes no publishes until that is over" in text(DOCUMENT | {"alarm": "memory"})
 

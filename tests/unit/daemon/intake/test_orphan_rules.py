@@ -59,7 +59,9 @@ def test_a_request_whose_properties_cannot_be_read_is_refused() -> None:
     assert answered(orphan(malformed="its properties cannot be read")) == statuses.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("reply_to", ["core-req-42", "core-orphan", "core-dl", "core-poison", b"core-leader"])
+@pytest.mark.parametrize(
+    "reply_to", ["core-req-42", "core-orphan", "core-dl", "core-poison", "core-parked", b"core-leader"]
+)
 def test_a_reply_address_within_the_pool_is_refused(reply_to: str | bytes) -> None:
     assert answered(orphan(reply_to=reply_to)) == statuses.REJECTED
 

@@ -228,9 +228,19 @@ def test_the_pools_own_queues_and_the_brokers_alarm_are_shown_and_what_is_not_kn
     def shown() -> dict[str, object]:
         return status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
 
-    assert (shown()["alarm"], shown()["queues"]) == (None, {"core-orphan": None, "core-dl": None, "core-poison": None})
-    state.alarm, state.depths = "memory", {"core-orphan": 3, "core-poison": 0}
-    assert (shown()["alarm"], shown()["queues"]) == ("memory", {"core-orphan": 3, "core-dl": None, "core-poison": 0})
+    unknown = dict.fromkeys(("core-orphan", "core-dl", "core-poison", "core-parked"))
+    assert (shown()["alarm"], shown()["queues"], shown()["warnings"]) == (None, unknown, [])
+    state.alarm, state.depths = "memory", {"core-orphan": 3, "core-poison": 0, "core-parked": 0}
+    assert (shown()["alarm"], shown()["queues"]) == ("memory", unknown | state.depths)
+    assert shown()["warnings"] == []
+
+
+def test_what_is_parked_is_warned_of(state: PoolState) -> None:
+    state.depths = {"core-parked": 2}
+    (warning,) = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)[
+        "warnings"
+    ]
+    assert warning.startswith("core-parked holds 2 message(s)")
 
 
 def test_a_daemon_that_stands_by_shows_no_key(state: PoolState) -> None:

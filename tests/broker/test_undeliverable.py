@@ -1,0 +1,75 @@
+"""Messages that the broker cannot deliver over AMQP 0-9-1: AMQP 1.0 lets a client send them.
+
+The broker closes the connection of each consumer. The delivery limits of the queues move such a message out of the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from testbed.amqp_1_0 import UUID, Sender, message
+from testbed.command_line import osrdyne
+from testbed.foreign_client import ForeignClient
+from testbed.pool import DaemonProcess, Pool
+from testbed.waiting import until
+from testbed.workers import LIBRARY, MINIMAL
+
+pytestmark = pytest.mark.both_versions
+
+MakePool = Callable[..., Pool]
+MakeDaemon = Callable[..., DaemonProcess]
+MakeClient = Callable[[Pool], ForeignClient]
+
+
+@pytest.fixture
+def pool(make_pool: MakePool) -> Pool:
+    """A pool whose own queues have limits that are reached within seconds."""
+    pool = make_pool(delivery_limit=2)
+    limit_deliveries(pool, pool.names.orphan_queue, 10)
+    limit_deliveries(pool, pool.names.dead_letter_queue, 20)
+    return pool
+
+
+def limit_deliveries(pool: Pool, queue: str, limit: int) -> None:
+    policy = pool.broker.management.get("policies", pool.vhost, queue)
+    definition = policy["definition"] | {"delivery-limit": limit}
+    pool.broker.management.put("policies", pool.vhost, queue, body=policy | {"definition": definition})
+
+
+def attack(pool: Pool, key: str) -> None:
+    """Send a request that cannot be delivered, with a client's password."""
+    with Sender.to_exchange(pool.client_uri, pool.names.request_exchange, key) as sender:
+        sender.send(message(b"question", application=UUID))
+
+
+def parked(pool: Pool) -> bool:
+    return pool.depth(pool.names.parked_queue) == 1
+
+
+def test_a_request_of_a_cold_key_is_parked_and_others_are_served_again(
+    pool: Pool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    daemon = make_daemon(pool, worker=MINIMAL)
+
+    attack(pool, "cold")
+
+    until(lambda: parked(pool), what="the parked message")
+    assert make_client(pool).ask("other", b"x").body == b"other|x"
+    daemon.wait_for("leading")
+    until(lambda: daemon.status()["warnings"], what="the warning")
+    assert "warning: core-parked holds 1 message" in osrdyne("status", "--url", daemon.url).out.decode()
+
+
+def test_a_request_of_a_warm_key_is_parked_and_its_workers_go_on(
+    pool: Pool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    make_daemon(pool, worker=LIBRARY)
+    client = make_client(pool)
+    assert client.ask("warm", b"x").body == b"warm|x"
+
+    attack(pool, "warm")
+
+    assert client.ask("warm", b"y").body == b"warm|y"
+    until(lambda: parked(pool), what="the parked message")
