@@ -131,7 +131,9 @@ class DaemonChecks(Checks):
     def _acked(self, event: Event) -> None:
         if event.place not in (NAMES.orphan_queue, NAMES.dead_letter_queue) or event.message is None:
             return
-        unspent = self._confirms[event.actor, name_of(event.message)]
+        # The session publishes on its first connection. Those that consume have a name behind that one's.
+        session = ".".join(event.actor.split(".")[:2])
+        unspent = self._confirms[session, name_of(event.message)]
         sent_at = event.at if event.detail is None else event.detail
         # Two acknowledgements about one request may overtake each other: each spends the last confirm before it.
         before = [number for number, at in enumerate(unspent) if at <= sent_at]

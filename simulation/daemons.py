@@ -81,8 +81,12 @@ class DaemonProcess:
 
     @property
     def connection(self) -> str | None:
-        """Name of its last connection."""
+        """Name of the first connection of its last session."""
         return f"{self.daemon.name}.{self.daemon.sessions}" if self.daemon is not None else None
+
+    def owns(self, connection: str) -> bool:
+        """Whether this is a connection of its last session."""
+        return connection == self.connection or connection.startswith(f"{self.connection}.")
 
     def start(self) -> None:
         if self.task is not None:
@@ -101,8 +105,8 @@ class DaemonProcess:
             return
         self.go_on()
         self._world.note("daemon killed", self.daemon.name)
-        if self.connection in self._world.broker.connection_names():
-            self._world.broker.kill(self.connection)
+        for name in filter(self.owns, self._world.broker.connection_names()):
+            self._world.broker.kill(name)
         self.task.cancel()
         self._world.engine.forget(self._driver)
         self.task = self.daemon = self.state = self._driver = None

@@ -48,7 +48,8 @@ def _daemon_killed(world: World, fault: Fault) -> Undo:
 def _daemon_cut(world: World, fault: Fault) -> Undo:
     daemon = world.daemons[fault.number % len(world.daemons)]
     if fault.number % 4 == 0:
-        _on_connection(world, world.broker.cut, daemon.connection)
+        which = ("", ".orphans", ".dead letters")[fault.number // 4 % 3]
+        _on_connection(world, world.broker.cut, f"{daemon.connection}{which}")
     else:
         daemon.after(fault.number, "cut")
     return None

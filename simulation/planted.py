@@ -15,6 +15,7 @@ from unittest import mock
 
 from osrdyne import leader, session, state
 from osrdyne.broker import publisher
+from osrdyne.errors import SessionEnded
 from osrdyne.failures import dead_letter_rules, error_replies
 from osrdyne.intake import activity_feed, activity_listener, bursts, orphan_forwarder, orphan_rules, queue_watcher
 from osrdyne.reconcile import consumer_rules, group_loop, group_rules, queue_loop, queue_rules
@@ -258,7 +259,7 @@ def _counts_ignored() -> list[Patch]:
 
 def _feed_ends_the_session() -> list[Patch]:
     async def once(self: Any) -> None:
-        raise session.SessionEnded(await self._consume())
+        raise SessionEnded(await self._consume())
 
     return [(activity_feed.ActivityFeed, "run", once)]
 

@@ -157,7 +157,7 @@ class World:
 
     def _on_operation(self, connection: str, what: str) -> None:
         for daemon in self.daemons:
-            if daemon.armed and daemon.connection == connection:
+            if daemon.armed and daemon.owns(connection):
                 daemon.on_operation()
 
     def killed(self, daemon: DaemonProcess) -> None:

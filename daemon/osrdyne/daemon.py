@@ -101,7 +101,7 @@ class Daemon:
                 self._metrics,
                 self._management,
                 lifecycle,
-                partial(self._connect, "activity"),
+                self._connect,
             )
             self._become("preparing", None)
             await session.run(connection, lock_lost, self._acting)

@@ -15,3 +15,7 @@ class DriverError(DaemonError):
 
 class ManagementError(DaemonError):
     """The broker's management API is away, refuses the call, or sends an unreadable answer."""
+
+
+class SessionEnded(DaemonError):
+    """The session ended; a new one must be begun."""

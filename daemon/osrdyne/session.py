@@ -1,4 +1,4 @@
-"""One session: everything that the acting daemon does on one broker connection, from the lock to its loss.
+"""One session: everything that the acting daemon does while one connection holds the lock.
 
 Starts all tasks and ends them together: the first that ends ends all. Values that must outlive the connection
 (target, driver, attempts) are passed in.
@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from osrdyne.broker.channel_pool import ChannelPool
@@ -17,10 +18,11 @@ from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import Publisher
+from osrdyne.broker.queue_feed import QueueFeed, end_with
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.broker.topology_watcher import watch_topology
 from osrdyne.drivers.base import Driver
-from osrdyne.errors import DaemonError
+from osrdyne.errors import SessionEnded
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake.activity_feed import ActivityFeed
@@ -36,17 +38,12 @@ from osrdyne.status.metrics import Metrics
 from osrdyne.target.clock import pass_time
 from osrdyne.target.warmer import keep_warm
 from osrdyne.target.window_rules import Schedule
-from osrdyne_amqp import Channel, Connection, Message
-from osrdyne_amqp.consuming import consume_until_end
+from osrdyne_amqp import Channel, Connection
 from osrdyne_protocol.broker.drift import drift
 from osrdyne_protocol.broker.topology import milliseconds, needed_to_act, topology
 from osrdyne_protocol.events import wall_ms
 
 log = logging.getLogger(__name__)
-
-
-class SessionEnded(DaemonError):
-    """The session ended; a new one must be begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +55,10 @@ class DaemonSession:
     driver: Driver
     metrics: Metrics
     management: ManagementApi
-    #: Separate connections for events, so that nothing that happens to events can end the session: for the daemon's
-    #: own events, and a function that opens one for those of workers.
+    #: The daemon's own events, on a connection of their own, as nothing that happens to events may end the session.
     lifecycle: LifecycleEvents
-    connect_feed: Callable[[], Awaitable[Connection]]
+    #: Opens further connections, each for what it is named after: what is consumed may end a connection.
+    connect: Callable[[str], Awaitable[Connection]]
 
     async def run(self, connection: Connection, lock_lost: asyncio.Event, acting: Callable[[], None]) -> None:
         """Act until something ends. `acting` is called once every task runs. The caller holds the lock."""
@@ -71,18 +68,17 @@ class DaemonSession:
         await self._check_topology()
         await self._adopt()
         limits = settings.limits
-        orphan_channel = await connection.channel(prefetch=limits.orphan_prefetch)
-        letter_channel = await connection.channel(prefetch=limits.dead_letter_prefetch)
-        # Twice the bytes that may be held, and as much again for messages that only pass through.
-        orphans = MemoryLimit(orphan_channel, limit=3 * limits.held_bytes)
-        letters = MemoryLimit(letter_channel, limit=3 * limits.held_bytes)
         publisher = Publisher(connection, timeout=settings.broker.timeout)
         error_replies = ErrorReplies(names, publisher, self.metrics)
         listener = ActivityListener(self.state, self.metrics, debounce=settings.intervals.debounce)
-        async with asyncio.TaskGroup() as tasks:
+        # Twice the bytes that may be held, and as much again for messages that only pass through.
+        most_bytes = 3 * limits.held_bytes
+
+        def handle_orphans(channel: Channel, tasks: asyncio.TaskGroup) -> MemoryLimit:
+            deliveries = MemoryLimit(channel, limit=most_bytes)
             forwarder = OrphanForwarder(
                 state=self.state,
-                deliveries=orphans,
+                deliveries=deliveries,
                 publisher=publisher,
                 error_replies=error_replies,
                 lifecycle=self.lifecycle,
@@ -96,9 +92,14 @@ class DaemonSession:
                 ),
                 orphan_ttl_ms=milliseconds(settings.pool.orphan_ttl),
             )
+            tasks.create_task(deliveries.run(forwarder.on_message), name="orphans")
+            return deliveries
+
+        def handle_letters(channel: Channel, tasks: asyncio.TaskGroup) -> MemoryLimit:
+            deliveries = MemoryLimit(channel, limit=most_bytes)
             responder = DeadLetterResponder(
                 state=self.state,
-                deliveries=letters,
+                deliveries=deliveries,
                 publisher=publisher,
                 error_replies=error_replies,
                 lifecycle=self.lifecycle,
@@ -107,16 +108,27 @@ class DaemonSession:
                 prefetch=limits.dead_letter_prefetch,
                 message_ttl=settings.pool.message_ttl,
             )
-            feed = ActivityFeed(names.activity_queue, self.connect_feed, listener.on_message)
+            tasks.create_task(deliveries.run(responder.on_message), name="dead-letters")
+            return deliveries
+
+        orphans = QueueFeed(
+            names.orphan_queue, partial(self.connect, "orphans"), handle_orphans, prefetch=limits.orphan_prefetch
+        )
+        letters = QueueFeed(
+            names.dead_letter_queue,
+            partial(self.connect, "dead letters"),
+            handle_letters,
+            prefetch=limits.dead_letter_prefetch,
+        )
+        activity = ActivityFeed(names.activity_queue, partial(self.connect, "activity"), listener.on_message)
+        async with asyncio.TaskGroup() as tasks:
             work = {
                 **self._loops(connection, queues),
-                "consume-dead-letters": _consume(letter_channel, names.dead_letter_queue, letters.on_message),
-                "consume-orphans": _consume(orphan_channel, names.orphan_queue, orphans.on_message),
-                "activity-feed": feed.run(),
+                "orphan-feed": orphans.run(),
+                "dead-letter-feed": letters.run(),
+                "activity-feed": activity.run(),
                 "activity": listener.run(),
-                "orphans": orphans.run(forwarder.on_message),
-                "dead-letters": letters.run(responder.on_message),
-                "connection": _end_with(connection),
+                "connection": end_with(connection),
                 "lock": _end_without(lock_lost),
             }
             for name, one in work.items():
@@ -189,28 +201,13 @@ class DaemonSession:
         adopt(self.state, [one.key for one in found if one.key is not None])
 
 
-async def _consume(channel: Channel, queue: str, on_message: Callable[[Message], None]) -> None:
-    """Consume until cancelled; a consumer that the broker cancels is started again."""
-    while True:
-        reason = await consume_until_end(channel, queue, on_message)
-        if reason is not None:
-            raise SessionEnded(f"channel of {queue} closed: {reason}") from reason
-        log.warning("consumer cancelled by the broker; starting it again", extra={"queue": queue})
-        await asyncio.sleep(0.5)
-
-
 async def _unless_ended(connection: Connection, lock_lost: asyncio.Event, work: Awaitable[None]) -> None:
     """Wait for work that may need a person's action, unless the connection or the lock is lost first."""
     async with asyncio.TaskGroup() as tasks:
-        ends = [tasks.create_task(_end_with(connection)), tasks.create_task(_end_without(lock_lost))]
+        ends = [tasks.create_task(end_with(connection)), tasks.create_task(_end_without(lock_lost))]
         await work
         for one in ends:
             one.cancel()
-
-
-async def _end_with(connection: Connection) -> None:
-    reason = await connection.wait_closed()
-    raise SessionEnded(f"connection to the broker lost: {reason}") from reason
 
 
 async def _end_without(lock_lost: asyncio.Event) -> None:

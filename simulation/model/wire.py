@@ -37,6 +37,7 @@ class Wire:
         #: that of the task that opened the connection: callbacks run in it
         self.context = copy_context()
         self.frame_max = _FRAME_MAX
+        self.stream_error: BaseException | None = None
         self.blocked_reason: str | None = None
         self.home = Home()
         self.receivers: dict[int, Any] = {}

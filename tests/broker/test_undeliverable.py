@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from testbed.amqp_1_0 import UUID, Sender, message
+from testbed.amqp_1_0 import UUID, Refused, Sender, message
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
@@ -57,9 +57,44 @@ def test_a_request_of_a_cold_key_is_parked_and_others_are_served_again(
 
     until(lambda: parked(pool), what="the parked message")
     assert make_client(pool).ask("other", b"x").body == b"other|x"
-    daemon.wait_for("leading")
+    # And the daemon has led all the time, while its consumer failed
+    assert "osrdyne_sessions_ended_total 0.0" in daemon.get("/metrics")
+    assert said(daemon, "a message cannot be delivered") == [pool.names.orphan_queue, pool.names.dead_letter_queue]
+    until(lambda: len(said(daemon, "the queue can be consumed again")) == 2, what="calm")
     until(lambda: daemon.status()["warnings"], what="the warning")
     assert "warning: core-parked holds 1 message" in osrdyne("status", "--url", daemon.url).out.decode()
+
+
+def said(daemon: DaemonProcess, words: str) -> list[str]:
+    """Return the queues that lines of the daemon's log are about."""
+    return [line["queue"] for line in daemon.lines() if line["message"].startswith(words)]
+
+
+def test_requests_that_wait_behind_one_are_served_and_only_its_deliveries_are_used_up(
+    pool: Pool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    # Given requests around one that cannot be delivered, more than their queue's limit allows to fail together
+    client = make_client(pool)
+    ids = [client.send(f"before-{number}", b"x") for number in range(3)]
+    for _ in range(3):
+        attack(pool, "cold")
+    ids += [client.send(f"after-{number}", b"x") for number in range(3)]
+
+    make_daemon(pool, worker=MINIMAL)
+
+    assert {answer.status for answer in client.wait(*ids)} == {"ok"}
+    until(lambda: pool.depth(pool.names.parked_queue) == 3, what="the parked messages")
+
+
+def test_a_message_in_the_queue_of_the_lock_ends_nothing(pool: Pool, make_daemon: MakeDaemon) -> None:
+    daemon = make_daemon(pool)
+
+    # Other versions of RabbitMQ say it in other words, or let the link go.
+    with pytest.raises(Refused), Sender.to_queue(pool.uri(pool.users.worker), pool.names.leader_queue) as sender:
+        sender.send(message(b"x", application=UUID))
+
+    assert "osrdyne_sessions_ended_total 0.0" in daemon.get("/metrics")
+    assert daemon.status()["state"] == "leading"
 
 
 def test_a_request_of_a_warm_key_is_parked_and_its_workers_go_on(

@@ -127,7 +127,9 @@ async def test_a_frame_of_gigabytes_ends_the_connection_before_it_is_kept(kind: 
 
         reason = await asyncio.wait_for(connection.wait_closed(), PATIENCE)
 
+    assert isinstance(reason, BrokerError)
     assert "longer than was agreed" in str(reason)
+    assert reason.code == 501
     await connection.close()
 
 

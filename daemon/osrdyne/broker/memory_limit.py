@@ -2,8 +2,8 @@
 
 A prefetch counts messages and not bytes: 256 orphans of 16 MiB are 4 GiB. A delivery beyond the bound is let go: its
 body is dropped, and the delivery is given back a moment later, so that the broker delivers it once more. Give-backs
-are paced, so that the message does not circle at full speed. They do not count as failed deliveries: the queues that
-the daemon reads have no delivery limit.
+are paced, so that the message does not circle at full speed: RabbitMQ 4.0 counts each as a failed delivery. A delivery
+is given back when there is room for it, so it is few times.
 
 It is a task of the session: a message that arrives while the session ends starts nothing, and is redelivered in the
 next session.

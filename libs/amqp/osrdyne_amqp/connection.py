@@ -245,7 +245,9 @@ class Connection:
                 return ConnectionLost(f"{self._where}: the connection was closed by this program")
             case pika_errors.AMQPHeartbeatTimeout():
                 return ConnectionLost(f"{self._where}: no sign of life from the broker, {error.args[0]}")
-        return ConnectionLost(f"{self._where}: the connection broke: {'; '.join(map(str, error.args))}")
+        code = 501 if isinstance(self._wire.stream_error, pika_errors.ProtocolSyntaxError) else 0
+        text = "; ".join(map(str, error.args))
+        return ConnectionLost(f"{self._where}: the connection broke: {text}", code=code)
 
     def _channel_reason(self, error: BaseException) -> BrokerError:
         match error:

@@ -12,7 +12,8 @@ from osrdyne_protocol.errors import OsrdyneError
 class BrokerError(OsrdyneError):
     """The broker, or the way to it, failed."""
 
-    #: the broker's AMQP reply code (403, 404, 405, 406, 320, 501, ...); 0: the reason is not the broker's
+    #: the broker's AMQP reply code (403, 404, 405, 406, 320, 501, ...); 501 also where the broker's own
+    #: frames cannot be read; 0: the reason is not the broker's
     code: int
 
     def __init__(self, message: str | None = None, *, code: int = 0) -> None:

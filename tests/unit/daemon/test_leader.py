@@ -56,7 +56,10 @@ async def test_the_first_leads_at_once_by_an_exclusive_queue() -> None:
     connection = Connection(lock)
     await connection.acquire()
     assert lock.holder is connection
-    assert connection.declared == [{"durable": False, "exclusive": True}]
+    (declared,) = connection.declared
+    assert (declared["durable"], declared["exclusive"]) == (False, True)
+    # What comes into the queue of the lock could end its connection
+    assert declared["arguments"] == {"x-max-length": 0, "x-overflow": "reject-publish"}
     assert asyncio.get_running_loop().time() == 0.0
 
 

@@ -11,7 +11,8 @@ import pytest
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.broker.topology_watcher import watch_topology
-from osrdyne.session import DaemonSession, SessionEnded
+from osrdyne.errors import SessionEnded
+from osrdyne.session import DaemonSession
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings
 from osrdyne.status.metrics import Metrics
 from osrdyne_protocol.broker.topology import Topology, topology
