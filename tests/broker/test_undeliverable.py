@@ -5,13 +5,16 @@ The broker closes the connection of each consumer. The delivery limits of the qu
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
+from osrdyne_client import AsyncClient, errors
 from testbed.amqp_1_0 import UUID, Refused, Sender, message
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
+from testbed.peer import peer_of
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 from testbed.workers import LIBRARY, MINIMAL
@@ -95,6 +98,27 @@ def test_a_message_in_the_queue_of_the_lock_ends_nothing(pool: Pool, make_daemon
 
     assert "osrdyne_sessions_ended_total 0.0" in daemon.get("/metrics")
     assert daemon.status()["state"] == "leading"
+
+
+async def test_a_client_goes_on_after_a_reply_that_cannot_be_delivered(pool: Pool) -> None:
+    async with peer_of(pool, "42") as peer, AsyncClient(pool.client_uri, pool.settings.name) as client:
+        call = asyncio.create_task(client.call("42", b"first"))
+        first = await peer.take()
+        reply_to = str(first.properties.reply_to)
+
+        def reply() -> None:
+            with Sender.to_queue(pool.uri(pool.users.worker), reply_to) as sender:
+                sender.send(message(b"answer", application=UUID))
+
+        await asyncio.to_thread(reply)
+        with pytest.raises(errors.ReplyAddressLost):
+            await call
+
+        again = asyncio.create_task(client.call("42", b"again"))
+        second = await peer.take()
+        assert second.properties.reply_to != reply_to
+        peer.reply(second, b"answer")
+        assert (await again).body == b"answer"
 
 
 def test_a_request_of_a_warm_key_is_parked_and_its_workers_go_on(

@@ -44,6 +44,9 @@ logger = logging.getLogger(__name__)
 DEADLINE_MARGIN, DEADLINE_SHARE = 0.5, 0.05
 #: Longest time to live that a broker accepts, in milliseconds.
 LONGEST_EXPIRATION = 2**32 - 1
+#: Code with which the broker closes a connection as it fails to deliver a message, and after how many in a row
+#: the client leaves its reply queue: others of the broker's crashes have the same code.
+CRASHED, CRASHES = 541, 2
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -76,7 +79,10 @@ class Dispatcher:
         self._casts: dict[str, PendingCall] = {}
         self._cast_prefix = f"{client}-cast-"
         self._cast_count = 0
+        self._user = ""
         self._queue: str | None = None
+        #: Connections in a row that the broker closed by a crash of its own, with no reply in between.
+        self._crashes = 0
         self._link: ClientConnection | None = None
         self._trouble: BrokerError | None = None
         self._closed = True
@@ -141,7 +147,8 @@ class Dispatcher:
         uri = present(self._uri)
         if self._options.reply == "queue" and self._queue is None:
             with contextlib.suppress(ValueError):  # Connection.open raises an error for an unreadable URI
-                self._queue = reply_queue(unquote(urlsplit(uri).username or "guest"))
+                self._user = unquote(urlsplit(uri).username or "guest")
+                self._queue = reply_queue(self._user)
         return await ClientConnection.open(
             uri,
             name=self._options.name,
@@ -296,6 +303,8 @@ class Dispatcher:
     def _send_unsent(self) -> None:
         for call in [*self.slots.waiting(), *self._casts.values()]:
             if call.state is State.UNSENT and call.leaving is None:
+                if call.wants_reply and call.properties is not None:
+                    call.properties.reply_to = self._queue or DIRECT_REPLY_TO
                 try:
                     self._send(call)
                 except Exception as error:  # noqa: BLE001 - it is this call's, and must not end the client
@@ -304,6 +313,7 @@ class Dispatcher:
     # --- what comes back ------------------------------------------------------------------------------------
 
     def _on_reply(self, message: Message) -> None:
+        self._crashes = 0
         call = self.slots.match(message.properties.correlation_id)
         if call is None:
             logger.debug("reply without a waiting call", extra={"request_id": message.properties.correlation_id})
@@ -350,13 +360,25 @@ class Dispatcher:
             self._casts.pop(call.correlation_id, None)
             self._settle(call, None)
 
+    def _leave_queue(self, reason: BrokerError) -> bool:
+        """Take another reply queue where this one may hold what the broker cannot deliver; return whether.
+
+        Such a reply ends each connection that consumes it (docs/protocol.md#request). The old queue expires.
+        """
+        self._crashes = self._crashes + 1 if reason.code == CRASHED else 0
+        if self._queue is None or self._crashes < CRASHES:
+            return False
+        self._crashes, self._queue = 0, reply_queue(self._user)
+        return True
+
     def _fail_unanswerable(self, reason: BrokerError) -> None:
         """Fail the outstanding requests that can get no answer after the loss of the link."""
+        left = self._leave_queue(reason)
         error: CallError | BrokerError
         for call in self.slots.waiting():
             if call.state is State.UNSENT:
                 continue
-            if self._queue is None:
+            if self._queue is None or left:
                 error = ReplyAddressLost(f"the reply for key {call.key!r} cannot arrive any more: {reason}")
             elif isinstance(reason, NotFound) and not self._options.confirm:
                 error = undeliverable(reason)  # without confirms, it is unknown which one closed the channel
