@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +120,19 @@ async def test_a_client_goes_on_after_a_reply_that_cannot_be_delivered(pool: Poo
         assert second.properties.reply_to != reply_to
         peer.reply(second, b"answer")
         assert (await again).body == b"answer"
+
+
+def test_an_entry_of_the_poison_inventory_is_said_with_what_to_do(pool: Pool, tmp_path: Path) -> None:
+    # Given one that a worker wrote there
+    with Sender.to_queue(pool.uri(pool.users.worker), pool.names.poison_queue) as sender:
+        sender.send(message(b"bad", application=UUID))
+    uri = tmp_path / "operator.uri"
+    uri.write_text(pool.uri(pool.users.operator))
+
+    done = osrdyne("poison", "list", "--pool", "core", "--broker-file", str(uri))
+
+    assert done.code == 2
+    assert "take it out with a client of AMQP 1.0" in done.line
 
 
 def test_a_request_of_a_warm_key_is_parked_and_its_workers_go_on(

@@ -28,6 +28,8 @@ _QUIET_SECONDS, _SILENCE_SECONDS = 0.2, 10.0
 _MOST_BYTES = 64 * 1024 * 1024
 #: Most entries of one look: the largest prefetch. Without one, RabbitMQ delivers 2,000 messages of a quorum queue.
 _MOST_ENTRIES = 65_535
+#: Code with which the broker closes a connection as it fails to deliver a message.
+_CRASHED = 541
 #: Longest wait for a confirm.
 _CONFIRM_SECONDS = 30.0
 
@@ -38,6 +40,10 @@ class Busy(DaemonError):
 
 class Incomplete(DaemonError):
     """The broker does not hand over all entries."""
+
+
+class CannotHandOver(DaemonError):
+    """The broker cannot hand over an entry."""
 
 
 #: Acts on an entry; returns None when the entry may leave the inventory, else why it stays.
@@ -82,6 +88,8 @@ class _Look:
         """Receive all entries. Raises Incomplete when they are fewer than the broker counts."""
         ready = (await self.channel.declare_queue(queue, passive=True)).ready
         consumer = await self.channel.consume(queue, self.on_message, on_cancel=self._more.set)
+        ended = asyncio.ensure_future(self.channel.wait_closed())
+        ended.add_done_callback(lambda _: self._more.set())
         while self.channel.is_open:
             self._more.clear()
             try:
@@ -89,6 +97,9 @@ class _Look:
                     await self._more.wait()
             except TimeoutError:
                 break
+        if not self.channel.is_open:
+            raise await ended
+        ended.cancel()
         await self.channel.cancel(consumer)
         if self.seen < min(ready, _MOST_ENTRIES):
             raise Incomplete(
@@ -216,6 +227,13 @@ async def opened(uri: str, names: PoolNames, *, who: str, patience: float) -> As
         yield Inventory(connection, names, await connection.channel(confirm=True), who)
     except NotFound as error:
         raise DaemonError(f"{error}; is this the pool's name and virtual host, and is its topology applied?") from error
+    except BrokerError as error:
+        if error.code != _CRASHED:
+            raise
+        raise CannotHandOver(
+            f"the broker closes the connection as it hands over the entries of {names.poison_queue}: one has what "
+            "AMQP 0-9-1 cannot carry. Have an administrator take it out with a client of AMQP 1.0"
+        ) from error
     finally:
         await connection.close()
 

@@ -11,7 +11,7 @@ import pytest
 from osrdyne.commands.poison.entry import Entry, Selection, read
 from osrdyne.commands.poison.inventory import Incomplete, Inventory
 from osrdyne_amqp import Message, Properties
-from osrdyne_amqp.errors import BrokerUnreachable, PreconditionFailed
+from osrdyne_amqp.errors import BrokerError, BrokerUnreachable, PreconditionFailed
 from osrdyne_amqp.message import QueueInfo
 from osrdyne_protocol.headers import X_POISON_ID, X_POISON_KEY
 from osrdyne_protocol.names import PoolNames
@@ -60,6 +60,10 @@ class Broker:
 
     async def cancel(self, _: str) -> None:
         """Nothing more comes anyway."""
+
+    async def wait_closed(self) -> BrokerError:
+        never: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
+        return await never
 
     def ack(self, tag: int) -> None:
         self.acknowledged.append(tag)
