@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from osrdyne_bus.endpoints import Endpoint
+from osrdyne_protocol import foreign_json
 
 #: Namespace and version of the methods that all servers have. No other endpoint may have this namespace.
 NAMESPACE = "osrdyne"
@@ -41,23 +42,20 @@ class ServerStatus:
     def from_json(cls, body: bytes) -> Self:
         """Read the body of an answer. Fields of a later version are left out. Raises ValueError."""
         try:
-            read: dict[str, Any] = json.loads(body)
+            read: dict[str, Any] = foreign_json.read(body)
             given = {name: read[name] for name in cls.__slots__}
-        except (KeyError, RecursionError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is no answer of a server to {PING!r}: {error!r}") from None
         texts = given["endpoints"]
-        right = isinstance(texts, list) and all(_is_text(one) for one in (given["server"], given["host"], *texts))
+        right = isinstance(texts, list) and all(
+            isinstance(one, str) for one in (given["server"], given["host"], *texts)
+        )
         if not right or not all(type(given[name]) is int for name in _NUMBERS):
             raise ValueError(f"this is no answer of a server to {PING!r}: a field has the wrong type")
         return cls(**{**given, "endpoints": tuple(texts)})
 
 
 _NUMBERS = ("process", "waiting", "running", "concurrency", "lost_replies")
-
-
-def _is_text(found: object) -> bool:
-    # JSON can hold halves of characters, which cannot be printed.
-    return isinstance(found, str) and not any("\ud800" <= one <= "\udfff" for one in found)
 
 
 def described(endpoints: Sequence[Endpoint]) -> tuple[str, ...]:

@@ -6,12 +6,12 @@ of the question, and an answer about a moment uses nothing that was not known at
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from examples.airports import fields, flights
+from osrdyne_protocol import foreign_json
 
 #: A board shows flights that left up to this many minutes ago.
 BOARD_PAST_MINUTES = 60
@@ -32,9 +32,9 @@ Answer = dict[str, Any]
 def parse(body: bytes) -> Question:
     """Return the question that a request's body holds. Raises `fields.BadQuestion`."""
     try:
-        question = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise fields.BadQuestion(f"the body is no JSON: {error}") from error
+        question = foreign_json.read(body)
+    except foreign_json.UnreadableJson as error:
+        raise fields.BadQuestion(f"the body cannot be read: {error}") from error
     if not isinstance(question, dict):
         raise fields.BadQuestion(f"the body must be a JSON object such as {EXAMPLE}")
     return question

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from osrdyne_client import errors, replies
-from osrdyne_protocol import statuses
+from osrdyne_protocol import foreign_json, statuses
 
 #: Status of a request that got no answer in time; every other status comes from the reply.
 LOST = "lost"
@@ -139,7 +139,7 @@ async def _one(call: Call, ask: Ask, progress: Progress) -> None:
 def _read(body: bytes) -> dict[str, Any]:
     """Return the answer in a reply's body, apart from who gave it."""
     try:
-        answer = json.loads(body)
+        answer = foreign_json.read(body)
         served_by = answer.pop("served_by")
         return {"answer": answer, "worker": served_by["worker"], "answers": served_by["answers"]}
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -23,6 +23,7 @@ from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError, InfraError
 from osrdyne_infra.live import Live
 from osrdyne_infra.management import Management
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol.broker.topology import Exchange, Policy, Topology
 
 PROJECT = "osrdyne"
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="where the list for `pulumi import` is written")
     given = parser.parse_args()
     try:
-        settings = read(json.load(sys.stdin))
+        settings = read(foreign_json.read(sys.stdin.read()))
         broker = settings.broker
         management = Management(broker.management, broker.admin, settings.admin_password, broker.cacertfile)
         found = live.read(management, settings.vhost, ())

@@ -8,7 +8,6 @@ there, or, with `broker_deployment`, a broker and nothing else.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -22,6 +21,7 @@ from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, Table,
 from osrdyne_infra.cluster_settings import Cluster, PoolCluster, WorkerSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.jobs_settings import JobsPlace
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
@@ -302,8 +302,8 @@ def _structure(values: Mapping[str, str], name: str, default: object = None) -> 
             raise ConfigurationError(f"{NAMESPACE}:{name}", "is missing", EXAMPLES[name])
         return default
     try:
-        return json.loads(values[name])
-    except ValueError:
+        return foreign_json.read(values[name])
+    except foreign_json.UnreadableJson:
         return values[name]
 
 

@@ -11,13 +11,14 @@ address.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from osrdyne_protocol import foreign_json
+from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
 from osrdyne_protocol.settings_text import to_toml
 
 #: Files that earlier releases wrote, by the names that replaced theirs.
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path, help="where the pools' folders are made")
     directory = parser.parse_args().directory.resolve()
     try:
-        outputs: dict[str, Any] = json.load(sys.stdin)
+        outputs: dict[str, Any] = foreign_json.read(sys.stdin.read(), most=MOST_BYTES_OF_ENGINES)
         texts = files(outputs, directory)
     except (ValueError, KeyError, TypeError, AttributeError):
         sys.exit(

@@ -17,8 +17,9 @@ from typing import Any
 from urllib.parse import quote
 
 from osrdyne_infra.errors import BrokerUnusable
-from osrdyne_protocol import certificate_faults
+from osrdyne_protocol import certificate_faults, foreign_json
 from osrdyne_protocol.broker import default_login, quorum
+from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
 
 #: Seconds to wait for one answer.
 TIMEOUT = 15.0
@@ -99,7 +100,7 @@ class Management:
         try:
             with self._opener().open(request, timeout=TIMEOUT) as answer:
                 text = answer.read()
-                return json.loads(text) if text else {}
+                return foreign_json.read(text, most=MOST_BYTES_OF_ENGINES) if text else {}
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 404 and method in ("GET", "DELETE"):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 
+from osrdyne_protocol import foreign_json, headers
+
 
 class NotAHint(ValueError):
     """The body of a message does not name a type of job."""
@@ -21,10 +23,9 @@ def encode(type: str, job: int) -> bytes:  # noqa: A002 - the field's name
 def decode(body: bytes) -> tuple[str, int | None]:
     """Return the type of job that a message names, and the job where it names one. Raises NotAHint."""
     try:
-        named = json.loads(body)
-    except ValueError:
-        raise NotAHint("the request is no JSON; jobs are cast by osrdyne_jobs") from None
+        named = foreign_json.read(body)
+    except foreign_json.UnreadableJson as error:
+        raise NotAHint(f"the request cannot be read: {error}; jobs are cast by osrdyne_jobs") from None
     if not isinstance(named, dict) or not isinstance(named.get("type"), str):
         raise NotAHint('the request has no "type"; jobs are cast by osrdyne_jobs')
-    job = named.get("job")
-    return str(named["type"]), job if isinstance(job, int) else None
+    return str(named["type"]), headers.integer(named, "job")

@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from osrdyne_protocol import foreign_json
+from osrdyne_protocol.foreign_json import UnreadableJson
 from osrdyne_relay import errors
 from osrdyne_relay.errors import (
     CallTimedOut,
@@ -83,9 +85,9 @@ def load_headers(text: str | None) -> dict[str, str]:
     if not text:
         return {}
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidCall(f"{HEADERS_HEADER} is not JSON") from None
+        found = foreign_json.read(text)
+    except UnreadableJson as error:
+        raise InvalidCall(f"{HEADERS_HEADER} cannot be read: {error}") from None
     return checked_headers(found)
 
 
@@ -159,8 +161,8 @@ def problem(error: RelayError) -> dict[str, Any]:
 def error_of(status: int, body: bytes) -> RelayError:
     """Return the error that an answer of a node holds; NodeFailed where it holds none of ours."""
     try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
+        said = foreign_json.read(body)
+    except UnreadableJson:
         said = None
     return error_in(said) or NodeFailed(
         f"the node answered with HTTP status {status}: check its log, and that its address is right"
@@ -192,8 +194,8 @@ def unframe(data: bytes) -> tuple[dict[str, Any], bytes]:
     """Return head and body of a frame. Raises InvalidCall."""
     line, _, body = data.partition(b"\n")
     try:
-        head = json.loads(line) if len(line) <= MOST_HEAD else None
-    except (ValueError, RecursionError):
+        head = foreign_json.read(line, most=MOST_HEAD)
+    except UnreadableJson:
         head = None
     if not isinstance(head, dict):
         raise InvalidCall("a frame is a line of JSON, an object, and then the body")

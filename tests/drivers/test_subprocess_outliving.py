@@ -149,7 +149,7 @@ async def test_a_record_that_a_person_removed_is_written_again(machine: Subproce
     assert machine.process("a") == worker
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"key": "a"}', '{"pid": "1"}', '{"key": 3}'])
+@pytest.mark.parametrize("content", ["", "[]", "[" * 100_000, '{"key": "a"}', '{"pid": "1"}', '{"key": 3}'])
 async def test_a_record_that_cannot_be_read_is_put_aside(machine: SubprocessSubject, content: str) -> None:
     driver = machine.driver()
     machine.record("a").write_text(content)

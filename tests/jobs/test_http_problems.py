@@ -120,7 +120,17 @@ def test_what_is_not_there_is_answered_as_json(engine: Engine, method: str, path
     assert (answer.status, path in answer.json["error"]) == (status, True)
 
 
-def test_a_body_that_nests_too_deep_is_refused(engine: Engine) -> None:
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"[" * 500_000, "more than 64 objects and arrays are within each other"),
+        (b'{"type": "t", "resource": "r", "payload": NaN}', "it is not JSON: NaN, which JSON does not have"),
+        (b'{"type": "\\ud800", "resource": "r", "payload": 1}', "a text holds half of a surrogate pair"),
+    ],
+)
+def test_a_body_that_is_not_json_that_can_be_taken_in_is_refused_with_the_reason(
+    engine: Engine, body: bytes, why: str
+) -> None:
     with administration(engine) as served:
-        answer = served.ask("POST", "/api/jobs", b"[" * 500_000)
-    assert (answer.status, answer.json["error"]) == (400, "the body cannot be read as JSON")
+        answer = served.ask("POST", "/api/jobs", body)
+    assert (answer.status, answer.json["error"], answer.json["field"]) == (422, f"body: {why}", "body")

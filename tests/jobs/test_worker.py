@@ -390,7 +390,7 @@ def test_a_payload_that_no_longer_fits_its_type_fails_its_job_and_not_the_next(
 @pytest.mark.parametrize(
     "body, reason",
     [
-        (b"\xff", "no JSON"),
+        (b"\xff", "is not UTF-8"),
         (b"[]", 'no "type"'),
         (b'{"type": 3}', 'no "type"'),
         (b'{"type": "unheard of"}', "'unheard of' is unknown; known are: plain, single"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from osrdyne.reconcile.queue_rules import QueueTotals
 from osrdyne_amqp import tls
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.errors import BrokerError
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol.broker import management_json, quorum
 from osrdyne_protocol.broker.topology import Topology, own_key
 from osrdyne_protocol.errors import causes
@@ -306,7 +306,7 @@ def _cause(error: BaseException, cacertfile: str | None) -> str:
 def alarms(answer: str) -> str | None:
     """Return the resources that a failed alarm check names, for example `memory`; None when it names none."""
     try:
-        found = {str(one["resource"]) for one in json.loads(answer)["alarms"]}
+        found = {str(one["resource"]) for one in foreign_json.read(answer)["alarms"]}
     except (ValueError, TypeError, KeyError):
         return None
     return ", ".join(sorted(found)) or None

@@ -7,7 +7,6 @@ nothing. `status_table` draws the table.
 from __future__ import annotations
 
 import http.client
-import json as json_text
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +18,9 @@ import typer
 from osrdyne.commands import status_table
 from osrdyne.commands.output import one_line_errors
 from osrdyne.settings.daemon import StatusSettings, load
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol.console.output import NO, CannotAsk, complain, print_json
+from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
 
 #: Longest wait for the daemon, which answers from memory.
 _TIMEOUT_SECONDS = 5.0
@@ -59,11 +60,11 @@ def fetch(address: str, key: str | None = None) -> dict[str, Any]:
     """Return the daemon's status document with `ready` added, only with one key if asked. Raises `CannotAsk`."""
     document = _get(address, "/status")
     try:
-        found = dict(json_text.loads(document[1]))
+        found = dict(foreign_json.read(document[1], most=MOST_BYTES_OF_ENGINES))
         keys = [one for one in found["keys"] if key is None or one["key"] == key]
         shown = {"ready": _get(address, "/readyz")[0] == 200, **found, "keys": keys}
         status_table.render(shown, key)  # a document that cannot be shown does not come from a daemon
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise CannotAsk(f"what answers at {address} is no osrdyne daemon; name its address with --url") from None
     return shown
 

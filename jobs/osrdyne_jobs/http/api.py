@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Response
 from osrdyne_jobs import client, documents, figures
 from osrdyne_jobs.http import models
 from osrdyne_jobs.http.backend import Backend, TheBackend
+from osrdyne_jobs.http.bodies import ForeignRoute
 from osrdyne_jobs.http.problems import Problem
 from osrdyne_jobs.store import administration
 
@@ -23,7 +24,7 @@ _ALWAYS: dict[int | str, dict[str, Any]] = {
     503: {"model": Problem, "description": "The database is away, slow, or has no tables."},
 }
 
-router = APIRouter(prefix="/api/jobs", responses=_ALWAYS)
+router = APIRouter(prefix="/api/jobs", responses=_ALWAYS, route_class=ForeignRoute)
 
 
 @router.get("")

@@ -80,7 +80,7 @@ def _of_the_request(_: Request, error: Exception) -> JSONResponse:
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
     if first["type"] == "json_invalid":
-        field = "body"
+        return answer(422, f"body: {first['ctx']['error']}", field="body")
     return answer(422, f"{field}: {first['msg'].removeprefix('Value error, ')}", field=field)
 
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol import headers as names
 from osrdyne_protocol.errors import ProtocolError
 
@@ -75,9 +76,9 @@ def unpack(headers: Mapping[str, Any] | None, body: bytes) -> Sequence[Mapping[s
     if len(body) > MAX_BATCH_BYTES:
         raise UnreadableBatch(f"a batch of events has {len(body)} bytes, of at most {MAX_BATCH_BYTES}")
     try:
-        found = json.loads(body.decode())  # `loads` itself would take half of a surrogate pair
-    except (ValueError, RecursionError):
-        raise UnreadableBatch("the body of a batch of events is not JSON") from None
+        found = foreign_json.read(body, most=MAX_BATCH_BYTES, halves=True)
+    except foreign_json.UnreadableJson as error:
+        raise UnreadableBatch(f"the body of a batch of events cannot be read: {error}") from None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise UnreadableBatch("the body of a batch of events is not an array of objects")
     if len(found) > MAX_BATCH_EVENTS:
@@ -89,10 +90,4 @@ def unpack(headers: Mapping[str, Any] | None, body: bytes) -> Sequence[Mapping[s
 
 
 def _is_unicode(*values: object) -> bool:
-    try:
-        for value in values:
-            if isinstance(value, str):
-                value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return all(foreign_json.is_unicode(value) for value in values if isinstance(value, str))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_text
 import os
 import secrets
 import time
@@ -23,6 +22,7 @@ from osrdyne_pipeline.report.evidence import evidence
 from osrdyne_pipeline.report.facts import gather
 from osrdyne_pipeline.report.page import page
 from osrdyne_pipeline.session import DEFAULT_MEMORY
+from osrdyne_protocol import foreign_json
 
 
 @failing_clearly
@@ -60,7 +60,7 @@ def command(
 def with_recommendation(found: ReportContent, file: Path) -> ReportContent:
     """Return the content with what a recommendation says; as it was where there is none. Raises `LakeError`."""
     try:
-        document = json_text.loads(file.read_text(encoding="utf-8"))
+        document = foreign_json.read(file.read_bytes(), most=foreign_json.MOST_BYTES_OF_ENGINES)
         said = evidence(document)
         reasons = "; ".join(document["reasons"])
     except FileNotFoundError:

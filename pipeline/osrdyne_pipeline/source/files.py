@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from pyspark.sql.datasource import InputPartition
 
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source import columns
+from osrdyne_protocol import foreign_json
 
 PARQUET = ".parquet"
 #: gzip is read by one reader alone: nobody can begin within it.
@@ -183,7 +183,7 @@ def _block(path: Path, row: int, block: bytes) -> Iterator[pa.RecordBatch]:
 
 def _one(path: Path, row: int, line: bytes) -> pa.RecordBatch:
     try:
-        value = json.loads(line)
+        value = foreign_json.read(line)
         if not isinstance(value, dict):
             raise TypeError("not an object")
         given = {name: pa.array([value[name]], COLUMNS.field(name).type) for name in COLUMNS.names if name in value}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import ssl
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from osrdyne_protocol import certificate_faults, certificates
+from osrdyne_protocol import certificate_faults, certificates, foreign_json
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.statuses import OK
@@ -147,8 +146,8 @@ def size_in(status: int, body: bytes) -> int:
     if status != 201:
         raise wire.error_of(status, body)
     try:
-        return int(json.loads(body)["size"])
-    except (ValueError, RecursionError, LookupError, TypeError):
+        return int(foreign_json.read(body)["size"])
+    except (ValueError, LookupError, TypeError):
         raise NodeFailed from None
 
 

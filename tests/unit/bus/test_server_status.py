@@ -51,7 +51,7 @@ def test_another_body_is_no_status(body: bytes) -> None:
 )
 def test_a_field_of_another_type_or_that_cannot_be_printed_is_no_status(field: str, value: object) -> None:
     changed = {**json.loads(STATUS.to_json()), field: value}
-    with pytest.raises(ValueError, match="a field has the wrong type"):
+    with pytest.raises(ValueError, match=r"a field has the wrong type|NaN|half of a surrogate pair"):
         ServerStatus.from_json(json.dumps(changed).encode())
 
 

@@ -194,10 +194,10 @@ def test_a_percentile_lies_between_its_neighbours(ordered: list[int], percent: i
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        pytest.param(b"[" * 100_000, "no JSON", id="nested 100,000 deep"),
-        pytest.param(b"9" * 5000, "no JSON", id="number of 5,000 digits"),
+        (b"", "the body cannot be read: "),
+        (b"\xff\xfe", "the body cannot be read: "),
+        pytest.param(b"[" * 100_000, "the body cannot be read: ", id="nested 100,000 deep"),
+        pytest.param(b"9" * 5000, "the body cannot be read: ", id="number of 5,000 digits"),
         (b"[1]", "JSON object"),
         (b"null", "JSON object"),
         (b"{}", "board, delays, likely-delay"),

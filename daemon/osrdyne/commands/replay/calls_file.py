@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne.commands.replay.simulated_pool import PastCall
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol.console.output import CannotAsk
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import InvalidKey
@@ -81,9 +81,9 @@ def _csv(text: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, Any, Any, An
 def _json_lines(text: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, Any, Any, Any]]:
     for number, line in enumerate(text, 1):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise CannotAsk(f"{path}: line {number}: is not JSON: {error}; give one object a line") from error
+            row = foreign_json.read(line)
+        except foreign_json.UnreadableJson as error:
+            raise CannotAsk(f"{path}: line {number}: cannot be read: {error}; give one object a line") from error
         if not isinstance(row, dict) or not {"time", "key"} <= row.keys() <= set(_FIELDS):
             raise CannotAsk(f"{path}: line {number}: is no object with time, key and if wanted duration")
         yield number, row["time"], row["key"], row.get("duration")

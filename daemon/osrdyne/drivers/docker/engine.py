@@ -26,7 +26,7 @@ import requests.adapters
 
 from osrdyne.drivers.docker.following import Event, Stream
 from osrdyne.errors import DriverError
-from osrdyne_protocol import certificate_faults
+from osrdyne_protocol import certificate_faults, foreign_json
 
 Found = TypeVar("Found")
 
@@ -140,7 +140,7 @@ class Engine:
             url = f"{client.base_url}/v{client.api_version}/events"
             answer = client.get(url, params=parameters, timeout=TIMEOUT)
             answer.raise_for_status()
-            return [json.loads(line) for line in answer.text.splitlines() if line]
+            return [foreign_json.read(line) for line in answer.content.split(b"\n") if line.strip()]
 
         return await self._call(read)
 
@@ -245,7 +245,7 @@ def _refusal(error: requests.HTTPError) -> DriverError:
 
 def _said(answer: requests.Response) -> str:
     try:
-        return str(answer.json()["message"])
+        return str(foreign_json.read(answer.content)["message"])
     except (ValueError, KeyError, TypeError):
         return answer.text.strip()[:200] or str(answer.reason)
 

@@ -11,12 +11,12 @@ import copy
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osrdyne_protocol import keys
+from osrdyne_protocol import foreign_json, keys
 from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import PoolNames
@@ -161,7 +161,7 @@ def _check_mounts(path: Path, mounts: list[Any]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    readers = {".json": json.loads, ".toml": tomllib.loads}
+    readers: dict[str, Callable[[str], Any]] = {".json": foreign_json.read, ".toml": tomllib.loads}
     if path.suffix not in readers:
         raise SettingsError(str(path), "is neither .json nor .toml; the ending says how it is written")
     try:

@@ -23,8 +23,9 @@ from osrdyne.drivers.kubernetes.manifests import MANAGER
 from osrdyne.drivers.kubernetes.refusals import ApiRefused, clean, refusal
 from osrdyne.drivers.kubernetes.template import Manifest
 from osrdyne.errors import DriverError
-from osrdyne_protocol import certificate_faults
+from osrdyne_protocol import certificate_faults, foreign_json
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
 
 #: Where a pod finds the namespace of its own service account.
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -127,7 +128,7 @@ class Api:
                     raise refusal(what, answer.status, (await answer.read()).decode(errors="replace"))
             try:
                 async for line in answer.content:
-                    event = json.loads(line)
+                    event = foreign_json.read(line, most=MOST_BYTES_OF_ENGINES)
                     if event["type"] == "ERROR":
                         status = event["object"]
                         raise refusal(what, int(status.get("code", 500)), json.dumps(status))
@@ -164,7 +165,7 @@ class Api:
                 # A kubeconfig, or what it names, may hold another token or certificate by now.
                 self._loaded = self._loaded and answer.status != 401
                 raise refusal(what, answer.status, text)
-            parsed = json.loads(text)
+            parsed = foreign_json.read(text, most=MOST_BYTES_OF_ENGINES)
         except _FAILURES as error:
             raise self._unreachable(what, error) from error
         if not isinstance(parsed, dict):

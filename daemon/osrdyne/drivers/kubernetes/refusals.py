@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from osrdyne.errors import DriverError
+from osrdyne_protocol import foreign_json
 
 #: Longest text of a server that is passed on, in characters.
 _LONGEST_CHARACTERS = 500
@@ -37,9 +37,9 @@ def clean(text: str) -> str:
 def _parse(status: int, body: str) -> tuple[str, str]:
     """Return the reason and the message of a `Status` object, or what there is."""
     try:
-        answer = json.loads(body)
+        answer = foreign_json.read(body)
         reason, message = answer.get("reason"), answer.get("message")
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         reason, message = None, body
     return str(reason or ""), clean(str(message or "")) or f"HTTP status {status}"
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from osrdyne.drivers.subprocess import control
 from osrdyne.errors import DriverError
-from osrdyne_protocol import keys, names
+from osrdyne_protocol import foreign_json, keys, names
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ class Records:
     def _parse(self, name: str) -> ProcessRecord | None:
         path = self._path(name)
         try:
-            record = _record(json.loads(path.read_bytes()))
+            record = _record(foreign_json.read(path.read_bytes()))
             if self.name(record.key) != name:
                 raise ValueError("it belongs to another pool, instance or key")
         except FileNotFoundError:

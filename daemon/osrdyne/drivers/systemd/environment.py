@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from osrdyne.errors import DriverError
-from osrdyne_protocol import keys, names
+from osrdyne_protocol import foreign_json, keys, names
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def parse(text: str) -> UnitRecord:
     head = text.split("\n", 1)[0]
     if not head.startswith(_HEAD):
         raise ValueError("its first line is not ours")
-    values = json.loads(head.removeprefix(_HEAD))
+    values = foreign_json.read(head.removeprefix(_HEAD))
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
         raise ValueError("its first line is not ours")
     try:

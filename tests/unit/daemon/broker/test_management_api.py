@@ -15,6 +15,7 @@ from osrdyne.broker.management_api import alarms
         ('{"alarms":[]}', None),
         ("<html>", None),
         ("[]", None),
+        ("[" * 100_000, None),
     ],
 )
 def test_an_alarm_is_named_by_its_resources_and_other_answers_are_none(answer: str, said: str | None) -> None:
