@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
 
 from osrdyne_pipeline.judging import rejected
 from osrdyne_pipeline.lake import Lake, write_rows
-from osrdyne_pipeline.source.stream import StreamMessage
+from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_protocol import headers as names
 from osrdyne_protocol.event_batches import BATCH
 

@@ -24,6 +24,7 @@ from osrdyne_pipeline.errors import EventsLost, SourceError, StreamChanged
 from osrdyne_pipeline.judging import ALLOWANCE_MS, judge
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import address, datasource, files, stream
+from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_pipeline.source.options import ERROR
 from osrdyne_protocol.names import PoolNames
 
@@ -143,7 +144,7 @@ class _StreamJob:
             raise StreamChanged(self._changed(f"it ends at offset {held.end}, and {self._next} were read"))
         if self._mark is not None and held.first <= self._mark.offset:
             found = stream.message_at(uri, self._stream, self._mark.offset)
-            if found is None or Mark.of(found) != self._mark:
+            if not isinstance(found, StreamMessage) or Mark.of(found) != self._mark:
                 raise StreamChanged(
                     self._changed(f"at offset {self._mark.offset} is another event than was read there")
                 )
@@ -178,7 +179,7 @@ class _StreamJob:
         uri = address.read(self._uri_file)
         # The last message that there is of the batch: offsets are left out for the broker's own notes.
         last = stream.message_at(uri, self._stream, end - 1)
-        mark = Mark.of(last) if last is not None and last.offset == end - 1 else None
+        mark = Mark.of(last) if isinstance(last, StreamMessage) and last.offset == end - 1 else None
         return _write(self._lake, raw, batch.marked(mark), self._rules)
 
 

@@ -17,9 +17,10 @@ ALLOWANCE_MS = 300_000
 #: Events that the protocol knows.
 KNOWN = events.ACTIVITY | events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING, events.INTERRUPTED}
 
-#: Reason of a reject -> what it means. The first that holds is given; the sources give the first four.
+#: Reason of a reject -> what it means. The first that holds is given; the sources give the first five.
 REASONS = {
     "gap": "Retention removed these events before they were read.",
+    "unreadable_offset": "The message at this offset of the stream cannot be received.",
     "truncated_file": "The file ends too early or is damaged; what comes after this row is lost.",
     "unreadable": "The line or file could not be taken apart.",
     "invalid_key": "The key is missing, is not UTF-8, is longer than 255 bytes or holds NUL.",

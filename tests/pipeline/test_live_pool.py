@@ -87,6 +87,7 @@ def ends(pool: Pool) -> int:
         return 0
     found = set()
     for batch in stream.read(uri, name, held.first, held.end):
+        assert not isinstance(batch, stream.UnreadMessage)
         for message in batch:
             for given in unpack(message.headers, message.body):
                 if headers.text(given.get(headers.X_EVENT)) in (events.FINISHED, events.DEAD_LETTERED):

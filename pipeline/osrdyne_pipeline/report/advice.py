@@ -130,8 +130,8 @@ def _rejects(content: ReportContent) -> NextStep | None:
     if not content.rejects:
         return None
     total = sum(number for _, number in content.rejects)
-    reason, number = content.rejects[0]
+    reasons = ", ".join(f"{number:,} {reason.replace('_', ' ')}" for reason, number in content.rejects)
     return NextStep(
         "Find out who sends what is no event",
-        f"{total:,} messages were put aside, {number:,} of them because: {reason}. They are in the table rejects.",
+        f"{total:,} messages were put aside: {reasons}. They are in the table rejects.",
     )

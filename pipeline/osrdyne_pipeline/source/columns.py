@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from osrdyne_pipeline.source.stream import StreamMessage
+from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_protocol import headers as names
 from osrdyne_protocol.event_batches import BATCH, UnreadableBatch, unpack
 
@@ -44,7 +44,6 @@ TEXTS = {
 }
 _BATCH = (BATCH, BATCH.encode())
 _TEXT_OR_NONE = {str, type(None)}
-_INT64 = 2**63
 
 
 def record_batches(source: str, messages: Iterable[StreamMessage]) -> Iterator[pa.RecordBatch]:
@@ -80,13 +79,15 @@ def _record_batch(source: str, messages: Sequence[StreamMessage]) -> pa.RecordBa
     offsets, keys, headers, timestamps, bodies = zip(*messages, strict=True)
     columns: dict[str, Iterable[Any]] = {name: _texts(headers, header) for name, header in TEXTS.items()}
     columns["offset"] = offsets
-    columns["key"], problems = _keys(keys)
-    columns["time_ms"] = [
-        _integer(header.get(names.X_EVENT_TIME), None if seconds is None else seconds * 1000)
+    columns["key"] = texts = [names.text(key) for key in keys]
+    columns["time_ms"] = times = [
+        names.integer(header, names.X_EVENT_TIME) if seconds is None else _time(header, seconds)
         for header, seconds in zip(headers, timestamps, strict=True)
     ]
-    columns["duration_ms"] = [_integer(header.get(names.X_DURATION), None) for header in headers]
-    columns["problem"] = problems
+    columns["duration_ms"] = [names.integer(header, names.X_DURATION) for header in headers]
+    columns["problem"] = problems = [
+        _problem(text, time, seconds) for text, time, seconds in zip(texts, times, timestamps, strict=True)
+    ]
     # A message that says what it is needs no copy of what it was.
     columns["raw"] = [
         None if event is not None and problem is None else _beginning(key, body)
@@ -118,16 +119,19 @@ def _texts(headers: Sequence[dict[str, Any]], header: str) -> list[str | None]:
     return values if set(map(type, values)) <= _TEXT_OR_NONE else [names.text(value) for value in values]
 
 
-def _keys(keys: Sequence[str | bytes]) -> tuple[Sequence[str | None], Sequence[str | None]]:
-    """Keys as text, and what is wrong with those that are none."""
-    texts = [names.text(key) for key in keys]
-    return texts, [None if key is not None else "invalid_key: the routing key is not UTF-8" for key in texts]
+def _time(header: dict[str, Any], seconds: int) -> int | None:
+    """The time of an event, or else that of its message: of 64 bits in seconds, which may have more in milliseconds."""
+    said = names.integer(header, names.X_EVENT_TIME)
+    return names.integer({"": seconds * 1000}, "") if said is None else said
 
 
-def _integer(value: object, otherwise: int | None) -> int | None:
-    """An integer that fits the column; a boolean and a float are none."""
-    fits = isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64
-    return value if fits else otherwise  # type: ignore[return-value]
+def _problem(key: str | None, time_ms: int | None, seconds: int | None) -> str | None:
+    """What is wrong with a message before it is judged."""
+    if key is None:
+        return "invalid_key: the routing key is not UTF-8"
+    if time_ms is None and seconds is not None:
+        return f"implausible_time: the timestamp of the message is {seconds}"
+    return None
 
 
 def _beginning(key: str | bytes, body: bytes) -> bytes:

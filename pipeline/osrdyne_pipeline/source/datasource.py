@@ -136,13 +136,17 @@ def read_range(options: SourceOptions, part: InputPartition) -> Iterator[pa.Reco
     if part.lost:
         yield _gap(options, part.start, part.end)
         return
-    read = 0
-    for messages in stream.read(uri, options.stream, part.start, part.end):
-        if not read and messages[0].offset > part.start:
-            yield from _lost_since(options, uri, part.start, messages[0].offset)
-        read += len(messages)
-        yield from columns.record_batches(options.source, messages)
-    if not read:
+    begun = False
+    for found in stream.read(uri, options.stream, part.start, part.end):
+        offset = found.offset if isinstance(found, stream.UnreadMessage) else found[0].offset
+        if not begun and offset > part.start:
+            yield from _lost_since(options, uri, part.start, offset)
+        begun = True
+        if isinstance(found, stream.UnreadMessage):
+            yield _unreadable(options, found)
+        else:
+            yield from columns.record_batches(options.source, found)
+    if not begun:
         yield from _lost_since(options, uri, part.start, part.end)
 
 
@@ -151,6 +155,11 @@ def _lost_since(options: SourceOptions, uri: str, start: int, until: int) -> Ite
     held = stream.bounds(uri, options.stream)
     if held is None or held.first > start:
         yield _gap(options, start, until if held is None else min(until, held.first))
+
+
+def _unreadable(options: SourceOptions, found: stream.UnreadMessage) -> pa.RecordBatch:
+    words = f"the message at offset {found.offset} of {options.stream} cannot be received: {found.reason}"
+    return columns.problem_batch(options.source, found.offset, f"unreadable_offset: {words}")
 
 
 def _gap(options: SourceOptions, start: int, until: int) -> pa.RecordBatch:

@@ -1,55 +1,26 @@
-"""A bare reader of a RabbitMQ stream over AMQP: the one module of the pipeline that imports pika.
+"""What a RabbitMQ stream holds, read by offsets, over what no consumer is given.
 
-A stream consumer is given what the log holds from an offset on, by whole chunks: what lies before the offset is
-dropped here. The broker delivers what there is before it answers what was asked later on the same channel (seen on 4.0
-and 4.3). So a question whose answer brings no message after all was acknowledged says that the end is reached: nobody
-waits for a silence. Only the very first delivery may come behind such an answer, where a broker has little processor
-time (one of 336 readings on 4.0): whoever was given nothing yet asks again for a moment.
+A message that cannot be delivered ends the connection that reaches it, and a reading goes on behind it by a new one.
+It is given up when a second connection that begins there ends so, too: each costs two connections.
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pika
-from pika.exceptions import ChannelClosedByBroker
+from osrdyne_pipeline.source.consumer import BATCH, PREFETCH, MessageNotReceived, Reading, StreamMessage
 
-from osrdyne_pipeline.errors import SourceError
-from osrdyne_protocol import certificate_faults
-
-# What pika logs as an error is raised by us, once and in one line. A level that the program gave it stays.
-if logging.getLogger("pika").level == logging.NOTSET:
-    logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
-
-#: Header that the broker gives each message of a stream.
-OFFSET = "x-stream-offset"
-#: Messages on the way at once. A stream must be acknowledged to go on; more than this gained nothing.
-PREFETCH = 2000
-#: Messages handed on at once, and after how many bytes of their bodies fewer are.
-BATCH = 8192
-BATCH_BYTES = 16_000_000
-#: Seconds without an answer after which a broker is given up.
-PATIENCE = 60.0
-#: Seconds that the first delivery may take, and between two questions meanwhile.
-FIRST_DELIVERY, ASK_AGAIN = 0.5, 0.05
-#: Seconds between heartbeats: long, because nobody answers them while Spark is busy with a batch.
-HEARTBEAT = 600
+#: Messages in a row that may be undeliverable where a stream begins with one; see `_first`.
+FEW = 8
 
 
-class StreamMessage(NamedTuple):
-    """One message of a stream; what the source takes apart."""
+class UnreadMessage(NamedTuple):
+    """A message that no consumer is given, and why."""
 
     offset: int
-    #: Bytes where it is not UTF-8.
-    routing_key: str | bytes
-    headers: dict[str, Any]
-    #: The publisher's clock in seconds since the epoch, if it said so.
-    timestamp: int | None
-    body: bytes
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +33,45 @@ class Bounds:
 
 def bounds(uri: str, stream: str) -> Bounds | None:
     """Return what the stream holds now; None for an empty one. Raises `SourceError`."""
-    first = next(_Reading(uri, stream, "first", prefetch=1).batches(1), None)
-    if first is None:
+    found = _next(uri, stream, "first", prefetch=1)
+    if found is None:
         return None
-    end = 0
-    for batch in _Reading(uri, stream, "last").batches(BATCH):
-        end = batch[-1].offset + 1
-    return Bounds(first[0].offset, end or _end(uri, stream, first[0].offset))
+    first = _first(uri, stream) if isinstance(found, UnreadMessage) else found.offset
+    end, known = 0, first
+    try:
+        for batch in Reading(uri, stream, "last").batches(BATCH):
+            end = known = batch[-1].offset + 1
+    except MessageNotReceived:
+        end = 0
+    return Bounds(first, end or _end(uri, stream, known))
+
+
+def _first(uri: str, stream: str) -> int:
+    """Find the first offset of a stream whose first message is unreadable, so that nothing says which it is.
+
+    Whoever begins before it is given the same message, and fails. Whoever begins behind it succeeds, except at further
+    messages that are unreadable. Some of them in a row are looked over, so that halving finds where that changes.
+    """
+
+    def readable_from(offset: int) -> int | None:
+        near = range(offset, offset + FEW)
+        return next((at for at in near if not isinstance(message_at(uri, stream, at), UnreadMessage)), None)
+
+    if readable_from(0) is not None:
+        return 0
+    low, high = 0, FEW
+    while readable_from(high) is None:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if readable_from(middle) is None else (low, middle)
+    return (readable_from(high) or high) - 1
 
 
 def _end(uri: str, stream: str, known: int) -> int:
-    """Find the end behind a message that is known, where the last chunk is a note of the broker's own (at the beginning
-    of a segment, seen on 4.3) and holds no message: by doubling steps, then by halving them.
+    """Find the end behind an offset that is known, where the last chunk does not show it: by doubling steps, then by
+    halving them. That chunk may be a note of the broker's own (at the beginning of a segment, seen on 4.3) without
+    messages, or hold one that is unreadable.
     """
     step = 1
     while found := message_at(uri, stream, known + step):
@@ -85,188 +83,51 @@ def _end(uri: str, stream: str, known: int) -> int:
     return known + 1
 
 
-def message_at(uri: str, stream: str, offset: int) -> StreamMessage | None:
-    """Return the message at an offset, or the next one there is; None past the end. Raises `SourceError`."""
-    batch = next(_Reading(uri, stream, offset, prefetch=PREFETCH).batches(1), None)
-    return batch[0] if batch else None
+def message_at(uri: str, stream: str, offset: int) -> StreamMessage | UnreadMessage | None:
+    """Return the message at an offset, or the next one there is; None past the end. Raises `SourceError`.
+
+    Where that message is unreadable, its offset is not known, and is said to be `offset`.
+    """
+    return _next(uri, stream, offset)
 
 
-def read(uri: str, stream: str, start: int, end: int, *, size: int = BATCH) -> Iterator[list[StreamMessage]]:
+def _next(uri: str, stream: str, start: int | str, *, prefetch: int = PREFETCH) -> StreamMessage | UnreadMessage | None:
+    reason = ""
+    for _ in range(2):
+        try:
+            batch = next(Reading(uri, stream, start, prefetch=prefetch).batches(1), None)
+            return batch[0] if batch else None
+        except MessageNotReceived as error:
+            reason = str(error)
+    return UnreadMessage(start if isinstance(start, int) else 0, reason)
+
+
+def read(
+    uri: str, stream: str, start: int, end: int, *, size: int = BATCH
+) -> Iterator[list[StreamMessage] | UnreadMessage]:
     """Give the messages from `start` to before `end` in order, about `size` at a time; fewer where the stream ends.
 
-    Where retention was faster, the first message has a later offset than `start`. A range that seems to end early is
-    looked at once more: only where there is no message after all was it read, for what is left out here is lost to
-    whoever reads on from `end`. Raises `SourceError`.
+    A message that is unreadable comes between the others, by itself. Where retention was faster, the first offset is
+    later than `start`. A range that seems to end early is looked at once more: only where there is no message after
+    all was it read, for what is left out here is lost to whoever reads on from `end`. Raises `SourceError`.
     """
+    begin, failed = start, -1
     while start < end:
-        for batch in _Reading(uri, stream, start, end=end).batches(size):
-            start = batch[-1].offset + 1
-            yield batch
+        try:
+            for batch in Reading(uri, stream, start, end=end).batches(size):
+                start = batch[-1].offset + 1
+                yield batch
+        except MessageNotReceived as error:
+            if failed != start:
+                failed = start
+            elif start == begin and (held := bounds(uri, stream)) and held.first > start:
+                # The stream begins later by now, with that message.
+                start = min(held.first, end)
+            else:
+                yield UnreadMessage(start, str(error))
+                start += 1
+            continue
         found = message_at(uri, stream, start) if start < end else None
         if found is None or found.offset >= end:
             return
         start = found.offset
-
-
-class _Reading:
-    """One consumer on a connection of its own."""
-
-    def __init__(
-        self, uri: str, stream: str, start: int | str, *, end: int | None = None, prefetch: int = PREFETCH
-    ) -> None:
-        self._stream = stream
-        self._start = start
-        self._least = start if isinstance(start, int) else 0
-        self._end = end
-        self._prefetch = prefetch
-        self._messages: list[StreamMessage] = []
-        self._size = 1
-        #: Bytes of the bodies of `_messages`.
-        self._bytes = 0
-        #: Deliveries, and how many there were when last looked at.
-        self._seen = 0
-        self._seen_at_question = -1
-        self._seen_at_check = -1
-        self._asked_first: float | None = None
-        self._tag = 0
-        self._done = False
-        self._failure: SourceError | None = None
-        self._where, parameters = _parameters(uri)
-        self._authority = "ca_certs" if "ca_certs" in uri else None
-        self._connection = pika.SelectConnection(
-            parameters,
-            on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),
-            on_open_error_callback=self._not_open,
-            on_close_callback=self._closed,
-        )
-        self._channel: Any = None
-        self._watch: Any = None
-
-    def batches(self, size: int) -> Iterator[list[StreamMessage]]:
-        self._size = size
-        try:
-            while not self._done:
-                self._turn()
-                if self._failure is not None:
-                    raise self._failure
-                if self._messages:
-                    ready, self._messages, self._bytes = self._messages, [], 0
-                    yield ready
-        finally:
-            self._close()
-
-    def _turn(self) -> None:
-        """Let the connection work until there is enough to hand on, or nothing more."""
-        self._seen_at_check = -1
-        self._watch = self._connection.ioloop.call_later(PATIENCE, self._check)
-        self._connection.ioloop.start()
-        self._connection.ioloop.remove_timeout(self._watch)
-
-    def _check(self) -> None:
-        if self._seen == self._seen_at_check:
-            self._fail(f"the broker has not answered for {PATIENCE:g} s")
-        self._seen_at_check = self._seen
-        self._watch = self._connection.ioloop.call_later(PATIENCE, self._check)
-
-    def _opened(self, channel: Any) -> None:
-        self._channel = channel
-        channel.add_on_close_callback(self._channel_closed)
-        channel.add_on_cancel_callback(lambda _frame: self._fail("it was deleted, or its node left"))
-        channel.basic_qos(prefetch_count=self._prefetch, callback=self._consume)
-
-    def _consume(self, _frame: object) -> None:
-        self._channel.basic_consume(
-            self._stream, self._delivered, arguments={OFFSET: self._start}, callback=self._question
-        )
-
-    def _question(self, _frame: object) -> None:
-        """Ask for something that is answered after all deliveries that are due: see the module's docstring."""
-        if self._done:
-            return
-        if self._seen != self._seen_at_question:
-            self._ask()
-        elif self._seen or time.monotonic() - (self._asked_first or 0.0) >= FIRST_DELIVERY:
-            self._finish()
-        else:
-            self._connection.ioloop.call_later(ASK_AGAIN, self._ask)
-
-    def _ask(self) -> None:
-        if self._done:
-            return
-        self._asked_first = self._asked_first or time.monotonic()
-        self._seen_at_question = self._seen
-        if self._tag:
-            self._channel.basic_ack(self._tag, multiple=True)
-        self._channel.basic_qos(prefetch_count=self._prefetch, callback=self._question)
-
-    def _delivered(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        self._seen += 1
-        self._tag = method.delivery_tag
-        headers = properties.headers
-        offset = int(headers[OFFSET])
-        if offset < self._least or self._done:
-            return
-        if self._end is not None and offset >= self._end:
-            self._finish()
-            return
-        self._messages.append(StreamMessage(offset, method.routing_key, headers, properties.timestamp, body))
-        self._bytes += len(body)
-        if self._end is not None and offset + 1 == self._end:
-            self._finish()
-        elif len(self._messages) >= self._size or self._bytes >= BATCH_BYTES:
-            self._connection.ioloop.stop()
-
-    def _finish(self) -> None:
-        self._done = True
-        self._connection.ioloop.stop()
-
-    def _fail(self, reason: str) -> None:
-        self._failure = self._failure or SourceError(f"the stream {self._stream} of {self._where}: {reason}")
-        self._finish()
-
-    def _not_open(self, _connection: object, error: BaseException) -> None:
-        setting = "ca_certs in ssl_options of the address"
-        fault = certificate_faults.fault(error, authority=self._authority, setting=setting)
-        self._fail(f"no connection: {fault or _text(error)}")
-
-    def _closed(self, _connection: object, error: BaseException) -> None:
-        if self._done:
-            self._connection.ioloop.stop()
-        else:
-            self._fail(f"the connection was lost: {_text(error)}")
-
-    def _channel_closed(self, _channel: object, error: BaseException) -> None:
-        if self._done:
-            return
-        reason = error.reply_text if isinstance(error, ChannelClosedByBroker) else _text(error)
-        self._fail(f"the broker refuses to hand it out: {reason}")
-
-    def _close(self) -> None:
-        self._done = True
-        if self._connection.is_open:
-            self._connection.close()
-            self._connection.ioloop.call_later(PATIENCE, self._connection.ioloop.stop)
-            self._connection.ioloop.start()
-        self._connection.ioloop.close()
-
-
-def _parameters(uri: str) -> tuple[str, Any]:
-    """Return how a person knows the broker, without a password, and how pika finds it."""
-    try:
-        parameters = pika.URLParameters(uri)
-        where = f"{parameters.host}:{parameters.port}{'' if parameters.virtual_host == '/' else '/'}"
-        where += parameters.virtual_host
-    except Exception:  # noqa: BLE001 -- whatever it says, it may hold the address
-        raise SourceError(
-            "the broker's address cannot be read; it looks like amqp://user:password@host:5672/vhost"
-        ) from None
-    parameters.heartbeat = HEARTBEAT
-    parameters.client_properties = {"connection_name": "osrdyne-pipeline"}
-    return f"{where} (user {parameters.credentials.username})", parameters
-
-
-def _text(error: BaseException) -> str:
-    """An error of pika's as one line: some hold others, some say nothing but their name."""
-    held = [*getattr(error, "exceptions", ()), getattr(error, "exception", None), *error.args]
-    inner = next((one for one in held if isinstance(one, BaseException)), None)
-    return _text(inner) if inner is not None else str(error) or type(error).__name__

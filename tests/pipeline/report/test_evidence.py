@@ -93,3 +93,8 @@ def test_a_history_too_short_for_evidence_has_none(recommended: bool) -> None:
 
     assert evidence(short.to_json()) is None
     assert "too little" in page(shown(short))
+
+
+def test_every_reason_for_which_messages_were_put_aside_is_counted() -> None:
+    (said,) = [step.why for step in advice.next_steps(samples.full()) if "sends what is no event" in step.what]
+    assert said == "15 messages were put aside: 12 unknown event, 3 truncated. They are in the table rejects."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,25 @@ import pika
 import pytest
 
 from osrdyne_pipeline.source import stream
-from osrdyne_protocol import events
+from osrdyne_pipeline.source.consumer import StreamMessage
+from osrdyne_pipeline.source.stream import UnreadMessage
+from osrdyne_protocol import events, headers
+from testbed import amqp_1_0
 from testbed.pool import Pool
 from testbed.waiting import until
 from tests.conftest import Vhost
 
+#: Values of AMQP 1.0: an identity, for which AMQP 0-9-1 has no type, and a time for which Python has no year.
+UUID, FAR = b"\x98" + bytes(16), b"\x83" + (2**60).to_bytes(8)
 #: Time of the first event that tests send, 2026-01-01; each is a second after the one before.
 FIRST_MS = 1_767_225_600_000
+
+
+def offsets_of(found: Iterable[list[StreamMessage] | UnreadMessage]) -> tuple[list[int], list[int]]:
+    """Offsets of what was read of a stream, and of what could not be."""
+    listed = list(found)
+    good = [message.offset for one in listed if not isinstance(one, UnreadMessage) for message in one]
+    return good, [one.offset for one in listed if isinstance(one, UnreadMessage)]
 
 
 @dataclass
@@ -53,12 +65,22 @@ class Events:
         before = self.end()
         connection = pika.BlockingConnection(pika.URLParameters(self.pool.uri(self.pool.users.worker)))
         channel = connection.channel()
-        for key, headers in messages:
-            properties = pika.BasicProperties(headers=headers)
+        for key, given in messages:
+            properties = pika.BasicProperties(headers=given)
             channel.basic_publish(self.pool.names.activity_exchange, key, body, properties)
         connection.close()
         self.sent += len(messages)
         until(lambda: self.end() >= before + len(messages), what="all events in the stream")
+
+    def send_unreadable(self, *values: bytes) -> None:
+        """Send events with such a value of AMQP 1.0 among their properties, where the stream has no gaps."""
+        uri = self.pool.uri(self.pool.users.worker)
+        with amqp_1_0.Sender.to_exchange(uri, self.pool.names.activity_exchange, "k") as sender:
+            for value in values:
+                properties = {headers.X_EVENT: amqp_1_0.text(events.ALIVE), "x-value": value}
+                sender.send(amqp_1_0.message(application=properties))
+        self.sent += len(values)
+        until(lambda: self.end() >= self.sent, what="all events in the stream")
 
     def end(self) -> int:
         held = stream.bounds(self.monitor_uri, self.stream)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from osrdyne_pipeline import schemas
 from osrdyne_pipeline.source import columns
-from osrdyne_pipeline.source.stream import StreamMessage
+from osrdyne_pipeline.source.consumer import StreamMessage
 
 
 def row(key: str | bytes = "k", body: bytes = b"body", timestamp: int | None = None, **headers: Any) -> dict[str, Any]:
@@ -65,6 +66,16 @@ def test_what_is_not_of_the_protocols_type_is_left_out() -> None:
 def test_an_event_without_time_has_that_of_its_message() -> None:
     assert row(event="started", timestamp=3)["time_ms"] == 3000
     assert row(event="started", timestamp=3, event_time=7)["time_ms"] == 7
+
+
+@pytest.mark.parametrize("seconds", [2**54, 2**63, 2**64 - 1])
+def test_a_timestamp_that_no_column_holds_is_a_problem_of_its_row_alone(seconds: int) -> None:
+    headers = {"x-event": "alive"}
+    bad, good = (StreamMessage(offset, "k", headers, time, b"") for offset, time in ((7, seconds), (8, 3)))
+    first, second = rows(bad, good)
+    assert first["problem"] == f"implausible_time: the timestamp of the message is {seconds}"
+    assert (first["time_ms"], second["time_ms"], second["problem"]) == (None, 3000, None)
+    assert row(event="alive", timestamp=seconds, event_time=5)["time_ms"] == 5
 
 
 def test_what_is_no_event_keeps_the_beginning_of_what_it_was() -> None:

@@ -15,7 +15,7 @@ from osrdyne_pipeline.ingest import Ingested, IngestRules, ingest_stream
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import datasource, stream
 from testbed.waiting import until
-from tests.pipeline.source.conftest import Events
+from tests.pipeline.source.conftest import Events, offsets_of
 
 
 def offsets(spark: SparkSession, lake: Lake) -> list[tuple[str, int]]:
@@ -113,8 +113,7 @@ def test_what_retention_took_is_an_error_or_a_note(spark: SparkSession, lake: La
     assert (note["reason"], note["offset"]) == ("gap", 10)
     assert f"the events 10 to {begins - 1} of core-events" in note["raw"].decode()
     # Some offsets are the broker's own.
-    batches_left = stream.read(pool_events.monitor_uri, pool_events.stream, 0, pool_events.end())
-    left = [message.offset for batch in batches_left for message in batch]
+    left, _ = offsets_of(stream.read(pool_events.monitor_uri, pool_events.stream, 0, pool_events.end()))
     assert left[0] == begins
     assert [offset for _, offset in offsets(spark, lake)] == [*range(10), *left]
 

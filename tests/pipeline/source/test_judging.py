@@ -25,6 +25,7 @@ CASES: list[tuple[dict[str, Any], str | None]] = [
     ({"time_ms": NOW + ALLOWANCE}, None),
     ({"problem": "gap: 5 events"}, "gap"),
     ({"problem": "truncated_file: at 7"}, "truncated_file"),
+    ({"problem": "unreadable_offset: (541, 'INTERNAL_ERROR')"}, "unreadable_offset"),
     ({"problem": "whatever else"}, "unreadable"),
     ({"problem": "invalid_key: not UTF-8", "key": None}, "invalid_key"),
     ({"event": None}, "no_event"),

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from osrdyne_pipeline.errors import SourceError
-from osrdyne_pipeline.source import stream
+from osrdyne_pipeline.source import consumer, stream
+from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_pipeline.source.stream import Bounds
 from testbed.authority import Authority
 from testbed.handshakes import listening
-from tests.pipeline.source.conftest import Events
+from tests.pipeline.source.conftest import Events, offsets_of
 
 pytestmark = pytest.mark.both_versions
 
 
 def offsets(events: Events, start: int, end: int, *, size: int = 1000) -> list[int]:
-    batches = stream.read(events.monitor_uri, events.stream, start, end, size=size)
-    return [message.offset for batch in batches for message in batch]
+    return offsets_of(stream.read(events.monitor_uri, events.stream, start, end, size=size))[0]
 
 
 def test_a_stream_is_read_exactly_from_and_to_any_offset(pool_events: Events) -> None:
@@ -27,8 +27,8 @@ def test_a_stream_is_read_exactly_from_and_to_any_offset(pool_events: Events) ->
 
     pool_events.send(1000)
     # More than are on their way at once: acknowledging them goes on within and after a question.
-    pool_events.send(stream.PREFETCH + 500)
-    end = 1500 + stream.PREFETCH
+    pool_events.send(consumer.PREFETCH + 500)
+    end = 1500 + consumer.PREFETCH
 
     assert stream.bounds(pool_events.monitor_uri, pool_events.stream) == Bounds(0, end)
     for start, stop in ((0, end), (0, 1), (1, 2), (999, 1001), (1234, end), (end - 1, end), (end - 5, end + 100)):
@@ -36,7 +36,7 @@ def test_a_stream_is_read_exactly_from_and_to_any_offset(pool_events: Events) ->
     assert offsets(pool_events, 10, end, size=100) == list(range(10, end))
     assert offsets(pool_events, end, end + 5) == []
     found = stream.message_at(pool_events.monitor_uri, pool_events.stream, 1001)
-    assert found is not None
+    assert isinstance(found, StreamMessage)
     assert (found.offset, found.routing_key, found.headers["x-event-id"]) == (1001, "k1", "id-1001")
     assert stream.message_at(pool_events.monitor_uri, pool_events.stream, end) is None
 
@@ -69,13 +69,13 @@ def test_a_first_delivery_behind_the_broker_s_answer_is_not_taken_for_the_end(
     pool_events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool_events.send(20)
-    consume = stream._Reading._consume
+    consume = consumer.Reading._consume
 
-    def answered_before(self: stream._Reading, frame: object) -> None:
+    def answered_before(self: consumer.Reading, frame: object) -> None:
         self._question(frame)
         self._connection.ioloop.call_later(0.2, lambda: consume(self, frame))
 
-    monkeypatch.setattr(stream._Reading, "_consume", answered_before)
+    monkeypatch.setattr(consumer.Reading, "_consume", answered_before)
     found = stream.message_at(pool_events.monitor_uri, pool_events.stream, 15)
     assert found is not None
     assert found.offset == 15
@@ -86,16 +86,16 @@ def test_a_range_that_seems_to_end_early_is_read_to_its_end(
     pool_events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool_events.send(20)
-    consume, early = stream._Reading._consume, [True]
+    consume, early = consumer.Reading._consume, [True]
 
-    def ends_early(self: stream._Reading, frame: object) -> None:
+    def ends_early(self: consumer.Reading, frame: object) -> None:
         if early:
             early.pop()
             self._finish()
         else:
             consume(self, frame)
 
-    monkeypatch.setattr(stream._Reading, "_consume", ends_early)
+    monkeypatch.setattr(consumer.Reading, "_consume", ends_early)
     assert offsets(pool_events, 5, 20) == list(range(5, 20))
     assert not early
 

@@ -1,0 +1,107 @@
+"""Messages of a stream that no consumer is given: each is stepped over and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from osrdyne_pipeline.ingest import IngestRules, ingest_stream
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.source import stream
+from osrdyne_pipeline.source.consumer import MessageNotReceived, StreamMessage
+from osrdyne_pipeline.source.stream import FEW, Bounds
+from tests.pipeline.source.conftest import FAR, UUID, Events, offsets_of
+
+
+def read(uri: str, name: str, start: int, end: int) -> tuple[list[int], list[int]]:
+    """Offsets of what was read, and of what could not be."""
+    return offsets_of(stream.read(uri, name, start, end, size=3))
+
+
+@pytest.mark.both_versions
+def test_messages_that_cannot_be_handed_out_are_stepped_over_and_become_rejects(
+    spark: SparkSession, lake: Lake, pool_events: Events
+) -> None:
+    # Given such messages at the begin, in the middle and at the end, alone and in a row
+    uri, name = pool_events.monitor_uri, pool_events.stream
+    pool_events.send_unreadable(UUID)
+    pool_events.send(3)
+    pool_events.send_unreadable(FAR, UUID)
+    pool_events.send(2)
+    pool_events.send_unreadable(FAR)
+    bad, good = [0, 4, 5, 8], [1, 2, 3, 6, 7]
+
+    # I expect each once, and rows that say so
+    assert stream.bounds(uri, name) == Bounds(0, 9)
+    assert read(uri, name, 1, 9) == (good, bad[1:])
+    done = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file), rules=IngestRules(batch_events=5))
+    assert (done.batches, done.events, done.reasons) == (2, len(good), {"unreadable_offset": len(bad)})
+    rejects = {row["offset"]: row["raw"].decode() for row in lake.read(spark, "rejects").collect()}
+    assert sorted(rejects) == bad
+    assert rejects[4].startswith("unreadable_offset: the message at offset 4 of core-events cannot be received: ")
+    assert "year 36536598" in rejects[4]
+    assert "INTERNAL_ERROR" in rejects[5]
+
+    # and the next run to go on behind them
+    pool_events.send(1)
+    again = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
+    assert (again.events, again.rejects) == (1, 0)
+
+
+class Model:
+    """A stream of which some offsets are missing and some are bad, read as the broker lets it be read."""
+
+    def __init__(self, first: int, kinds: list[str]) -> None:
+        self.messages = {first + number: kind for number, kind in enumerate(kinds) if kind != "missing"}
+        #: Connections so far.
+        self.count = 0
+
+    def of(self, kind: str) -> list[int]:
+        return [offset for offset, found in self.messages.items() if found == kind]
+
+    def __call__(self, uri: str, name: str, start: int | str, **more: int) -> Model:
+        self.count += 1
+        begin = {"first": 0, "last": max(self.messages, default=0) - 2}.get(str(start), start)
+        end = more.get("end", 1 << 40)
+        self.due = [offset for offset in self.messages if int(begin) <= offset < end]
+        return self
+
+    def batches(self, size: int) -> Iterator[list[StreamMessage]]:
+        for offset in list(self.due):
+            if self.messages[offset] == "bad":
+                raise MessageNotReceived("it is bad")
+            yield [StreamMessage(offset, "k", {}, None, b"")]
+
+
+@given(st.integers(0, 3000), st.lists(st.sampled_from(["good", "good", "bad", "missing"]), max_size=40))
+def test_every_message_is_read_or_named_whatever_is_bad_or_missing(first: int, kinds: list[str]) -> None:
+    model = Model(first, ["good", *kinds])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "Reading", model)
+        last = max(model.messages)
+        assert stream.bounds("", "") == Bounds(first, last + 1)
+        model.count = 0
+        good, named = read("", "", first, last + 1)
+    assert good == model.of("good")
+    # Where an offset is missing before one that is bad, nothing says which of both it was.
+    assert set(model.of("bad")) <= set(named) <= set(range(first, last + 1)) - set(good)
+    assert model.count <= 2 * len(named) + 50
+
+
+@given(st.integers(0, 100_000), st.integers(1, FEW - 1), st.integers(1, 30))
+def test_the_begin_of_a_stream_is_found_though_its_first_messages_are_bad(first: int, bad: int, good: int) -> None:
+    model = Model(first, ["bad"] * bad + ["good"] * good)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "Reading", model)
+        found = stream.bounds("", "")
+        assert found is not None
+        assert found.end == first + bad + good
+        # The last one of them; or the begin of all streams, where it may be.
+        assert found.first == (first + bad - 1 if first + bad >= FEW else 0)
+        # A reader that planned before retention took more goes on there, too.
+        assert read("", "", 0, found.end)[0] == model.of("good")
+    assert model.count < 1500
