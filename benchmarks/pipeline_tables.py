@@ -28,7 +28,7 @@ from benchmarks.rig import ROOT, Rig
 from benchmarks.sides.pipeline_duckdb import QUERIES
 from benchmarks.sides.pipeline_ours import POOL
 from osrdyne_pipeline.commands import starting
-from osrdyne_pipeline.source import files
+from osrdyne_pipeline.source import values
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "osrdyne", "bench-events")
 #: The pipeline's heap; it does not grow with the events.
@@ -99,7 +99,7 @@ def _events(rig: Rig, size: Size) -> Path:
     how = ["--scale", str(size.scale), "--days", str(size.days), "--out", str(calls)]
     _quietly([*python, "examples.airports.calls", "--key", "dest", *how])
     _quietly([*python, "osrdyne.cli", "replay", "--calls", str(calls), "--out", str(lines), "--json"])
-    columns = {field.name: "bigint" if pa.types.is_integer(field.type) else "varchar" for field in files.COLUMNS}
+    columns = {field.name: "bigint" if pa.types.is_integer(field.type) else "varchar" for field in values.COLUMNS}
     import duckdb  # only where it is used; see sides/pipeline_duckdb.py
 
     with duckdb.connect() as connection:

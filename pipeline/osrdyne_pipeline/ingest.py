@@ -7,6 +7,7 @@ only record of what was read: a job that starts again removes what was not commi
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -213,7 +214,8 @@ def ingest_files(
         for group in _groups(new):
             digests = tuple(digest for _, digest in group)
             batch = Batch(name=f"files-{batches.name_of(digests)}", files=digests)
-            raw = spark.read.format(datasource.NAME).load("\n".join(str(file) for file, _ in group))
+            names = json.dumps([str(file) for file, _ in group])
+            raw = spark.read.format(datasource.NAME).option("files", names).load()
             _count(so_far, *_write(lake, raw, batch, rules))
             so_far.done += sum(file.stat().st_size for file, _ in group)
             progress(so_far)

@@ -14,6 +14,11 @@ from osrdyne_protocol.keys import SHORT_STRING_BYTES
 #: Milliseconds by which an event may be later than now: clocks differ.
 ALLOWANCE_MS = 300_000
 
+#: Milliseconds since the epoch at which 2010 began. An event that is older has its time from a clock that was reset: to
+#: 1970, to 2000, or to when a machine was made. One such event would make the history, and every sum of a group's
+#: hours, many years long. Histories that were made for the examples are of 2013.
+EARLIEST_MS = 1_262_304_000_000
+
 #: Events that the protocol knows.
 KNOWN = events.ACTIVITY | events.LIFECYCLE | events.BY_A_PERSON | {events.STOPPING, events.INTERRUPTED}
 
@@ -27,7 +32,7 @@ REASONS = {
     "no_event": "The message does not say which event it is.",
     "unknown_event": "The protocol has no such event.",
     "no_time": "The event does not say when it was.",
-    "implausible_time": "The event's time is before 1970.",
+    "implausible_time": "The event's time is before 2010, or is no time.",
     "clock_skew": "The event is later than the time at which it was read, by more than clocks may differ.",
     "negative_duration": "The request took less than no time.",
 }
@@ -72,7 +77,7 @@ def _reason(latest_ms: int) -> Column:
         (~event.isin(*sorted(KNOWN)), F.lit("unknown_event")),
         (bad_key, F.lit("invalid_key")),
         (time_ms.isNull(), F.lit("no_time")),
-        (time_ms < 0, F.lit("implausible_time")),
+        (time_ms < EARLIEST_MS, F.lit("implausible_time")),
         (time_ms > latest_ms, F.lit("clock_skew")),
         (F.col("duration_ms") < 0, F.lit("negative_duration")),
     ]

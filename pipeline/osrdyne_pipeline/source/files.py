@@ -7,8 +7,12 @@ row with the problem, and the next line is read.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import gzip
 import io
+import itertools
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,26 +20,25 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as paj
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
 from osrdyne_pipeline.errors import SourceError
-from osrdyne_pipeline.source import columns
+from osrdyne_pipeline.source import columns, values
 from osrdyne_protocol import foreign_json
 
 PARQUET = ".parquet"
 #: gzip is read by one reader alone: nobody can begin within it.
 LINES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 
-#: What a file may say of an event; the rest of RAW is ours.
-COLUMNS = pa.schema([field for field in columns.RAW if field.name not in ("source", "offset", "problem", "raw")])
 #: Rows handed on at once, and bytes of lines read at once.
 ROWS = 16_384
 BLOCK = 4_000_000
 #: Bytes of lines for one reader.
 SHARE = 64_000_000
+#: Bytes of one line, with its end. Of a longer one the rest is left out, and the line is unreadable.
+MOST_LINE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ def find(paths: Sequence[str]) -> list[Path]:
         path = Path(text).absolute()
         if path.is_dir():
             hidden = ("_", ".")
-            below = (one for one in path.rglob("*") if one.name.endswith((PARQUET, *LINES)))
+            # What Spark writes is a folder that is named like a file.
+            below = (one for one in path.rglob("*") if one.name.endswith((PARQUET, *LINES)) and one.is_file())
             found |= {one for one in below if not any(part.startswith(hidden) for part in one.relative_to(path).parts)}
         elif path.is_file():
             if not path.name.endswith((PARQUET, *LINES)):
@@ -67,6 +71,11 @@ def find(paths: Sequence[str]) -> list[Path]:
         else:
             raise SourceError(f"{path}: there is no such file or folder")
     return sorted(found)
+
+
+def name_of(path: Path) -> str:
+    """Return a file's name for the column `source`; bytes that are not UTF-8 as their numbers."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def parts(files: Sequence[Path]) -> list[FilePart]:
@@ -79,7 +88,7 @@ def _groups(file: Path) -> list[FilePart]:
         with pq.ParquetFile(file) as opened:
             metadata = opened.metadata
             sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    except (OSError, pa.ArrowException):
+    except Exception:  # noqa: BLE001 -- of a strange file Arrow raises what it meets; reading it says what that is
         return [FilePart(str(file))]
     return [FilePart(str(file), sum(sizes[:group]), group) for group in range(len(sizes))]
 
@@ -108,44 +117,41 @@ def read(part: FilePart) -> Iterator[pa.RecordBatch]:
 
 
 def _parquet(path: Path, part: FilePart) -> Iterator[pa.RecordBatch]:
-    row = part.row
+    row, source = part.row, name_of(path)
     try:
         with pq.ParquetFile(path) as file:
             groups = None if part.group is None else [part.group]
-            wanted = [name for name in COLUMNS.names if name in file.schema_arrow.names]
+            wanted = [name for name in values.COLUMNS.names if name in file.schema_arrow.names]
             if missing := {"key", "event"} - set(wanted):
-                yield columns.problem_batch(str(path), row, f"unreadable: no column {', '.join(sorted(missing))}")
+                yield columns.problem_batch(source, row, f"unreadable: no column {', '.join(sorted(missing))}")
                 return
             for batch in file.iter_batches(ROWS, row_groups=groups, columns=wanted):
                 if batch.num_rows:
-                    yield _raw(path, row, batch)
+                    yield _raw(source, row, batch)
                 row += batch.num_rows
     except (OSError, pa.ArrowException) as error:
-        yield columns.problem_batch(str(path), row, f"truncated_file: {_line(error)}")
+        yield columns.problem_batch(source, row, f"truncated_file: {_line(error)}")
+    except Exception as error:  # noqa: BLE001 -- of a strange file Arrow raises what it meets, and others are to be read
+        yield columns.problem_batch(source, row, f"unreadable: {_line(error)}")
 
 
-def _raw(path: Path, row: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch of a file as RAW; a column of another type is read as the type it should have."""
-    given: dict[str, Any] = {
-        name: batch.column(name)
-        if batch.column(name).type == COLUMNS.field(name).type
-        else pc.cast(batch.column(name), COLUMNS.field(name).type)
-        for name in batch.schema.names
-    }
+def _raw(source: str, row: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of a file as RAW."""
+    given = values.of_batch(batch)
     given["offset"] = pa.array(range(row, row + batch.num_rows), pa.int64())
-    return columns.batch_of(str(path), given, batch.num_rows)
+    return columns.batch_of(source, given, batch.num_rows)
 
 
 def _lines(path: Path, part: FilePart) -> Iterator[pa.RecordBatch]:
-    row = part.row
+    row, source = part.row, name_of(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             file.seek(part.start)
             for block in _blocks(file, part.end):
-                yield from _block(path, row, block)
+                yield from _block(source, row, block if row else block.removeprefix(codecs.BOM_UTF8))
                 row += block.count(b"\n")
     except (OSError, EOFError, zlib.error) as error:
-        yield columns.problem_batch(str(path), row, f"truncated_file: {_line(error)}")
+        yield columns.problem_batch(source, row, f"truncated_file: {_line(error)}")
 
 
 def _blocks(file: Any, end: int | None) -> Iterator[bytes]:
@@ -158,40 +164,61 @@ def _blocks(file: Any, end: int | None) -> Iterator[bytes]:
             yield rest + whole + line_end
             rest = after
         else:
-            rest += fresh
+            rest = (rest + fresh)[: MOST_LINE + 1]
     if rest:
         yield rest
 
 
-def _block(path: Path, row: int, block: bytes) -> Iterator[pa.RecordBatch]:
+def _block(source: str, row: int, block: bytes) -> Iterator[pa.RecordBatch]:
     """Lines as RAW: all at once by Arrow; one by one where it cannot, or an empty line would shift the numbers."""
-    options = paj.ParseOptions(explicit_schema=COLUMNS, unexpected_field_behavior="ignore")
-    try:
+    options = paj.ParseOptions(explicit_schema=values.COLUMNS, unexpected_field_behavior="ignore")
+    table = None
+    if _is_plain(block):
         # As one block: Arrow reads none in which a line is longer than a block.
-        table = paj.read_json(pa.BufferReader(block), paj.ReadOptions(block_size=len(block) + 1), options)
-    except pa.ArrowException:
-        table = None
+        with contextlib.suppress(pa.ArrowException):
+            table = paj.read_json(pa.BufferReader(block), paj.ReadOptions(block_size=len(block) + 1), options)
     if table is not None and table.num_rows == block.count(b"\n") + (not block.endswith(b"\n")):
         for batch in table.combine_chunks().to_batches(ROWS):
-            yield _raw(path, row, batch)
+            yield _raw(source, row, batch)
             row += batch.num_rows
         return
-    for number, line in enumerate(io.BytesIO(block), row):
-        if line.strip():
-            yield _one(path, number, line)
+    lines = ((number, line) for number, line in enumerate(io.BytesIO(block), row) if line.strip())
+    while some := [{"offset": number, **_one(line)} for number, line in itertools.islice(lines, ROWS)]:
+        given = {name: [one.get(name) for one in some] for name in columns.RAW.names if name != "source"}
+        yield columns.batch_of(source, given, len(some))
 
 
-def _one(path: Path, row: int, line: bytes) -> pa.RecordBatch:
+def _is_plain(block: bytes) -> bool:
+    """Say whether Arrow refuses of these lines what `foreign_json` refuses: it minds no depth, no NaN and no bytes."""
     try:
-        value = foreign_json.read(line)
-        if not isinstance(value, dict):
-            raise TypeError("not an object")
-        given = {name: pa.array([value[name]], COLUMNS.field(name).type) for name in COLUMNS.names if name in value}
-        return columns.batch_of(str(path), {**given, "offset": [row]}, 1)
-    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
-        # The last line without its end is one that somebody was still writing.
-        reason = "unreadable" if line.endswith(b"\n") else "truncated_file"
-        return columns.problem_batch(str(path), row, f"{reason}: {_line(error)}", line)
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    if b"NaN" in block or b"Infinity" in block:
+        return False
+    # A line of an event has one bracket.
+    deep = block.count(b"[") + block.count(b"{") - block.count(b"\n") > foreign_json.MOST_DEPTH
+    if not deep and len(block) <= MOST_LINE:
+        return True
+    lines = block.split(b"\n")
+    return all(
+        len(line) < MOST_LINE and line.count(b"[") + line.count(b"{") <= foreign_json.MOST_DEPTH for line in lines
+    )
+
+
+def _one(line: bytes) -> dict[str, Any]:
+    """The row of a line, without its number."""
+    try:
+        value = foreign_json.read(line, most=MOST_LINE)
+        given, problem = values.of_object(value) if isinstance(value, dict) else ({}, "unreadable: not an object")
+    except foreign_json.UnreadableJson as error:
+        given, problem = {}, f"unreadable: {error}"
+    if problem is None:
+        return given
+    if not line.endswith(b"\n"):
+        # The last line without its end is one that was still being written.
+        problem = problem.replace("unreadable", "truncated_file", 1)
+    return {"problem": problem, "raw": line[: columns.RAW_BYTES]}
 
 
 def _line(error: BaseException) -> str:

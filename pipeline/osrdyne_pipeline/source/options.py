@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class SourceOptions:
 
     #: The stream's name; from option `stream`, or `pool`, whose stream it then is.
     stream: str = ""
-    #: Files or folders, one a line; Spark's `path`.
+    #: Files or folders, one a line: Spark's `path`. Or `files`, a list in JSON, which can hold names with line ends.
     paths: tuple[str, ...] = ()
     #: Option `uri_file`: the file that holds the broker's address; see address.py.
     uri_file: str | None = None
@@ -45,7 +46,8 @@ class SourceOptions:
         options = {name.lower(): value for name, value in given.items()}
         if found := [name for name in SECRET if name in options]:
             raise SourceError(f"option {found[0]}: a credential in an option shows in plans; see option uri_file")
-        paths = tuple(options.get("path", "").splitlines())
+        named = options.get("files")
+        paths = tuple(filter(None, options.get("path", "").split("\n"))) if named is None else tuple(json.loads(named))
         stream = options.get("stream") or (PoolNames(options["pool"]).events_stream if "pool" in options else "")
         if bool(paths) == bool(stream):
             raise SourceError("name what to read: option pool (or stream) for a broker's, or path for files")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from osrdyne_pipeline.errors import SourceError
-from osrdyne_pipeline.source import files
+from osrdyne_pipeline.source import columns, files
 
 Lines = Callable[..., Path]
 
@@ -48,6 +48,49 @@ def test_a_line_that_is_no_event_spoils_no_other(make_lines: Lines) -> None:
         (5, ""),
     ]
     assert found[1]["raw"] == b"rubbish\n"
+
+
+DEEP = '{"key":"k","event":"alive","else":' + "[" * 1000 + "]" * 1000 + "}"
+
+
+def reason(row: dict[str, Any]) -> str:
+    return str(row["problem"] or "").split(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (DEEP.encode(), "unreadable: more than 64 objects and arrays"),
+        (b'{"key":"k","event":"alive","else":' + b"[" * 100_000, "unreadable: more than 64 objects and arrays"),
+        (b'{"key":"\xff\xfe","event":"alive"}', "unreadable: it is not UTF-8"),
+        (b'{"key":"k","event":"alive","else":"\xff"}', "unreadable: it is not UTF-8"),
+        (b'{"key":"\\ud800","event":"alive"}', "unreadable: a text holds half of a surrogate pair"),
+        (b'{"key":"k","event":"alive","else":NaN}', "unreadable: it is not JSON: NaN"),
+        (b'{"key":"k","event":"alive","time_ms":1e999}', "unreadable: the number 1e999 is too large"),
+        (b'{"key":"k","event":"alive","time_ms":9223372036854775808}', "unreadable: time_ms is '9223372036854775808'"),
+        (b'{"key":"k","event":"alive","time_ms":5.5}', "unreadable: time_ms is '5.5', not int64"),
+        (b'{"key":"k","event":"alive","time_ms":true}', "unreadable: time_ms is 'True', not int64"),
+        (b'{"key":5,"event":"alive"}', "unreadable: key is '5', not string"),
+        (b'{"key":"k","event":"alive","else":"' + b"x" * 1_000_000 + b'"}', "unreadable: it has "),
+        (b'{"else":"' + b"x" * 9_000_000 + b'"}', "unreadable: it has "),
+    ],
+)
+@pytest.mark.parametrize("beside", [b"", b"rubbish\n"], ids=["alone", "beside another"])
+def test_a_line_with_a_bad_value_is_a_problem_of_its_own(tmp_path: Path, line: bytes, why: str, beside: bytes) -> None:
+    good = b'{"key":"k","event":"alive","time_ms":5}\n'
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(good + line + b"\n" + good + beside)
+    found = rows(path)
+    assert [row["offset"] for row in found] == list(range(3 + bool(beside)))
+    assert [row["time_ms"] for row in found if not row["problem"]] == [5, 5]
+    assert found[1]["problem"].startswith(why)
+    assert found[1]["raw"] == (line + b"\n")[: columns.RAW_BYTES]
+
+
+def test_of_a_name_that_comes_twice_in_a_line_the_last_counts_and_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"key":"a","event":"alive"}\n{"key":"b","key":"c","event":"alive","time_ms":7.0}\n')
+    assert [(row["key"], row["time_ms"], row["problem"]) for row in rows(path)] == [("a", None, None), ("c", 7, None)]
 
 
 def test_a_last_line_that_breaks_off_is_a_truncated_file(make_lines: Lines) -> None:
@@ -136,6 +179,53 @@ def test_a_column_of_a_narrower_type_is_read_and_one_of_another_kind_is_a_proble
     assert rows(path)[0]["time_ms"] == 5
     pq.write_table(pa.table({"key": ["k"], "event": ["alive"], "time_ms": ["soon"]}), path)
     assert rows(path)[0]["problem"] is not None
+
+
+def test_a_bad_value_in_parquet_is_a_problem_of_its_row_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    texts = pa.array([b"r", b"\xff", b"", None], pa.binary())
+    # As a careless writer has it: said to be text, and never looked at.
+    careless = pa.Array.from_buffers(pa.string(), len(texts), texts.buffers())
+    given = {
+        "key": pa.array([b"k", b"k", b"\xfe", b"k"], pa.binary()),
+        "event": ["alive"] * 4,
+        "time_ms": ["1", "2", "3", "soon"],
+        "request_id": careless,
+    }
+    pq.write_table(pa.table(given), path)
+    found = rows(path)
+    assert [row["offset"] for row in found] == [0, 1, 2, 3]
+    assert [reason(row) for row in found] == ["", "unreadable", "invalid_key", "unreadable"]
+    assert [row["time_ms"] for row in found] == [1, 2, 3, None]
+    assert [row["key"] for row in found] == ["k", "k", None, "k"]
+    assert found[1]["problem"].startswith("unreadable: request_id: ")
+    assert found[3]["raw"] == b"key=k, event=alive, time_ms=soon"
+    assert rb"key=\xfe" in found[2]["raw"]
+
+
+@pytest.mark.parametrize("times", [[5.0, 5.5, None, float("nan")], [2**63, 2**64 - 1, 5, 6]], ids=["real", "unsigned"])
+def test_a_number_that_is_no_integer_of_64_bits_is_a_problem_of_its_row(tmp_path: Path, times: list[Any]) -> None:
+    path = tmp_path / "a.parquet"
+    kind = pa.float64() if isinstance(times[0], float) else pa.uint64()
+    pq.write_table(pa.table({"key": ["k"] * 4, "event": ["alive"] * 4, "time_ms": pa.array(times, kind)}), path)
+    found = [(row["time_ms"], reason(row)) for row in rows(path)]
+    bad = (None, "unreadable")
+    assert found == ([(5, ""), bad, (None, ""), bad] if kind == pa.float64() else [bad, bad, (5, ""), (6, "")])
+
+
+def test_parquet_that_arrow_cannot_make_sense_of_ends_the_reading_of_no_other_file(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    twice = pa.Table.from_arrays([pa.array(["k"])] * 3, ["key", "key", "event"])
+    pq.write_table(twice, path)
+    pq.write_table(table(1), other)
+    first, second = rows(path, other)
+    assert (reason(first), second["problem"]) == ("unreadable", None)
+
+
+def test_a_folder_that_is_named_like_a_file_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "events.parquet").mkdir()
+    pq.write_table(table(2), tmp_path / "events.parquet/part-0.parquet")
+    assert [path.name for path in files.find([str(tmp_path)])] == ["part-0.parquet"]
 
 
 def test_folders_are_searched_and_hidden_files_left_alone(make_lines: Lines, tmp_path: Path) -> None:

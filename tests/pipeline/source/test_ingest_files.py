@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +16,13 @@ from osrdyne_pipeline.ingest import ingest_files
 from osrdyne_pipeline.judging import judge
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import datasource
+from tests.pipeline.source.conftest import FIRST_MS
 
 Lines = Callable[..., Path]
 
 
 def line(number: int, event: str = "alive") -> str:
-    return f'{{"key":"k","event":"{event}","event_id":"id-{number}","time_ms":{number * 50_000_000}}}'
+    return f'{{"key":"k","event":"{event}","event_id":"id-{number}","time_ms":{FIRST_MS + number * 50_000_000}}}'
 
 
 def ids(spark: SparkSession, lake: Lake) -> list[str]:
@@ -35,26 +37,29 @@ def test_files_are_taken_in_once_and_what_is_broken_is_counted(
     spark: SparkSession, lake: Lake, make_lines: Lines, tmp_path: Path
 ) -> None:
     make_lines("a.jsonl", line(1), line(2, "exploded"), line(3))
-    make_lines("b.jsonl", "rubbish")
+    # A name of two lines and of bytes, and what would end the reading of all files.
+    make_lines("b.jsonl", "rubbish").rename(os.fsdecode(os.fsencode(tmp_path / "files/b\n") + b"\xff.jsonl"))
+    make_lines("deep.jsonl", '{"key":' + "[" * 1000 + "]" * 1000 + "}", "rubbish")
     (tmp_path / "files/c.parquet").write_bytes(b"PAR1 and no more")
 
     first = ingest_files(spark, lake, [tmp_path / "files"])
-    assert (first.events, first.rejects, first.known_files) == (2, 3, 0)
-    assert first.reasons == {"unknown_event": 1, "unreadable": 1, "truncated_file": 1}
+    assert (first.events, first.rejects, first.known_files) == (2, 5, 0)
+    assert first.reasons == {"unknown_event": 1, "unreadable": 3, "truncated_file": 1}
     assert first.done == first.total > 0
     assert ids(spark, lake) == ["id-1", "id-3"]
-    assert reasons(spark, lake) == sorted(first.reasons)
+    assert reasons(spark, lake) == ["truncated_file", "unknown_event", *["unreadable"] * 3]
+    assert sum(row["source"].endswith("b\n\\xff.jsonl") for row in lake.read(spark, "rejects").collect()) == 1
     assert lake.read(spark, "bronze").columns == lake.read(spark, "silver/events").columns
 
     # A copy under another name is the same file; a new one is read.
     shutil.copy(tmp_path / "files/a.jsonl", tmp_path / "files/z.jsonl")
     make_lines("d.jsonl", line(4))
     second = ingest_files(spark, lake, [tmp_path / "files"])
-    assert (second.events, second.rejects, second.known_files) == (1, 0, 4)
+    assert (second.events, second.rejects, second.known_files) == (1, 0, 5)
     assert ids(spark, lake) == ["id-1", "id-3", "id-4"]
 
     third = ingest_files(spark, lake, [tmp_path / "files"])
-    assert (third.batches, third.known_files) == (0, 5)
+    assert (third.batches, third.known_files) == (0, 6)
 
 
 @pytest.mark.full
@@ -62,7 +67,7 @@ def test_a_batch_is_done_again_wherever_its_job_was_killed(spark: SparkSession, 
     # Given what a job leaves that is killed while it writes, and between the two renames
     file = make_lines("a.jsonl", line(1), line(2, "exploded"))
     datasource.register(spark)
-    judged = judge(spark.read.format(datasource.NAME).load(str(file)), now_ms=10**12)
+    judged = judge(spark.read.format(datasource.NAME).load(str(file)), now_ms=2 * FIRST_MS)
     batches.write(lake, judged, Batch(name="one"))
     (staging,) = (lake.home / batches.STAGING).iterdir()
     (staging / "one.rejects").rename(lake.path("rejects") / "batch=one")

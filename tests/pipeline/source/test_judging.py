@@ -23,6 +23,7 @@ CASES: list[tuple[dict[str, Any], str | None]] = [
     ({"event": "replayed"}, None),
     ({"event_id": ""}, None),
     ({"time_ms": NOW + ALLOWANCE}, None),
+    ({"time_ms": judging.EARLIEST_MS}, None),
     ({"problem": "gap: 5 events"}, "gap"),
     ({"problem": "truncated_file: at 7"}, "truncated_file"),
     ({"problem": "unreadable_offset: (541, 'INTERNAL_ERROR')"}, "unreadable_offset"),
@@ -36,6 +37,8 @@ CASES: list[tuple[dict[str, Any], str | None]] = [
     ({"key": "a\0b"}, "invalid_key"),
     ({"time_ms": None}, "no_time"),
     ({"time_ms": -1}, "implausible_time"),
+    ({"time_ms": judging.EARLIEST_MS - 1}, "implausible_time"),
+    ({"time_ms": 2**63 - 1}, "clock_skew"),
     ({"time_ms": NOW + ALLOWANCE + 1}, "clock_skew"),
     ({"duration_ms": -1}, "negative_duration"),
 ]
@@ -54,7 +57,7 @@ def test_each_row_is_accepted_or_refused_with_its_reason(spark: SparkSession) ->
         number: reason for number, (_, reason) in enumerate(CASES) if reason is not None
     }
     assert set(accepted) == set(range(len(CASES))) - set(rejected)
-    assert {row["day"] for row in accepted.values()} == {dt.date(2023, 11, 14)}
+    assert {row["day"] for row in accepted.values()} == {dt.date(2023, 11, 14), dt.date(2010, 1, 1)}
     # An event without an id is told apart from others by where it was.
     assert accepted[5]["event_id"] == "s:5"
     assert accepted[0]["event_id"] == "id"

@@ -18,6 +18,7 @@ OWN = {
     "jobs/osrdyne_jobs/documents.py": "a payload that was checked when its job was registered",
     "jobs/osrdyne_jobs/http/api.py": "a payload that was checked when its job was registered",
     "pipeline/osrdyne_pipeline/batches.py": "notes of ingest in the lake",
+    "pipeline/osrdyne_pipeline/source/options.py": "names of files, from ingest",
 }
 
 
