@@ -18,6 +18,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
 
+from osrdyne_pipeline import places
 from osrdyne_pipeline.judging import rejected
 from osrdyne_pipeline.lake import Lake, write_rows
 from osrdyne_pipeline.source.consumer import StreamMessage
@@ -105,7 +106,8 @@ def write(lake: Lake, judged: DataFrame, batch: Batch) -> dict[str, int]:
     judged.write.partitionBy("day").parquet(str(aside))
     if not (aside / NO_DAY).is_dir():
         return {}
-    bad = rejected(spark.read.schema(judged.schema).parquet(str(aside / NO_DAY))).cache()
+    aside_rows = spark.read.options(**places.LITERAL).schema(judged.schema)
+    bad = rejected(aside_rows.parquet(str(aside / NO_DAY))).cache()
     try:
         write_rows("rejects", bad, _staging(lake) / f"{batch.name}.rejects")
         found = bad.groupBy("reason").agg(F.count(F.lit(1)).alias("rows")).collect()

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
 from pyspark.sql.types import StructField, StructType
 
+from osrdyne_pipeline import places
 from osrdyne_pipeline.errors import LakeBusy, LakeError
 from osrdyne_pipeline.schemas import TABLES
 from osrdyne_protocol.names import check_pool_name
@@ -36,10 +37,12 @@ IN_BATCHES = frozenset({"bronze", "rejects"})
 class Lake:
     """The tables of one pool. Makes no folder until something is written.
 
-    Raises `InvalidPoolName` for what is no pool name.
+    Raises `InvalidPoolName` for what is no pool name, and `LakeError` for a root that is an address.
     """
 
     def __init__(self, root: Path | str, pool: str) -> None:
+        if wrong := places.problem(root):
+            raise LakeError(f"no lake can be there: {wrong}")
         self.pool = check_pool_name(pool)
         self.home = Path(root).absolute() / pool
 
@@ -60,7 +63,7 @@ class Lake:
         if not path.is_dir():
             return spark.createDataFrame([], schema)
         # The version itself: what its name stands for may change before Spark opens the files.
-        return spark.read.schema(schema).parquet(str(path.resolve())).select(*schema.names)
+        return spark.read.options(**places.LITERAL).schema(schema).parquet(str(path.resolve())).select(*schema.names)
 
     def write(self, name: str, rows: DataFrame) -> None:
         """Replace the whole table by `rows`, which may come from the table itself.

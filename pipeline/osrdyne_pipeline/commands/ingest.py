@@ -26,12 +26,20 @@ def _on_gap(word: str) -> str:
     return word
 
 
+def _paths(files: list[Path] | None) -> list[Path] | None:
+    for file in files or ():
+        options.path(file)
+    return files
+
+
 @failing_clearly
 def command(
     pool: options.Pool,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Files or folders (Parquet, JSON lines) instead of the stream."),
+        typer.Argument(
+            callback=_paths, metavar="[FILE]...", help="Files or folders (Parquet, JSON lines) instead of the stream."
+        ),
     ] = None,
     lake: options.Lake = options.DEFAULT_LAKE,
     uri_file: Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from osrdyne_pipeline import places
 from osrdyne_protocol.errors import ProtocolError
 from osrdyne_protocol.names import check_pool_name
 
@@ -27,6 +28,13 @@ def _memory(text: str) -> str:
     return text
 
 
+def path(place: Path | None) -> Path | None:
+    """Return a path. Raises `BadParameter` for an address, as of an object store."""
+    if place is not None and (wrong := places.problem(place)):
+        raise typer.BadParameter(wrong)
+    return place
+
+
 Pool = Annotated[
     str, typer.Option(envvar="OSRDYNE_PIPELINE_POOL", callback=_pool, help="Name of the pool.", metavar="NAME")
 ]
@@ -34,7 +42,8 @@ Lake = Annotated[
     Path,
     typer.Option(
         envvar="OSRDYNE_PIPELINE_LAKE",
-        help="Folder of the tables; a cluster needs one that all its machines share.",
+        callback=path,
+        help="Folder of the tables; a cluster needs one that all its machines share. A path, not an address.",
         metavar="FOLDER",
         file_okay=False,
     ),

@@ -30,7 +30,10 @@ def command(
     pool: options.Pool,
     lake: options.Lake = options.DEFAULT_LAKE,
     output: Annotated[
-        Path | None, typer.Option(help="File to write; without, report.html of the pool in the lake.", dir_okay=False)
+        Path | None,
+        typer.Option(
+            callback=options.path, help="File to write; without, report.html of the pool in the lake.", dir_okay=False
+        ),
     ] = None,
     master: options.Master = None,
     memory: options.Memory = DEFAULT_MEMORY,

@@ -24,6 +24,7 @@ import pyarrow.json as paj
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
+from osrdyne_pipeline import places
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source import columns, values
 from osrdyne_protocol import foreign_json
@@ -58,6 +59,8 @@ def find(paths: Sequence[str]) -> list[Path]:
     """Return the files that paths name, in folders too, in order. Raises `SourceError` where one is absent."""
     found: set[Path] = set()
     for text in paths:
+        if wrong := places.problem(text):
+            raise SourceError(f"no events can be read there: {wrong}")
         path = Path(text).absolute()
         if path.is_dir():
             hidden = ("_", ".")

@@ -238,5 +238,7 @@ def test_folders_are_searched_and_hidden_files_left_alone(make_lines: Lines, tmp
 def test_what_is_not_there_or_no_file_of_events_is_said(make_lines: Lines, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file"):
         files.find([str(tmp_path / "absent")])
+    with pytest.raises(SourceError, match="begins with s3: as an address does"):
+        files.find(["s3://bucket/events"])
     with pytest.raises(SourceError, match="events are read from"):
         files.find([str(make_lines("notes.txt", "{}"))])

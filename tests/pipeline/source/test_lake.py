@@ -98,6 +98,21 @@ def test_one_writer_at_a_time_and_a_killed_one_blocks_no_other(lake: Lake) -> No
         pass
 
 
+@pytest.mark.parametrize("place", ["s3://b/l", "s3a://b/l", "abfs://c@a/l", "HDFS://h/l", "file:///l", "file:/l"])
+def test_an_address_is_not_a_lake(place: str) -> None:
+    for given in (place, Path(place)):
+        with pytest.raises(LakeError, match="only paths can be read and written"):
+            Lake(given, "core")
+
+
+def test_a_path_means_itself_whatever_characters_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    names = ("[ab]", "a", "*{c,d}?\\s3a:[")
+    lakes = {name: Lake(tmp_path / name, "core") for name in names}
+    for name, lake in lakes.items():
+        lake.write(NAME, hours(spark, name))
+    assert {name: keys(spark, lake) for name, lake in lakes.items()} == {name: [name] for name in names}
+
+
 def test_a_lake_without_a_write_makes_no_folder(lake: Lake, tmp_path: Path) -> None:
     assert not lake.exists("bronze")
     assert list(tmp_path.iterdir()) == []
