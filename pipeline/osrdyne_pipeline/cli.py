@@ -1,4 +1,4 @@
-"""The `osrdyne-pipeline` command: `ingest`, `tables`, `report`, `recommend`, each with `--json`.
+"""The `osrdyne-pipeline` command: `ingest`, `tables`, `report`, `recommend`, `forget`, each with `--json`.
 
 Reads arguments, starts Spark where it is needed, and turns every known error into one line that says what is wrong,
 where, and what to do. Exit status: 0 done, 1 it could not be done, 2 a wrong argument. It is also what spark-submit
@@ -12,13 +12,13 @@ from typing import Annotated
 
 import typer
 
-from osrdyne_pipeline.commands import ingest, recommend, report, tables
+from osrdyne_pipeline.commands import forget, ingest, recommend, report, tables
 
 _HELP = """Turn a pool's events into answers: who asks for what, what cold starts cost, what fails, which delays are
 better.
 
-The order is: ingest, tables, recommend, report. Works on this machine, or on a Spark cluster (--master, or
-spark-submit). Every error is one line: what is wrong, where, and what to do.
+The order is: ingest, tables, recommend, report. What was taken in wrongly is removed by forget. Works on this machine,
+or on a Spark cluster (--master, or spark-submit). Every error is one line: what is wrong, where, and what to do.
 """
 
 app = typer.Typer(
@@ -53,6 +53,7 @@ app.command("ingest")(ingest.command)
 app.command("tables")(tables.command)
 app.command("recommend")(recommend.command)
 app.command("report")(report.command)
+app.command("forget")(forget.command)
 
 
 def main() -> None:

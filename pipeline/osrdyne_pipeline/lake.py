@@ -96,9 +96,17 @@ class Lake:
         link.symlink_to(os.path.relpath(aside, path.parent))
         # A rename replaces what bears the name in one step.
         link.replace(path)
-        prefix = aside.name.rsplit("-", 2)[0] + "-"
-        for old in aside.parent.iterdir():
-            if old.name.startswith(prefix) and old != before and old.name < aside.name:
+        self._remove_versions(aside, but=before)
+
+    def remove_older_versions(self, name: str) -> None:
+        """Remove also the version before the last, at once: who still reads it fails."""
+        self._remove_versions(self.path(name).resolve(), but=None)
+
+    @staticmethod
+    def _remove_versions(last: Path, *, but: Path | None) -> None:
+        prefix = last.name.rsplit("-", 2)[0] + "-"
+        for old in last.parent.iterdir():
+            if old.name.startswith(prefix) and old != but and old.name < last.name:
                 shutil.rmtree(old, ignore_errors=True)
 
     @contextmanager

@@ -89,6 +89,7 @@ def complaint_last(result: Result) -> str:
     "words, said",
     [
         (("tables",), "osrdyne-pipeline ingest brings them"),
+        (("forget", "--event-id", "a"), "osrdyne-pipeline ingest brings them"),
         (("report",), "osrdyne-pipeline tables makes them"),
         (("recommend",), "osrdyne-pipeline tables makes them"),
     ],
@@ -117,6 +118,9 @@ def test_an_error_is_also_the_one_json_document_where_that_is_asked_for(tmp_path
         (("ingest", "--pool", "core", "--on-gap", "shrug"), "shrug"),
         (("ingest", "x.jsonl", "--follow", "--pool", "core"), "--follow"),
         (("nonsense",), "nonsense"),
+        (("forget", "--pool", "core"), "give one of --source, --before and --event-id"),
+        (("forget", "--pool", "core", "--event-id", "a", "--before", "2020-01-01"), "give one of"),
+        (("forget", "--pool", "core", "--before", "yesterday"), "'yesterday' is not a time"),
         (("tables", "--pool", "core", "--lake", "s3a://bucket/lake"), "begins with s3a:"),
         (("ingest", "hdfs://host/events", "--pool", "core"), "begins with hdfs:"),
         (("recommend", "--pool", "core", "--lake", "file:///lake"), "give the path alone"),

@@ -91,7 +91,8 @@ def test_the_commands_of_the_page_work_one_after_the_other(
         assert done.exit_code == 0, f"{line}: {done.output}"
         said[words[0]] = done.stdout
 
-    assert list(said) == ["ingest", "tables", "recommend", "report"]
+    assert list(said) == ["ingest", "tables", "recommend", "report", "forget"]
+    assert "there is nothing to forget" in said["forget"]
     assert f"{EVENTS} new events of core" in said["ingest"]
     assert "no recommendation" in said["recommend"]
     page = Path("report.html").read_text()

@@ -1,0 +1,117 @@
+"""`osrdyne-pipeline forget`: take events out of the lake that should not have been taken in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osrdyne_pipeline import forgetting, tables
+from osrdyne_pipeline.commands import options
+from osrdyne_pipeline.commands.output import Steps, failing_clearly, print_json
+from osrdyne_pipeline.commands.recommend import FILE
+from osrdyne_pipeline.commands.starting import spark
+from osrdyne_pipeline.errors import LakeError
+from osrdyne_pipeline.forgetting import Forgotten, Found
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.session import DEFAULT_MEMORY
+from osrdyne_pipeline.source.files import name_of
+
+#: In the folder of the pool: what `recommend` and `report` made of the tables.
+_MADE = (FILE, "report.html")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time such as 2020-01-01 or 2020-01-01T12:00:00Z") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+@failing_clearly
+def command(
+    pool: options.Pool,
+    lake: options.Lake = options.DEFAULT_LAKE,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Events of this file, or of this stream; may be repeated."),
+    ] = None,
+    before: Annotated[
+        datetime | None,
+        typer.Option(parser=_moment, metavar="TIME", help="Events before this time, as 2020-01-01 (in UTC)."),
+    ] = None,
+    event_id: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="The event with this id; may be repeated.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Forget them. Otherwise they are only shown.")] = False,
+    master: options.Master = None,
+    memory: options.Memory = DEFAULT_MEMORY,
+    json: options.Json = False,
+) -> None:
+    """Remove events from the lake that were taken in wrongly, and make the tables again without them.
+
+    Give one of --source, --before and --event-id. Without --yes, the command shows what it would remove. What was
+    forgotten is not read again: ingest knows its file, and where it is in the stream.
+    """
+    if sum(bool(one) for one in (source, before, event_id)) != 1:
+        raise typer.BadParameter("give one of --source, --before and --event-id")
+    place = Lake(lake, pool)
+    if not place.exists("bronze"):
+        raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne-pipeline ingest brings them")
+    wanted = Forgotten(
+        sources=frozenset(name for text in source or () for name in (text, name_of(Path(text).absolute()))),
+        before_ms=None if before is None else int(before.timestamp() * 1000),
+        event_ids=frozenset(event_id or ()),
+    )
+    if not yes:
+        found = forgetting.find(place, wanted)
+    else:
+        with place.only_writer("ingest"), place.only_writer("tables"):
+            found = forgetting.find(place, wanted)
+            if found.rows:
+                forgetting.forget(place, wanted)
+                _make_again(place, master, memory)
+    _told(found, place, forgotten=yes, json=json)
+
+
+def _make_again(place: Lake, master: str | None, memory: str) -> None:
+    """Make what was made of the events: the tables, unless there are none yet. A person runs the rest."""
+    for name in _MADE:
+        (place.home / name).unlink(missing_ok=True)
+    if place.exists("silver/events"):
+        with spark("forget", master=master, memory=memory) as session, Steps() as steps:
+            tables.build(session, place, steps)
+
+
+def _told(found: Found, place: Lake, *, forgotten: bool, json: bool) -> None:
+    events, rejects = found.rows["bronze"], found.rows["rejects"]
+    if json:
+        counts = {"events": events, "rejects": rejects, "sources": dict(found.sources)}
+        times = {"first_ms": found.first_ms, "last_ms": found.last_ms}
+        print_json({"pool": place.pool, "lake": str(place.home), "forgotten": forgotten, **counts, **times})
+        return
+    typer.echo(f"{events:,} events and {rejects:,} rejects of {place.pool} in {place.home}{_span(found)}")
+    for name, number in found.sources.most_common(20):
+        typer.echo(f"  {number:>12,}  {name}")
+    if not found.rows:
+        typer.echo("there is nothing to forget")
+    elif forgotten:
+        typer.echo("they are forgotten; run recommend and report again")
+    else:
+        typer.echo("nothing was changed: --yes forgets them")
+
+
+def _span(found: Found) -> str:
+    if found.first_ms is None or found.last_ms is None:
+        return ""
+    return f", of {_shown(found.first_ms)} to {_shown(found.last_ms)}"
+
+
+def _shown(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
