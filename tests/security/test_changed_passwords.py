@@ -40,7 +40,7 @@ def connections(pool: Pool, user: str) -> list[str]:
 def change_password(pool: Pool, user: str, password: str, expected: int) -> None:
     """A new password at the broker. It ends no connection, so those of this user, as many as expected, are closed.
 
-    A daemon and each worker have two, one of them for events, which a daemon closes when it loses the other.
+    A worker has two, one of them for its events. A daemon also has one for each queue that it consumes.
     """
 
     def all_listed() -> list[str] | None:
@@ -125,7 +125,7 @@ def test_every_password_is_changed_under_load_and_no_request_is_lost(
                 if order == "file first":
                     for path, text in new:
                         write(path, text)
-                expected = {users.daemon: 3, users.worker: 2 * len(KEYS), users.client: 1}
+                expected = {users.daemon: 5, users.worker: 2 * len(KEYS), users.client: 1}
                 change_password(pool, user, password, expected[user])
                 if order == "broker first":
                     until(partial(refused, pool, user), what=f"refusal of {user}")

@@ -48,20 +48,17 @@ class QueueFeed:
         self._prefetch = prefetch
         #: Connections in a row that a message has ended.
         self._failures = 0
-        #: The broker has accepted a consumer of the present connection.
-        self._begun = False
 
     async def run(self) -> None:
         """Consume until cancelled. Raises SessionEnded, BrokerError and what handlers raise, also in groups."""
         while True:
-            self._begun = False
             connection = await self._connect()
             try:
                 await self._consume(connection)
             except* (BrokerError, SessionEnded):
                 reason = None if connection.is_open else await connection.wait_closed()
-                # A consumer of a queue that the broker has lost ends with the same code, before it begins.
-                if not self._begun or reason is None or reason.code not in _ENDED_BY_A_MESSAGE:
+                # A consumer of a queue that the broker has lost ends with the same code, but times out long before.
+                if reason is None or reason.code not in _ENDED_BY_A_MESSAGE:
                     raise
                 self._note(reason)
             finally:
@@ -85,12 +82,8 @@ class QueueFeed:
 
     async def _take(self, channel: Channel, deliveries: MemoryLimit) -> None:
         """Consume until cancelled; a consumer that the broker cancels is started again."""
-
-        def note_begun() -> None:
-            self._begun = True
-
         while True:
-            reason = await consume_until_end(channel, self._queue, deliveries.on_message, on_begin=note_begun)
+            reason = await consume_until_end(channel, self._queue, deliveries.on_message)
             if reason is not None:
                 raise SessionEnded(f"channel of {self._queue} closed: {reason}") from reason
             log.warning("consumer cancelled by the broker; starting it again", extra={"queue": self._queue})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from osrdyne_pipeline.ingest import IngestRules, ingest_stream
+from osrdyne_pipeline.ingest import ingest_stream
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import stream
 from osrdyne_pipeline.source.consumer import MessageNotReceived, StreamMessage
@@ -17,17 +17,11 @@ from osrdyne_pipeline.source.stream import FEW, Bounds
 from tests.pipeline.source.conftest import FAR, UUID, Events, offsets_of
 
 
-def read(uri: str, name: str, start: int, end: int) -> tuple[list[int], list[int]]:
-    """Offsets of what was read, and of what could not be."""
-    return offsets_of(stream.read(uri, name, start, end, size=3))
-
-
 @pytest.mark.both_versions
 def test_messages_that_cannot_be_handed_out_are_stepped_over_and_become_rejects(
     spark: SparkSession, lake: Lake, pool_events: Events
 ) -> None:
     # Given such messages at the begin, in the middle and at the end, alone and in a row
-    uri, name = pool_events.monitor_uri, pool_events.stream
     pool_events.send_unreadable(UUID)
     pool_events.send(3)
     pool_events.send_unreadable(FAR, UUID)
@@ -36,10 +30,9 @@ def test_messages_that_cannot_be_handed_out_are_stepped_over_and_become_rejects(
     bad, good = [0, 4, 5, 8], [1, 2, 3, 6, 7]
 
     # I expect each once, and rows that say so
-    assert stream.bounds(uri, name) == Bounds(0, 9)
-    assert read(uri, name, 1, 9) == (good, bad[1:])
-    done = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file), rules=IngestRules(batch_events=5))
-    assert (done.batches, done.events, done.reasons) == (2, len(good), {"unreadable_offset": len(bad)})
+    done = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
+    assert (done.total, done.events, done.reasons) == (9, len(good), {"unreadable_offset": len(bad)})
+    assert sorted(row["offset"] for row in lake.read(spark, "bronze").collect()) == good
     rejects = {row["offset"]: row["raw"].decode() for row in lake.read(spark, "rejects").collect()}
     assert sorted(rejects) == bad
     assert rejects[4].startswith("unreadable_offset: the message at offset 4 of core-events cannot be received: ")
@@ -85,7 +78,7 @@ def test_every_message_is_read_or_named_whatever_is_bad_or_missing(first: int, k
         last = max(model.messages)
         assert stream.bounds("", "") == Bounds(first, last + 1)
         model.count = 0
-        good, named = read("", "", first, last + 1)
+        good, named = offsets_of(stream.read("", "", first, last + 1, size=3))
     assert good == model.of("good")
     # Where an offset is missing before one that is bad, nothing says which of both it was.
     assert set(model.of("bad")) <= set(named) <= set(range(first, last + 1)) - set(good)
@@ -103,5 +96,5 @@ def test_the_begin_of_a_stream_is_found_though_its_first_messages_are_bad(first:
         # The last one of them; or the begin of all streams, where it may be.
         assert found.first == (first + bad - 1 if first + bad >= FEW else 0)
         # A reader that planned before retention took more goes on there, too.
-        assert read("", "", 0, found.end)[0] == model.of("good")
+        assert offsets_of(stream.read("", "", 0, found.end))[0] == model.of("good")
     assert model.count < 1500

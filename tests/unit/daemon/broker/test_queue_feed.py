@@ -12,20 +12,20 @@ from osrdyne.broker import queue_feed
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.queue_feed import QueueFeed
 from osrdyne.errors import SessionEnded
-from osrdyne_amqp.errors import BrokerError, ConnectionLost
+from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ConnectionLost
 
 pytestmark = pytest.mark.looptime
 
 
 class OnChannel:
-    """A channel that begins to consume, or ends with its connection instead."""
+    """A channel that begins to consume, or gets no answer."""
 
     def __init__(self, connection: OnConnection, prefetch: int) -> None:
         self.connection, self.prefetch = connection, prefetch
 
     async def consume(self, queue: str, on_message: Any, *, on_cancel: Any, no_ack: bool = False) -> str:
         if self.connection.refusing:
-            raise self.connection.end(541)
+            raise BrokerTimeout
         self.connection.consumers.append(self.prefetch)
         return "tag"
 
@@ -102,7 +102,7 @@ async def test_any_other_end_of_the_connection_ends_the_session(code: int) -> No
     assert len(broker.opened) == 1
 
 
-async def test_a_queue_that_cannot_be_consumed_at_all_ends_the_session() -> None:
+async def test_a_queue_whose_consumer_gets_no_answer_ends_the_session() -> None:
     broker = Broker(lambda _: None, refusing=True)
     with pytest.raises(ExceptionGroup):
         await broker.run()
