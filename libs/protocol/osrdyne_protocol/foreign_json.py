@@ -74,7 +74,7 @@ _MOST_DIGITS = 308
 
 
 def _integer(text: str) -> int:
-    if len(text) > _MOST_DIGITS:
+    if len(text.removeprefix("-")) > _MOST_DIGITS:
         raise UnreadableJson(f"the number {text[:20]}… is too large")
     return int(text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from osrdyne_protocol import foreign_json
@@ -23,6 +23,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.booleans())
+@example(value=-(10**307), ascii_only=True)
 def test_what_json_can_say_comes_out_as_it_went_in(value: object, ascii_only: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert read(text) == value
