@@ -21,6 +21,8 @@ _FIXED = {
     # Of the daemon and of the client.
     "Lanes._proven": lanes.REMEMBERED,
     "ModelConnection._channels": 300,
+    # OpenSSL's codes, which are written down.
+    "certificate_faults._FAULTS": 128,
 }
 #: How often as many keys as are alive one container may hold: heaps and debounces are tidied only now and then.
 LIVE_FACTOR = 8

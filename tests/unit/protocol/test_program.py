@@ -53,7 +53,8 @@ def start() -> Iterator[Start]:
             )
             process = stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-c", code],
+                    # Python 3.12 and later warn of a fork beside threads, which is what is tested here.
+                    [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code],
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     text=True,
