@@ -21,6 +21,9 @@ from osrdyne_protocol import program
 
 log = logging.getLogger(__name__)
 
+#: Seconds after which a task that has not ended is cancelled again. Closing its connections takes up to 3 s.
+_CANCEL_AGAIN_SECONDS = 5.0
+
 
 class Process:
     """One process of one pool's daemon."""
@@ -86,5 +89,7 @@ async def _task(action: Any, name: str) -> AsyncIterator[asyncio.Task[Any]]:
     try:
         yield task
     finally:
-        task.cancel()
-        await asyncio.wait((task,))
+        # Again until it ends: before Python 3.13, a task group that fails while it is cancelled forgets that it was.
+        while not task.done():
+            task.cancel()
+            await asyncio.wait((task,), timeout=_CANCEL_AGAIN_SECONDS)

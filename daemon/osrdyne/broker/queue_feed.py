@@ -63,6 +63,9 @@ class QueueFeed:
                 self._note(reason)
             finally:
                 await connection.close()
+            # Before Python 3.13, a task group that fails while it is cancelled forgets that it was cancelled.
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError
             if self._failures > _MOST_QUICK_TRIES:
                 await asyncio.sleep(jittered(self._failures, limit=2.0))
 
@@ -75,6 +78,8 @@ class QueueFeed:
                 log.warning("the queue can be consumed again", extra={"queue": self._queue, "tries": self._failures})
                 self._failures = 0
             await self._begin(connection, tasks, prefetch=self._prefetch)
+            # Stay in the body: before Python 3.13, a group that fails at its end leaves its own cancellation behind.
+            await asyncio.get_running_loop().create_future()
 
     async def _begin(self, connection: Connection, tasks: asyncio.TaskGroup, *, prefetch: int) -> None:
         channel = await connection.channel(prefetch=prefetch)

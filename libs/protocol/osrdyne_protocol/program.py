@@ -90,7 +90,8 @@ class _End:
     """Waits for the end of a program in a thread that does not hold it up."""
 
     def __init__(self, who: str, grace: float) -> None:
-        self._who, self._grace = who, grace
+        # A second at least: to close the loop and its executor takes a moment, also where nothing is waited for.
+        self._who, self._grace = who, min(max(grace, 1.0), threading.TIMEOUT_MAX)
         #: What the program does is over; its loop is closed; its main thread is over.
         self.served, self.closed, self.exits = threading.Event(), threading.Event(), threading.Event()
         # Begun now, because Python 3.12 begins no thread at its end.

@@ -228,6 +228,13 @@ LEFT = {
 }
 
 
+@pytest.mark.parametrize("grace", [0.0, 1e300])
+def test_a_program_with_no_grace_or_an_endless_one_ends_in_good_order(start: Start, grace: float) -> None:
+    program = start(grace=grace)
+    heard(program)
+    assert stopped(program) == (0, "stopped\nreturned\n", "")
+
+
 @pytest.mark.parametrize("left", list(LEFT))
 def test_a_program_that_something_holds_up_ends_after_its_grace_and_names_the_threads(start: Start, left: str) -> None:
     code, name = LEFT[left]

@@ -121,3 +121,29 @@ async def test_a_message_that_nothing_moves_away_is_tried_with_pauses_in_the_end
     await asyncio.sleep(20)
     assert len(broker.opened) - quick <= 21
     feed.cancel()
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_stop_is_heard_however_many_turns_of_the_loop_after_a_connection_has_ended_it_comes(turns: int) -> None:
+    broker = Broker(lambda _: None)
+    feed = asyncio.create_task(broker.run())
+    await asyncio.sleep(1)
+    broker.opened[-1].end(541)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    feed.cancel()
+    ended, _ = await asyncio.wait((feed,), timeout=60)
+    feed.cancel()
+    assert ended
+
+
+async def test_a_feed_goes_on_after_its_connection_has_ended_in_the_midst_of_work() -> None:
+    broker = Broker(lambda _: None)
+    feed = asyncio.create_task(broker.run())
+    for _ in range(3):
+        await asyncio.sleep(10)
+        broker.opened[-1].end(541)
+    await asyncio.sleep(1)
+    assert len(broker.opened) == 4
+    assert not feed.done()
+    feed.cancel()
