@@ -140,8 +140,8 @@ def test_a_reply_to_that_names_a_queue_of_the_pool_is_refused_and_kept(
     served: Served, client: ForeignClient, queue: str
 ) -> None:
     client.send("own", b"x", reply_to=f"core-{queue}")
-    until(lambda: served.pool.depth(served.pool.names.poison_queue) == 1, what="kept request")
-    [(properties, body)] = kept(served.pool)
+    # Not by the depth of the inventory: the broker counts late, and may still count what another test took out.
+    [(properties, body)] = until(lambda: kept(served.pool), what="kept request")
     assert body == b"x"
     assert properties.headers["x-osrdyne-poison-reason"] == "rejected"
     assert properties.headers["x-osrdyne-poison-key"] == "own"
