@@ -1,6 +1,6 @@
 """Take events out of the lake again: those that a clock, a file or a program was wrong about.
 
-Bronze and rejects are written anew, as another version of the table: files without such rows are the same files under
+Bronze and rejects are written as another version of the table: files without such rows are the same files under
 a second name, of the others the remaining rows are copied. The notes of the batches stay as they are, so what was
 forgotten is not read again. The version before is removed at once.
 """

@@ -72,6 +72,9 @@ def command(
         with place.only_writer("ingest"), place.only_writer("tables"):
             found = forgetting.find(place, wanted)
             if found.rows:
+                # First: where a kill cuts this short, nothing stays that was made of what is forgotten.
+                for name in _MADE:
+                    (place.home / name).unlink(missing_ok=True)
                 forgetting.forget(place, wanted)
                 _make_again(place, master, memory)
     _told(found, place, forgotten=yes, json=json)
@@ -79,8 +82,6 @@ def command(
 
 def _make_again(place: Lake, master: str | None, memory: str) -> None:
     """Make what was made of the events: the tables, unless there are none yet. A person runs the rest."""
-    for name in _MADE:
-        (place.home / name).unlink(missing_ok=True)
     if place.exists("silver/events"):
         with spark("forget", master=master, memory=memory) as session, Steps() as steps:
             tables.build(session, place, steps)
@@ -97,7 +98,7 @@ def _told(found: Found, place: Lake, *, forgotten: bool, json: bool) -> None:
     for name, number in found.sources.most_common(20):
         typer.echo(f"  {number:>12,}  {name}")
     if not found.rows:
-        typer.echo("there is nothing to forget")
+        typer.echo("there is nothing to forget; if an earlier forget was cut short, run osrdyne-pipeline tables")
     elif forgotten:
         typer.echo("they are forgotten; run recommend and report again")
     else:

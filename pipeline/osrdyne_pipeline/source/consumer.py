@@ -2,9 +2,9 @@
 
 A stream consumer is given what the log holds from an offset on, by whole chunks: what lies before the offset is
 dropped here. The broker delivers what there is before it answers what was asked later on the same channel (seen on 4.0
-and 4.3). So a question whose answer brings no message after all was acknowledged says that the end is reached: nobody
-waits for a silence. Only the very first delivery may come behind such an answer, where a broker has little processor
-time (one of 336 readings on 4.0): whoever was given nothing yet asks again for a moment.
+and 4.3). So a question whose answer brings no message after all was acknowledged says that the end is reached: no
+reader waits for a silence. Only the very first delivery may come behind such an answer, where a broker has little
+processor time (one of 336 readings on 4.0): a reader that was given nothing yet asks again for a moment.
 
 Some messages cannot be read so. The broker ends a connection rather than convert what AMQP 0-9-1 has no type for (a
 UUID of AMQP 1.0, seen on 4.0 and 4.3), and pika ends it where a header has no value in Python (a time in the year
@@ -40,7 +40,7 @@ BATCH_BYTES = 16_000_000
 PATIENCE = 60.0
 #: Seconds that the first delivery may take, and between two questions meanwhile.
 FIRST_DELIVERY, ASK_AGAIN = 0.5, 0.05
-#: Seconds between heartbeats: long, because nobody answers them while Spark is busy with a batch.
+#: Seconds between heartbeats: long, because they are not answered while Spark is busy with a batch.
 HEARTBEAT = 600
 
 #: With this the broker ends the connection where it cannot convert a message.
