@@ -41,7 +41,7 @@ def of_pip(overlay: Path) -> None:
 
 
 def certificates(overlay: Path) -> None:
-    """Trust whom this machine trusts."""
+    """Write the certificates of the authorities that this machine trusts."""
     bundle = Path("/etc/ssl/certs/ca-certificates.crt")
     if bundle.exists():
         target = overlay / "etc/ssl/certs"

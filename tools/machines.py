@@ -98,7 +98,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if unknown := set(chosen.machines) - set(MACHINES):
         parser.error(f"there is no machine {', '.join(sorted(unknown))}; there are {', '.join(MACHINES)}")
-    superuser.stop_where_asked("a machine in namespaces of its own")
+    superuser.stop_where_asked("a machine in namespaces of its own", "test-machines")
     commands = readme_commands((steps.ROOT / "README.md").read_text())
     folder = Path(tempfile.mkdtemp(prefix="osrdyne-machines-"))
     started = time.monotonic()
@@ -107,8 +107,8 @@ def main() -> None:
         print(f"machines: {MACHINES[suite]}: {', then '.join(commands)}", file=sys.stderr, flush=True)
         rows += try_machine(suite, commands, folder)
     print(json.dumps([asdict(row) for row in rows]) if chosen.json else table(rows))
-    took = f"in {time.monotonic() - started:.0f} s"
-    print(f"machines: output is in {folder}; all of it took {took}", file=sys.stderr, flush=True)
+    seconds = time.monotonic() - started
+    print(f"machines: output is in {folder}; all of it took {seconds:.0f} s", file=sys.stderr, flush=True)
     sys.exit(not all(row.passed for row in rows))
 
 

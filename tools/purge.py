@@ -84,7 +84,9 @@ def stays(record: dict[str, Any], packages: list[str]) -> list[str]:
     if BROKER_PACKAGE in packages:
         return [f"the data of the broker; it goes with the package {BROKER_PACKAGE}, which `make down` has stopped"]
     ours = (
-        f"the virtual host {vhost}, the users of the pool and osrdyne-admin, and /etc/rabbitmq/conf.d/10-osrdyne.conf"
+        f"the virtual host {vhost}, the users of the pool and osrdyne-admin; in /etc/rabbitmq conf.d/10-osrdyne.conf, "
+        "osrdyne.inetrc, advanced.config, enabled_plugins and the block `osrdyne` of rabbitmq-env.conf, which keeps it "
+        "on loopback. Its user guest was removed if the password was guest"
     )
     start = f"`systemctl enable --now {BROKER_PACKAGE}`"
     return [f"in the RabbitMQ that was here before, {ours}; `make down` stops it, and {start} starts it again"]
@@ -107,7 +109,8 @@ def plan(records: dict[Path, dict[str, Any]], packages: list[str]) -> list[Step]
     found += remove(CACHE, f"{CACHE}, what tests and demos are made of")
     if not packages:
         found += remove(system_packages.module().STATE)
-    if steps.VENV.exists():
+    # What runs `make down` makes .venv where it is missing.
+    if steps.VENV.exists() or records:
         clean = ("make", "--no-print-directory", "clean")
         found.append(
             Step(f"{steps.VENV} and what tools left in the checkout, by `make clean`", clean, steps.VENV, False)

@@ -165,7 +165,7 @@ def main() -> None:
     started = time.monotonic()
     selected, choice = tiers.chosen(sys.argv[1:])
     if set(selected) - set(ALONE):
-        superuser.stop_where_asked("what the tests start")
+        superuser.stop_where_asked("what the tests start", "test")
     first = tiers.first_seed(choice, os.environ.get(FIRST_SEED, ""))
     if "simulation" in selected:
         print(f"test: the simulations begin with seed {first}; FIRST={first} repeats them", flush=True)

@@ -51,10 +51,14 @@ def stop_without_terminal(why: str) -> None:
         )
 
 
-def stop_where_asked(what: str) -> None:
-    """End the script where sudo wants a password at all: for what starts many commands, in sessions of their own."""
+def stop_where_asked(what: str, target: str) -> None:
+    """End the script where sudo wants a password at all: for what starts many commands, in sessions of their own.
+
+    `target` is that of `make`.
+    """
     if not is_root() and asks():
         steps.stop(
-            f"{what} needs root, or a sudo that asks for no password, and this one does; run it as root: sudo make "
-            "test; or allow it (NOPASSWD in sudoers); what needs neither: .venv/bin/python tools/run_tests.py unit"
+            f"{what} needs root, or a sudo that asks for no password, and this one does; run it as root: "
+            f"sudo make {target}; or allow it (NOPASSWD in sudoers). The unit tests need neither: "
+            ".venv/bin/python tools/run_tests.py unit"
         )

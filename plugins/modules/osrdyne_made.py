@@ -45,6 +45,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     file: str = module.params["file"]
+    os.umask(0o022)  # others go through these folders, whatever the umask of who runs the play
     try:
         before = read(file)
         after = record(before, module.params["paths"], module.params["accounts"], module.params["variables"])
@@ -58,14 +59,22 @@ def main() -> None:
 def record(before: dict[str, Any], paths: list[str], accounts: list[str], variables: dict[str, Any]) -> dict[str, Any]:
     """What is recorded: what it was before, and what is to be made and not there."""
     made = before.get("osrdyne_made", {"paths": [], "accounts": []})
-    known = {account.pw_name for account in pwd.getpwall()}
     return {
         **variables,
         "osrdyne_made": {
             "paths": sorted({*made["paths"], *(path for path in paths if not os.path.lexists(path))}),
-            "accounts": sorted({*made["accounts"], *(name for name in accounts if name not in known)}),
+            "accounts": sorted({*made["accounts"], *(name for name in accounts if not is_known(name))}),
         },
     }
+
+
+def is_known(account: str) -> bool:
+    """Whether there is such an account: by its name, as a directory service may not list what it has."""
+    try:
+        pwd.getpwnam(account)
+    except KeyError:
+        return False
+    return True
 
 
 def read(file: str) -> dict[str, Any]:

@@ -225,10 +225,14 @@ def undisturbed() -> Iterator[None]:
 @contextlib.contextmanager
 def locked() -> Iterator[int]:
     """Wait until no other process installs; yield the lock, which an apt that outlives this process keeps."""
-    LOCK.parent.mkdir(parents=True, exist_ok=True)
-    with LOCK.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file.fileno()
+    before = os.umask(0o022)  # the record is for all to read, whatever the umask of who runs this
+    try:
+        LOCK.parent.mkdir(parents=True, exist_ok=True)
+        with LOCK.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file.fileno()
+    finally:
+        os.umask(before)
 
 
 def update(lock: int) -> None:
@@ -240,7 +244,7 @@ def update(lock: int) -> None:
 
 def apt_get(words: list[str], lock: int, **variables: str) -> tuple[int, str]:
     """Exit code and output. The output goes to a file: with a pipe, apt would end when this process is killed."""
-    given = ["-q", "-o", f"DPkg::Lock::Timeout={PATIENCE}", "--no-install-recommends"]
+    given = ["-q", "--no-remove", "-o", f"DPkg::Lock::Timeout={PATIENCE}", "--no-install-recommends"]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", **variables}
     with tempfile.TemporaryFile() as file:
         done = subprocess.run(

@@ -29,8 +29,14 @@ from testbed.kubernetes.components import PLUGINS
 from testbed.kubernetes.layout import Layout
 from testbed.waiting import until
 
-PACKAGES = ("containerd", "containernetworking-plugins", "iproute2", "iptables")
-PROGRAMS = ("containerd", "ctr", "runc", "ip", "iptables", f"{PLUGINS}/ptp")
+#: Programs, and the packages of Debian that have them. Of a machine with Docker's own packages, some are there.
+PROGRAMS = {
+    **dict.fromkeys(("containerd", "ctr", "runc"), "containerd"),
+    "ip": "iproute2",
+    "iptables": "iptables",
+    f"{PLUGINS}/ptp": "containernetworking-plugins",
+}
+PACKAGES = tuple(dict.fromkeys(PROGRAMS.values()))
 #: Seconds that the kernel may take to end everything in the namespaces.
 ENDING = 60
 
@@ -56,9 +62,15 @@ def main() -> None:
 
 def install() -> None:
     """Installs the packages that are missing."""
+    if lacking(PACKAGES):
+        apt.install(*lacking(PACKAGES), why="Kubernetes")
+
+
+def lacking(packages: tuple[str, ...]) -> list[str]:
+    """Those of the packages of which a program is missing."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    if not all(shutil.which(program, path=path) for program in PROGRAMS):
-        apt.install(*PACKAGES, why="Kubernetes")
+    lacks = {package for program, package in PROGRAMS.items() if not shutil.which(program, path=path)}
+    return [package for package in packages if package in lacks]
 
 
 def lay_out(directory: Path) -> Layout:

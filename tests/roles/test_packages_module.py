@@ -58,7 +58,7 @@ class Root:
         monkeypatch.setenv("APT_CONFIG", str(directory / "apt.conf"))
         monkeypatch.setenv("DPKG_ROOT", str(self.path))
 
-    def offer(self, name: str, depends: str = "") -> None:
+    def offer(self, name: str, depends: str = "", conflicts: str = "") -> None:
         """Have the sources hold a package with a service and a script for machines without systemd."""
         tree = self._sources / "tree" / name
         unit = f"[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nAlias={name}-too.service\n"
@@ -66,7 +66,9 @@ class Root:
         for file, text in {
             f"usr/lib/systemd/system/{name}.service": unit,
             f"etc/init.d/{name}": f"### BEGIN INIT INFO\n# Provides: {name}\n# Default-Start: 2\n### END INIT INFO\n",
-            "DEBIAN/control": control + (f"Depends: {depends}\n" if depends else ""),
+            "DEBIAN/control": control
+            + (f"Depends: {depends}\n" if depends else "")
+            + (f"Conflicts: {conflicts}\n" if conflicts else ""),
             "DEBIAN/postinst": textwrap.dedent(AFTER).strip().replace("NAME", name) + "\n",
         }.items():
             (tree / file).parent.mkdir(parents=True, exist_ok=True)
@@ -198,6 +200,23 @@ def test_what_another_program_installs_is_recorded_where_it_was_missing_and_drop
     assert install(install=False)["recorded"] == []
     # And nothing of it was done to its service
     assert root.started() == ["old", "thing"]
+
+
+def test_a_package_of_the_machine_is_never_removed_to_install_one_of_ours(root: Root) -> None:
+    root.has("theirs")
+    root.offer("thing", conflicts="theirs")
+
+    done = subprocess.run(
+        [sys.executable, str(steps.ROOT / "tools/system_packages.py"), "thing"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode != 0
+    assert "apt-get could not install thing" in done.stdout + done.stderr
+    assert "theirs" in (root.path / "var/lib/dpkg/status").read_text()
+    assert install(install=False)["recorded"] == []
 
 
 def test_a_killed_installation_harms_no_other_and_the_next_call_finishes_it(root: Root) -> None:

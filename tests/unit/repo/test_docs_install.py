@@ -42,7 +42,7 @@ def names_of(argument: ast.expr, variables: dict[str, Any]) -> list[str]:
             return [text]
         case ast.Name(name):
             return [variables[name]]
-        case ast.Starred(ast.Name(name)):
+        case ast.Starred(ast.Name(name)) | ast.Starred(ast.Call(args=[ast.Name(name)])):
             return [*variables[name]]
         case ast.Subscript(ast.Name(name), ast.Constant(key)):
             return [variables[name][key]]

@@ -175,7 +175,7 @@ def test_a_run_with_a_few_flaky_tests_passes_and_says_so_and_one_with_many_fails
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr("sys.argv", ["run_tests.py", "broker"])
-    monkeypatch.setattr("superuser.stop_where_asked", lambda _: None)
+    monkeypatch.setattr("superuser.stop_where_asked", lambda *_: None)
 
     with pytest.raises(SystemExit) as ended:
         run_tests.main()
