@@ -27,11 +27,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("python3", "git", "make", "ca-certificates")
 #: Where the checkout is, in the machine.
 CHECKOUT = "/srv/osrdyne"
+#: The home of who runs the commands, in the machine.
+HOME = "/root"
 #: Where what commands print is, in the machine.
 _RESULTS = "results"
 _VARIABLES = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "HOME": "/root",
+    "HOME": HOME,
     "LANG": "C.UTF-8",
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import steps
 import superuser
-from testbed.bare_machine import CHECKOUT, BareMachine, Outcome
+from testbed.bare_machine import CHECKOUT, HOME, BareMachine, Outcome
 
 #: Releases that the README names.
 MACHINES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
@@ -75,7 +75,7 @@ def try_machine(suite: str, commands: list[str], folder: Path) -> list[Row]:
                 f"machines: {row.machine}: {row.command}: {row.outcome} ({row.seconds} s)", file=sys.stderr, flush=True
             )
             rows.append(row)
-        sizes = {"checkout and .venv": CHECKOUT, "caches": "/root/.cache", "all": ""}
+        sizes = {"checkout and .venv": CHECKOUT, "caches": f"{HOME}/.cache", "all": ""}
         taken = ", ".join(f"{name} {machine.size(path) / 1e9:.1f} GB" for name, path in sizes.items())
         print(f"machines: {MACHINES[suite]} has on its disk: {taken}", file=sys.stderr, flush=True)
     return rows
