@@ -48,11 +48,13 @@ class Signs:
         counted = None if self.served_at is None else self.served_at - late
         return any(self._since_start(at) is not None for at in (self.consuming_at, self.stopping_at, counted))
 
-    def unserved_reason(self, *, grace: float, late: float) -> str | None:
+    def unserved_reason(self, *, grace: float, late: float, running_since: float) -> str | None:
         """Return why a running group counts as one that consumes nothing, None where it does not.
 
         No counts of `grace` seconds showed a consumer, and meanwhile it was not started and reported nothing: a worker
         that loads data for long may send `alive`. What it reports of its last requests while it stops does not count.
+        An engine may need long to start what it accepted, to fetch an image for example: the time of a worker that has
+        not consumed yet counts from `running_since`, when the engine first listed the group as running.
         """
         if self.consumers != 0 or self.counted_at is None or self.counted_since is None:
             return None
@@ -61,6 +63,7 @@ class Signs:
             self.counted_since,
             self.served_at or 0.0,
             self.started_at or 0.0,
+            0.0 if self.was_served(late=late) else running_since,
             (self.stopping_at if stops else self.last_event) or 0.0,
         )
         seconds = self.counted_at - late - since

@@ -61,6 +61,8 @@ class GroupLoop:
         self._starting: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
         self._accepted: dict[str, float] = {}
+        #: Since when the engine has listed a group as running, without an interruption.
+        self._running_since: dict[str, float] = {}
         #: When the last listing that was adopted began.
         self._listed_at = -1.0
         #: Keys whose group changed during an action on it: the action's result may be out of date.
@@ -83,6 +85,10 @@ class GroupLoop:
         state, now = self._state, self._state.clock()
         group, attempt = state.groups.get(key), state.attempts.get(key, group_rules.Attempt())
         attempt = self._note_life(key, attempt, group, now)
+        if group is None or group.state is not GroupState.RUNNING:
+            self._running_since.pop(key, None)
+        else:
+            self._running_since.setdefault(key, now)
         plan = group_rules.plan(
             wanted=key in state.tracker.wanted,
             phase=state.phase(key),
@@ -125,7 +131,9 @@ class GroupLoop:
             return None
         grace = group_rules.consumer_grace(attempt, start_grace=self._limits.start_grace, patience=self._patience)
         activity = self._state.activity.get(key)
-        unserved = self._state.signs(key).unserved_reason(grace=grace, late=self._late)
+        unserved = self._state.signs(key).unserved_reason(
+            grace=grace, late=self._late, running_since=self._running_since.get(key, 0.0)
+        )
         if group.state is GroupState.STARTING:
             if unserved is not None and self._accepted.get(key, -1.0) >= self._listed_at:
                 self._listing.set()  # not listed since its start: only the engine knows whether it runs by now

@@ -14,8 +14,8 @@ LATE, GRACE = 7.5, 120.0
 STARTED = Signs(started_at=100.0, consumers=0, counted_at=1000.0, counted_since=0.0)
 
 
-def reason(signs: Signs, *, grace: float = GRACE) -> str | None:
-    return signs.unserved_reason(grace=grace, late=LATE)
+def reason(signs: Signs, *, grace: float = GRACE, running_since: float = 0.0) -> str | None:
+    return signs.unserved_reason(grace=grace, late=LATE, running_since=running_since)
 
 
 def test_a_group_is_unserved_when_counts_of_its_whole_grace_show_no_consumer() -> None:
@@ -28,6 +28,8 @@ def test_a_group_is_unserved_when_counts_of_its_whole_grace_show_no_consumer() -
     assert reason(replace(STARTED, served_at=900.0)) is None
     assert reason(replace(STARTED, last_event=900.0)) is None
     assert reason(replace(STARTED, counted_since=900.0)) is None
+    # An engine may take long from accepting a start to running the group
+    assert reason(STARTED, running_since=900.0) is None
     # A queue with a consumer is served, and of one that is not counted nothing is known
     assert reason(replace(STARTED, consumers=1)) is None
     assert reason(replace(STARTED, consumers=None)) is None
