@@ -109,8 +109,7 @@ def plan(records: dict[Path, dict[str, Any]], packages: list[str]) -> list[Step]
     found += remove(CACHE, f"{CACHE}, what tests and demos are made of")
     if not packages:
         found += remove(system_packages.module().STATE)
-    # What runs `make down` makes .venv where it is missing.
-    if steps.VENV.exists() or records:
+    if steps.VENV.exists():
         clean = ("make", "--no-print-directory", "clean")
         found.append(
             Step(f"{steps.VENV} and what tools left in the checkout, by `make clean`", clean, steps.VENV, False)
