@@ -114,7 +114,7 @@ class BareMachine(Started):
         """End all that runs in the machine, and remove it."""
         if self._running is not None and self._running.poll() is None:
             # `unshare` takes all processes of its namespace with it.
-            _as_root("kill", "-KILL", f"-{self._running.pid}")
+            _as_root("kill", "-KILL", "--", f"-{self._running.pid}")
             self._running.wait()
         if self._folder is not None:
             _as_root("rm", "--recursive", "--force", "--one-file-system", str(self._folder))
@@ -128,7 +128,7 @@ class BareMachine(Started):
             if self._running.poll() is not None and not code.exists():
                 raise RuntimeError(f"the machine {self.suite} ended with status {self._running.returncode}")
             if time.monotonic() > deadline:
-                _as_root("kill", "-KILL", f"-{self._running.pid}")
+                _as_root("kill", "-KILL", "--", f"-{self._running.pid}")
                 return None
             time.sleep(0.2)
         return int(code.read_text())
