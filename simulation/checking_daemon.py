@@ -21,13 +21,18 @@ from simulation.world import FOREIGN_QUEUE, LIMITS, NAMES, Outcome
 _STUCK, _UNSERVED = 20.0, LIMITS["start_grace"]
 #: How late the daemon may learn that a queue is empty, in seconds.
 _STATISTICS = 15.0
-#: How late a key may be renewed by counts, and by how much too little, in seconds: the interval of the daemon's
-#: listing, and how late the broker counts.
-_COUNTS = 2 * (5.0 + 7.5)
+#: How old the counts may be by which the daemon acts, in seconds: the interval of its listing, and how late the broker
+#: counts. A key may be renewed by them this late, and by this much too little.
+_COUNTED = 5.0 + 7.5
+_COUNTS = 2 * _COUNTED
+#: Seconds that a stop may be on its way to the engine. A key may be woken meanwhile.
+_STOP = 0.02
 #: Seconds that news may take to the daemon: until then it may do what it would no longer do.
 _NEWS = 0.1
 #: What the daemon was sent before this many seconds before a fault has arrived before it.
 _ON_THE_WAY = 0.05
+#: Faults that lose events.
+_LOSES_EVENTS = ("activity lost", "activity queue deleted", "activity exchange deleted", "activity revoked")
 
 
 class DaemonChecks(Checks):
@@ -49,6 +54,8 @@ class DaemonChecks(Checks):
         self._taken_at: dict[str, float] = {}
         self._left_at: dict[str, float] = {}
         self._group_started_at: dict[str, float] = {}
+        #: When a queue was last bound.
+        self._bound_at: dict[str, float] = {}
         #: Keys that a client has ever asked for, and when a worker last took a request of each.
         self._asked_for: set[str | bytes] = set()
         self._active_at: dict[str | bytes, float] = {}
@@ -156,6 +163,7 @@ class DaemonChecks(Checks):
 
     def _bound(self, event: Event) -> None:
         self._changed(event)
+        self._bound_at[event.place] = event.at
         if event.actor.startswith("daemon") and event.detail[1] not in self._asked_for:
             self._break(8, f"{event.actor} made a queue for key {event.detail[1]!r}, without a request for it")
 
@@ -214,9 +222,9 @@ class DaemonChecks(Checks):
         if event.detail is None:
             return
         ready, unacknowledged, bound, unserved = event.detail
-        if unserved is not None and event.at - max(unserved, self._group_started_at[event.place]) >= _UNSERVED:
-            return
         queue = NAMES.request_queue(event.place)
+        if self._was_unserved(event, *unserved) or event.at - self._bound_at.get(queue, -1000.0) < _STOP:
+            return
         since = event.at - self._taken_at.get(queue, 0.0)
         waited = ready or unacknowledged or event.at - self._left_at.get(queue, -1000.0) < _STATISTICS
         if waited and since >= _STUCK:
@@ -224,6 +232,13 @@ class DaemonChecks(Checks):
         if bound or ready or unacknowledged:
             what = f"{ready} ready, {unacknowledged} unacknowledged, {'bound' if bound else 'not bound'}"
             self._break(7, f"{event.actor} of key {event.place!r} was stopped: {what}, last delivery {since:.1f} s ago")
+
+    def _was_unserved(self, event: Event, began: float, ended: float) -> bool:
+        """Say whether a group's queue had no consumer for long, as far as its daemon could know."""
+        if ended - max(began, self._group_started_at[event.place]) < _UNSERVED:
+            return False
+        # An event says at once that a worker consumes again. Where events are lost, only the broker's counts do.
+        return ended == event.at or (event.at - ended < _COUNTED and self._had(*_LOSES_EVENTS))
 
     def _session_ended(self, event: Event) -> None:
         expected, reasons = event.detail

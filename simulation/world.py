@@ -145,14 +145,14 @@ class World:
         """Return a worker of a key, for the engine to run."""
         return Worker(self, key, name)
 
-    def load_of(self, key: str) -> tuple[int, int, bool, float | None] | None:
-        """Return ready and unacknowledged messages of a key's queue, whether it is bound, and since when it has had no
-        consumer, if it has none; None without queue, and where the broker has lost it.
+    def load_of(self, key: str) -> tuple[int, int, bool, tuple[float, float]] | None:
+        """Return ready and unacknowledged messages of a key's queue, whether it is bound, and from when until when it
+        last had no consumer; None without queue, and where the broker has lost it.
         """
         queue = self.broker.queues.get(NAMES.request_queue(key))
         if queue is None or queue.lost:
             return None
-        unserved = None if queue.consumers else queue.unserved_since
+        unserved = queue.unserved_before if queue.consumers else (queue.unserved_since, self.loop.time())
         return len(queue.ready), len(queue.unacked), bool(self.broker.routing.bindings_of(queue.name)), unserved
 
     def _on_operation(self, connection: str, what: str) -> None:

@@ -47,6 +47,8 @@ class Contents:
         self.consumers: deque[Consumer] = deque()
         #: when its last consumer went, or when it was declared; with a consumer it says nothing
         self.unserved_since = self.made_at
+        #: from when until when it last had no consumer, before the ones that it has or last had
+        self.unserved_before = (self.made_at, self.made_at)
         self.unacked: dict[Entry, Held] = {}
         #: dead letters that the target has not confirmed yet
         self.dead_lettering: dict[Entry, str] = {}

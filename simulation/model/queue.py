@@ -152,6 +152,8 @@ class Queue(Contents):
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.sampled()
+        if not self.consumers:
+            self.unserved_before = (self.unserved_since, self._loop.time())
         self.consumers.append(consumer)
         self._used()
         self.pump()
