@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.pool import QueuePool
 
 from osrdyne_jobs import sqlite_queue
-from osrdyne_protocol.forks import keep
+from osrdyne_protocol.forks import Home, keep
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 #: Held during a fork: while one thread closes connections for its fork, another thread's would find them open.
@@ -27,6 +28,22 @@ _forking = threading.Lock()
 def follow(engine: Engine) -> None:
     """Have an engine begin anew in each fork of this process."""
     _engines.add(engine)
+    if not engine.dialect.is_async:
+        _close_what_was_in_use(engine)
+
+
+def _close_what_was_in_use(engine: Engine) -> None:
+    """Close a connection when it comes back to a pool that was replaced meanwhile, and so would never close it."""
+
+    @event.listens_for(engine, "connect")
+    def opens(_: Any, record: Any) -> None:
+        record.info["pool"], record.info["home"] = engine.pool, Home()
+
+    @event.listens_for(engine, "checkin")
+    def comes_back(connection: Any, record: Any) -> None:
+        replaced = connection is not None and record.info["pool"] is not engine.pool
+        if replaced and record.info["home"].is_here:
+            record.invalidate()
 
 
 def _pooled() -> list[Engine]:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,3 +216,23 @@ def test_a_worker_that_was_made_before_a_fork_is_refused_there_and_its_end_does_
 
     assert "this JobWorker was opened in process" in in_fork(child)
     worker.close()
+
+
+def test_a_connection_that_was_in_use_during_a_fork_is_closed_when_it_comes_back(tmp_path: Path) -> None:
+    file = tmp_path / "database.sqlite"
+    engine = engine_for(f"sqlite:///{file}")
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+        assert in_fork(lambda: None) is None
+        assert opened(file)
+    assert not opened(file)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+    assert opened(file), "no connection rests in the pool"
+    engine.dispose()
+    assert not opened(file)
+
+
+def opened(file: Path) -> bool:
+    """Return whether this process has the file open."""
+    return any(descriptor.exists() and descriptor.samefile(file) for descriptor in Path("/proc/self/fd").iterdir())
