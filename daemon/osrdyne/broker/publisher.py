@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeVar
 
 from osrdyne.errors import DaemonError
-from osrdyne_amqp import Channel, Connection, Properties
+from osrdyne_amqp import Channel, Connection, Properties, awake
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, Nacked, NotFound, Returned, Unencodable
 from osrdyne_amqp.lanes import Lanes
 
@@ -118,18 +118,11 @@ class Publisher:
                 continue
 
     async def _confirmed(self, confirm: asyncio.Future[T]) -> T:
-        # A broker in alarm withholds confirms until the alarm is over; keep waiting.
-        while True:
-            try:
-                done, _ = await asyncio.wait((confirm,), timeout=self._timeout)
-            except asyncio.CancelledError:
-                confirm.cancel()  # its result is not needed
-                raise
-            if done:
-                return confirm.result()
-            if not self._connection.blocked:
-                confirm.cancel()
-                raise BrokerTimeout(f"no publisher confirm within {self._timeout:.0f} s")
+        try:
+            # A broker in alarm withholds confirms until the alarm is over; keep waiting.
+            return await awake.result_of(confirm, self._timeout, paused=lambda: self._connection.blocked)
+        except awake.NoAnswer:
+            raise BrokerTimeout(f"no publisher confirm within {self._timeout:.0f} s") from None
 
     async def _open(self) -> Lanes:
         async with self._opening:

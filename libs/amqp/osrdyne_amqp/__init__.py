@@ -9,7 +9,8 @@ calls, `content` puts messages together, `arguments` checks what is declared. `f
 pure codecs. `wire` is the one place where pika's inner parts are touched.
 
 On top: `lanes` keeps queues that do not answer from delaying others, `consuming` consumes until that ends,
-`event_line` sends events on a connection of their own, `thread_bridge` hands actions from threads to a loop.
+`event_line` sends events on a connection of their own, `thread_bridge` hands actions from threads to a loop, `awake`
+counts only time in which the loop turns.
 
 Pika's own log is silenced unless the program gave the logger `pika` a level before: our errors have the same
 information, and at DEBUG it costs more than the messages.

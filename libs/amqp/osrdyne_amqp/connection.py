@@ -9,7 +9,7 @@ from typing import Any
 
 from pika import exceptions as pika_errors
 
-from osrdyne_amqp import opening
+from osrdyne_amqp import awake, opening
 from osrdyne_amqp.channel import Channel
 from osrdyne_amqp.errors import (
     AccessRefused,
@@ -144,10 +144,9 @@ class Connection:
         channel = Channel(self._wire, raw, confirm=confirm, timeout=self._timeout)
         self._adopt(channel, raw, opened)
         try:
-            async with asyncio.timeout(self._timeout):
-                await opened
+            await awake.result_of(opened, self._timeout)
             await channel.start(prefetch=prefetch)
-        except TimeoutError:
+        except awake.NoAnswer:
             self._wire.begin_close_channel(raw)
             blocked = self._wire.blocked_text()
             raise BrokerTimeout(f"{self._where}: no channel within {self._timeout:g} s{blocked}") from None

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any
 
-from osrdyne_amqp import Channel
+from osrdyne_amqp import Channel, awake
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, Nacked, Returned
 
 #: Seconds after which an answer is late, and a lane no longer counts among those at work.
@@ -181,7 +181,7 @@ class Lanes:
         proving.is_late = True
         self._at_work -= 1
         self._late += 1
-        proving.timer = self._loop.call_later(GIVE_UP - LATE, self._give_up, proving, proving.in_flight)
+        proving.timer = awake.Timer(GIVE_UP - LATE, partial(self._give_up, proving, proving.in_flight))
         self._give_lanes()
 
     def _give_up(self, proving: _Proving, in_flight: int) -> None:
@@ -189,7 +189,7 @@ class Lanes:
         if proving.lane is None or not proving.in_flight:
             return
         if self._blocked() or proving.in_flight < in_flight:  # it is slow, but it answers
-            proving.timer = self._loop.call_later(GIVE_UP, self._give_up, proving, proving.in_flight)
+            proving.timer = awake.Timer(GIVE_UP, partial(self._give_up, proving, proving.in_flight))
             return
         proving.given_up = True
         self._run(proving.lane.close())
@@ -295,7 +295,7 @@ class _Proving:
     def __init__(self, destination: Hashable) -> None:
         self.destination = destination
         self.lane: Channel | None = None
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | awake.Timer | None = None
         self.in_flight = 0
         #: How many may be in flight in its lane.
         self.window = WINDOW

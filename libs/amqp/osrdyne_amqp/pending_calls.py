@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from osrdyne_amqp import awake
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout
 from osrdyne_amqp.wire import Wire
 
@@ -44,9 +45,8 @@ class PendingCalls:
             raise self._wire.explain(error, what) from None
         self._waiting.add(future)
         try:
-            async with asyncio.timeout(self._timeout):
-                return await future
-        except TimeoutError:
+            return await awake.result_of(future, self._timeout)
+        except awake.NoAnswer:
             raise BrokerTimeout(
                 f"no answer to: {what}, within {self._timeout:g} s{self._wire.blocked_text()}; "
                 "whether the broker will still do it is unknown"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,7 @@ from osrdyne_amqp.errors import (
     Returned,
 )
 from osrdyne_amqp.lanes import AT_WORK, GIVE_UP, LATE, MOST_LATE, WINDOW, Lanes
-from tests.unit.stand_ins import retrieve
+from tests.unit.stand_ins import retrieve, until
 
 pytestmark = pytest.mark.looptime
 
@@ -379,6 +380,34 @@ async def test_an_answer_that_never_comes_is_given_up_and_what_waits_behind_it_g
     await behind
     assert broker.arrived == [("a", 1)]
     assert told == []
+
+
+@pytest.mark.looptime(False)
+async def test_an_answer_that_came_while_the_loop_stood_still_is_taken(
+    broker: Broker, lanes: Lanes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(module, "LATE", 0.01)
+    monkeypatch.setattr(module, "GIVE_UP", 0.2)
+    broker.lost.add("a")
+    waiting = publish(lanes, "a", 0)
+    await until(lambda: lanes._late == 1)
+
+    def stand_still(turns: int) -> None:
+        if turns == 3:
+            time.sleep(0.5)
+        if turns:
+            loop.call_soon(stand_still, turns - 1)
+        else:
+            for _, _, future in (one for channel in broker.channels for one in channel._waiting):
+                future.set_result(None)
+
+    loop.call_soon(stand_still, 3)
+    await waiting
+    assert [len(one.sent) for one in broker.channels_with("a")] == [1]
+    broker.lost.clear()
+    for one in broker.channels:
+        one._waiting.clear()
 
 
 async def test_in_an_alarm_nothing_is_given_up(broker: Broker, lanes: Lanes) -> None:

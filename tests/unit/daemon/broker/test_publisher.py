@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,8 +64,9 @@ class ConfirmChannel(Channel):
         self._waiting.append(future)
         # A broker stops with the first message that it cannot bring to its queue, and with all behind it.
         self._stalled = self._stalled or routing_key in self._broker.stalling
-        if body != b"never confirmed" and not self._stalled:
-            loop.call_later(1.0, self._settle, future, body)
+        if body != b"never confirmed" and not self._stalled and self._broker.delay is not None:
+            # In order: timers of the same moment are in none.
+            loop.call_later(self._broker.delay + len(self._broker.published) / 1e6, self._settle, future, body)
         return future
 
     def publish_final(
@@ -111,6 +113,13 @@ class BreakableConnection(Connection):
     arrived: list[bytes] = field(default_factory=list)
     #: Routing keys whose queue does not answer.
     stalling: set[str] = field(default_factory=set)
+    #: Seconds that a confirm takes; None for one that waits for `confirm_all`.
+    delay: float | None = 0.9
+
+    def confirm_all(self) -> None:
+        for one in (future for channel in self.channels for future in channel._waiting):
+            if not one.done():
+                one.set_result(True)
 
     async def unblocked(self) -> None:
         while self.blocked:  # noqa: ASYNC110 - virtual time
@@ -177,6 +186,31 @@ async def test_what_the_broker_says_of_one_message_is_reported_as_it_is(
 ) -> None:
     connection.errors[b"a"] = error
     assert await outcomes(publisher, b"a", b"b") == [error, None]
+
+
+@pytest.mark.looptime(False)
+async def test_a_confirm_that_came_while_the_loop_stood_still_is_taken_and_nothing_is_sent_again(
+    connection: BreakableConnection,
+) -> None:
+    loop = asyncio.get_running_loop()
+    publisher = Publisher(connection, timeout=0.2)
+    # Given a proven key, and a confirm that is read some turns after the loop stood still for longer than the wait
+    connection.delay = 0.0
+    await publisher.publish("x", "key", b"a", Properties())
+    connection.delay = None
+
+    def stand_still(turns: int) -> None:
+        if turns == 3:
+            time.sleep(0.5)
+        if turns:
+            loop.call_soon(stand_still, turns - 1)
+        else:
+            connection.confirm_all()
+
+    loop.call_later(0.05, stand_still, 3)
+    await publisher.publish("x", "key", b"b", Properties())
+
+    assert connection.published == [b"a", b"b"]
 
 
 async def test_a_key_that_is_not_confirmed_delays_no_other_key_no_reply_and_no_copy(
