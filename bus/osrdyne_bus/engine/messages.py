@@ -9,6 +9,7 @@ from uuid import UUID
 
 from proton import Data, Message
 
+from osrdyne_bus import value_count
 from osrdyne_bus.envelopes import Envelope, Header, Id
 
 #: Most characters of what is said of an unreadable message.
@@ -50,6 +51,10 @@ def decoded(data: bytes, *, any_body: bool = False) -> Envelope:
 
     A body of text is taken as its UTF-8. Headers of other types than `Header` are left out: they are for others.
     """
+    if value_count.exceeds(data):
+        raise UnreadableMessage(
+            f"the message holds more than {value_count.MOST_VALUES} values, headers and what is in them"
+        )
     message = Message()
     try:
         message.decode(data)

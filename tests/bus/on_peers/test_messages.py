@@ -55,6 +55,33 @@ def test_headers_that_rabbitmq_made_annotations_of_are_headers_and_others_are_no
     assert decoded(message.encode()).headers == {"x-status": "expired", "x-reason": "as it was sent"}
 
 
+def array_of_nothing(count: int) -> bytes:
+    """Application properties with one array of values that have no bytes."""
+    array = count.to_bytes(4) + b"\x41"
+    header = b"\xa1\x01k\xf0" + len(array).to_bytes(4) + array
+    return b"\x00\x53\x74\xd1" + (len(header) + 4).to_bytes(4) + (2).to_bytes(4) + header
+
+
+DEAR = {
+    "many headers": Message(
+        body=b"x", inferred=True, properties={f"{number}": True for number in range(2000)}
+    ).encode(),
+    "a list in a header": Message(body=b"x", inferred=True, properties={"k": [True] * 5000}).encode(),
+    "a list as an annotation": Message(body=b"x", inferred=True, annotations={symbol("k"): [[]] * 5000}).encode(),
+    "a list as body": Message(body=[True] * 5000).encode(),
+    "an array of a million values in 31 bytes": array_of_nothing(1_000_000) + b"\x00\x53\x75\xa0\x01x",
+}
+
+
+@pytest.mark.parametrize("data", DEAR.values(), ids=DEAR.keys())
+def test_a_message_of_very_many_values_is_refused_before_they_are_made(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Message, "decode", None)
+    with pytest.raises(UnreadableMessage, match="more than 2000 values"):
+        decoded(data)
+
+
 def read(data: bytes) -> Envelope | UnreadableMessage:
     try:
         return decoded(data)
