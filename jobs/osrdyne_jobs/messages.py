@@ -10,6 +10,9 @@ import json
 
 from osrdyne_protocol import foreign_json, headers
 
+#: Bytes of a message that is read: it names a type and a number.
+_MOST_BYTES = 4096
+
 
 class NotAHint(ValueError):
     """The body of a message does not name a type of job."""
@@ -23,7 +26,7 @@ def encode(type: str, job: int) -> bytes:  # noqa: A002 - the field's name
 def decode(body: bytes) -> tuple[str, int | None]:
     """Return the type of job that a message names, and the job where it names one. Raises NotAHint."""
     try:
-        named = foreign_json.read(body)
+        named = foreign_json.read(body, most=_MOST_BYTES)
     except foreign_json.UnreadableJson as error:
         raise NotAHint(f"the request cannot be read: {error}; jobs are cast by osrdyne_jobs") from None
     if not isinstance(named, dict) or not isinstance(named.get("type"), str):

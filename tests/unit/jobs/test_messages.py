@@ -20,3 +20,10 @@ def test_what_can_be_no_job_of_a_database_is_no_job(job: str) -> None:
 def test_what_names_no_type_is_not_a_hint(body: bytes) -> None:
     with pytest.raises(messages.NotAHint, match="jobs are cast by osrdyne_jobs"):
         messages.decode(body)
+
+
+def test_a_hint_with_much_else_in_it_is_not_read() -> None:
+    body = b'{"type": "route", "job": 7, "more": [%s]}' % b",".join([b"1"] * 100_000)
+
+    with pytest.raises(messages.NotAHint, match="bytes, of at most"):
+        messages.decode(body)
