@@ -24,6 +24,7 @@ from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_protocol import certificate_faults
+from osrdyne_protocol import headers as names
 
 # What pika logs as an error is raised by us, once and in one line. A level that the program gave it stays.
 if logging.getLogger("pika").level == logging.NOTSET:
@@ -33,7 +34,18 @@ if logging.getLogger("pika").level == logging.NOTSET:
 OFFSET = "x-stream-offset"
 #: Messages on the way at once. A stream must be acknowledged to go on; more than this gained nothing.
 PREFETCH = 2000
-#: Messages handed on at once, and after how many bytes of their bodies fewer are.
+#: Headers of events. All others are dropped at once: a worker can write 100 kB of them, which are megabytes here.
+OF_EVENTS = (
+    names.X_EVENT,
+    names.X_EVENT_ID,
+    names.X_EVENT_TIME,
+    names.X_WORKER_ID,
+    names.X_REQUEST_ID,
+    names.X_OUTCOME,
+    names.X_DURATION,
+    names.X_BATCH_VERSION,
+)
+#: Messages handed on at once, and after how many bytes of their bodies and headers fewer are.
 BATCH = 8192
 BATCH_BYTES = 16_000_000
 #: Seconds without an answer after which a broker is given up.
@@ -81,7 +93,7 @@ class Reading:
         self._prefetch = prefetch
         self._messages: list[StreamMessage] = []
         self._size = 1
-        #: Bytes of the bodies of `_messages`.
+        #: Bytes of the bodies and headers of `_messages`.
         self._bytes = 0
         #: Deliveries, and how many there were when last looked at.
         self._seen = 0
@@ -170,8 +182,9 @@ class Reading:
         if self._end is not None and offset >= self._end:
             self._finish()
             return
-        self._messages.append(StreamMessage(offset, method.routing_key, headers, properties.timestamp, body))
-        self._bytes += len(body)
+        kept = {name: headers[name] for name in OF_EVENTS if isinstance(headers.get(name), (str, bytes, int))}
+        self._messages.append(StreamMessage(offset, method.routing_key, kept, properties.timestamp, body))
+        self._bytes += len(body) + sum(len(value) for value in kept.values() if isinstance(value, (str, bytes)))
         if self._end is not None and offset + 1 == self._end:
             self._finish()
         elif len(self._messages) >= self._size or self._bytes >= BATCH_BYTES:

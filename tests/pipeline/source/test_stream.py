@@ -100,6 +100,23 @@ def test_a_range_that_seems_to_end_early_is_read_to_its_end(
     assert not early
 
 
+def test_headers_that_are_not_an_event_s_are_dropped_and_all_others_count(
+    pool_events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool_events.send(1)
+    large = {"x-event": "e" * 60_000, "x-outcome": [1] * 1000, "mine": ["x"] * 1000}
+    pool_events.publish([("k", large)] * 20)
+    monkeypatch.setattr(consumer, "BATCH_BYTES", 100_000)
+
+    found = list(stream.read(pool_events.monitor_uri, pool_events.stream, 0, 21, size=1000))
+
+    batches = [one for one in found if not isinstance(one, stream.UnreadMessage)]
+    assert offsets_of(found)[0] == list(range(21))
+    assert len(batches) > 1
+    last = batches[-1][-1].headers
+    assert last == {"x-event": "e" * 60_000}
+
+
 @pytest.mark.full
 def test_the_end_is_found_behind_a_chunk_that_holds_no_message(pool_events: Events) -> None:
     # Given small segments, each of which begins with a note of the broker's own
