@@ -6,15 +6,17 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from osrdyne_amqp.table import MOST_FIELDS, Opaque
 from osrdyne_client import AsyncClient, errors
 from testbed.amqp_1_0 import LONG, Sender, message
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
-from testbed.peer import peer_of
+from testbed.peer import consuming, peer_of
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until, until_in_thread
 from testbed.workers import LIBRARY, MINIMAL
@@ -156,3 +158,39 @@ def test_an_entry_of_the_poison_inventory_hides_no_other_and_can_be_buried(make_
     assert "headers are not read" in refused.err
     poison(pool, tmp_path, "bury", long["id"], "--audit", str(tmp_path / "audit"))
     assert [one["id"] for one in json.loads(poison(pool, tmp_path, "list", "--json"))["entries"]] == [short["id"]]
+
+
+async def test_headers_that_are_dear_to_read_pass_the_daemon_unread_and_unchanged(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
+    pool = make_pool()
+    make_daemon(pool)
+    dear = [Decimal("1.5")] * 18_000
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
+        call = asyncio.create_task(client.call("cold", b"question", headers={"dear": dear, "plain": "yes"}))
+        await until_in_thread(lambda: pool.names.request_queue("cold") in pool.queues())
+
+        async with consuming(pool, pool.names.request_queue("cold")) as peer:
+            request = await peer.take()
+            peer.reply(request, b"answer")
+
+        assert (await call).body == b"answer"
+    headers = request.properties.headers
+    assert isinstance(headers["dear"], Opaque)
+    assert headers["dear"].read() == dear
+    assert headers["plain"] == "yes"
+    assert "x-osrdyne-hops" in headers
+    assert request.size > 100_000
+
+
+async def test_a_request_with_very_many_headers_is_answered_by_daemon_and_worker(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=LIBRARY)
+    many = {f"h{number}": True for number in range(MOST_FIELDS + 1)}
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
+        for state in ("cold", "warm"):
+            with pytest.raises(errors.RemoteError, match=f"more than {MOST_FIELDS}"):
+                await client.call("42", b"x", headers=many)
+            assert (await client.call("42", state.encode())).body == b"42|" + state.encode()

@@ -1,7 +1,7 @@
 """A bound on the bytes of one consumer's deliveries that are in memory, between the channel and its handler.
 
-A prefetch counts messages and not bytes: 256 orphans of 16 MiB are 4 GiB. A delivery beyond the bound is let go: its
-body is dropped, and the delivery is given back a moment later, so that the broker delivers it once more. Give-backs
+A prefetch counts messages and not bytes: 256 orphans of 16 MiB are 4 GiB. A delivery beyond the bound is let go: it
+is dropped here, and the delivery is given back a moment later, so that the broker delivers it once more. Give-backs
 are paced, so that the message does not circle at full speed: RabbitMQ 4.0 counts each as a failed delivery. A delivery
 is given back when there is room for it, so it is few times.
 
@@ -25,7 +25,7 @@ _GIVE_BACK_SECONDS = 0.5
 class MemoryLimit:
     """Takes messages from a channel, and their acknowledgements to it.
 
-    The bodies of messages that are handed on and not yet acknowledged take at most `limit` bytes plus one message.
+    Messages that are handed on and not yet acknowledged take at most `limit` bytes plus one message, headers included.
     Without that extra one, a message larger than the free room would never be handled.
     """
 
@@ -70,7 +70,7 @@ class MemoryLimit:
                 due = clock() + _GIVE_BACK_SECONDS
 
     def _hand_on(self, message: Message, handle: Callable[[Message], None]) -> None:
-        tag, size = message.delivery_tag, len(message.body)
+        tag, size = message.delivery_tag, message.size
         fits = self._bytes + size <= self._limit
         if not fits and self._beyond is not None:
             self._let_go.append((tag, size))

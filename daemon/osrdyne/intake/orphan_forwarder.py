@@ -54,12 +54,12 @@ class OrphanForwarder(MessageHandler):
         decision = orphan_rules.decide(message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=seen_ms)
         if isinstance(decision, ErrorAnswer):
             await self._answer(message, decision, seen_ms)
-        elif self.holding.admit(decision.key, len(message.body)):
+        elif self.holding.admit(decision.key, size := message.size):
             try:
                 with self.metrics.held.track_inprogress():
                     await self._hold(message, decision, seen_ms, now_ms)
             finally:
-                self.holding.release(decision.key, len(message.body))
+                self.holding.release(decision.key, size)
         else:
             await self._put_back(message, seen_ms)
 

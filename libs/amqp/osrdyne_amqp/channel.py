@@ -109,14 +109,16 @@ class Channel(Publishing):
         consumer_tag, tag, redelivered, exchange, routing_key = frames.read_deliver(data, at)
         consumer = self._consumers.get(consumer_tag)
 
-        def complete(properties: Properties, malformed: str | None, body: bytes) -> None:
+        def complete(properties: Properties, malformed: str | None, body: bytes, properties_size: int) -> None:
             if consumer is None:  # the caller of this consume gave up: its messages go back to the queue
                 if consumer_tag not in self._no_ack:
                     self._wire.emit(frames.nack(self._number, tag, requeue=True))
             else:
                 if consumer_tag not in self._no_ack:
                     self._acknowledgements.delivered(tag)
-                consumer.on_message(Message(body, exchange, routing_key, properties, tag, redelivered, malformed))
+                consumer.on_message(
+                    Message(body, exchange, routing_key, properties, tag, redelivered, malformed, properties_size)
+                )
 
         self._content.begin(complete)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from osrdyne_amqp import frames
 from osrdyne_amqp.message import Properties
-from osrdyne_amqp.table import Malformed
+from osrdyne_amqp.table import Malformed, TooManyFields
 
-#: Arguments: the properties, why some of them could not be read (None: all were), the body.
-Complete = Callable[[Properties, str | None, bytes], None]
+#: Arguments: the properties, why some of them could not be read (None: all were), the body, bytes of the properties.
+Complete = Callable[[Properties, str | None, bytes, int], None]
 
 
 class Content:
@@ -62,17 +62,20 @@ class Content:
         self._parts.clear()
         if complete is None or self._stopped:
             return
-        malformed = None
         properties = Properties.__new__(Properties)  # its __init__ would cost as much as all the rest here
+        malformed = f"they have {len(header)} bytes" if len(header) > self._longest_read else None
         try:
-            if len(header) <= self._longest_read:
-                properties.__dict__ = frames.read_properties(header)
-            else:
-                malformed = f"the message's headers are not read: they have {len(header)} bytes"
+            if malformed is None:
+                try:
+                    properties.__dict__ = frames.read_properties(header)
+                except TooManyFields as error:
+                    malformed = str(error)
+            if malformed is not None:
+                malformed = f"the message's headers are not read: {malformed}"
                 properties.__dict__ = frames.read_properties(header, with_headers=False)
         except Malformed as error:
             properties, malformed = Properties(), f"the message's properties cannot be read: {error}"
         try:
-            complete(properties, malformed, body)
+            complete(properties, malformed, body, 0 if malformed else len(header))
         except Exception as error:  # noqa: BLE001 - whatever a callback of the program raises
             self._failed(error)

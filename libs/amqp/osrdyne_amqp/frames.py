@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, Final
 
 from osrdyne_amqp.errors import Unencodable
-from osrdyne_amqp.table import Malformed, Opaque, read_table
+from osrdyne_amqp.table import Malformed, Opaque, read_headers
 from osrdyne_amqp.table_writing import write_table
 
 METHOD: Final = 1
@@ -123,7 +123,7 @@ _PropertyWriter = Callable[[Any, str], bytes]
 _CODECS: Final[tuple[tuple[str, _PropertyReader, _PropertyWriter], ...]] = (
     ("content_type", read_short, write_short),
     ("content_encoding", read_short, write_short),
-    ("headers", read_table, _write_headers),
+    ("headers", read_headers, _write_headers),
     ("delivery_mode", _read_octet, _write_octet),
     ("priority", _read_octet, _write_octet),
     ("correlation_id", read_short, write_short),
@@ -155,8 +155,8 @@ def longest_read(frame_max: int) -> int:
 def read_properties(data: bytes, *, with_headers: bool = True) -> dict[str, Any]:
     """All fourteen properties of a content header's payload; absent ones are None.
 
-    Without headers, that property is None, and its table is not read, however long it is. Raises Malformed when the
-    properties cannot be separated (a broker that checks incoming messages never sends that).
+    Without headers, that property is None, and its table is not read, however long it is. Raises TooManyFields, and
+    Malformed when the properties cannot be separated (a broker that checks incoming messages never sends that).
     """
     values = dict(NO_PROPERTIES)
     try:

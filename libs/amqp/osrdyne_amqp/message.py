@@ -7,11 +7,15 @@ from typing import NamedTuple
 
 from pika import BasicProperties as Properties
 
+from osrdyne_amqp import table
+
 __all__ = ["MAX_BODY", "Message", "Properties", "QueueInfo"]
 
 #: Most bytes of a body, by default. RabbitMQ refuses messages above `max_message_size`, 16 MiB by default since 4.0;
 #: the margin is for a broker or a plugin that counts more than the body.
 MAX_BODY = 16 * 1024 * 1024 - 64 * 1024
+#: Bytes that a value of a header takes in memory beside its own, with its name and its place: measured, at most.
+_VALUE_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,13 @@ class Message:
     redelivered: bool
     #: why the content header could not be read in full; `properties` has what could, and never the headers
     malformed: str | None = None
+    #: Bytes of the properties on the wire; 0 where they were not kept.
+    properties_size: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that this message takes in memory, about: its body, its properties, and the objects made of these."""
+        return len(self.body) + self.properties_size + _VALUE_BYTES * table.count(self.properties.headers or {})
 
 
 class QueueInfo(NamedTuple):

@@ -139,7 +139,7 @@ class Publishing:
         """What to do with the returned message, once it is all here, whose method's payload starts at `at`."""
         code, text, exchange, routing_key = frames.read_return(data, at)
 
-        def complete(properties: Properties, malformed: str | None, body: bytes) -> None:  # noqa: ARG001
+        def complete(properties: Properties, malformed: str | None, body: bytes, size: int) -> None:  # noqa: ARG001
             where = f"exchange {exchange!r}" if exchange else "the default exchange"
             error = Returned(
                 f"{where} has no queue for routing key {routing_key!r} ({code} {text})",

@@ -4,6 +4,10 @@ A table is written back as the same bytes, whatever a foreign peer sent: each wi
 and a value that cannot be decoded is kept as `Opaque`. Pure: bytes in, values out. Why pika's own codec is not used:
 docs/decisions/0004-own-frames-and-table-codec.md.
 
+Values of one byte each cost a hundred times what their bytes cost, in time and memory. So a message's headers are
+bounded by their count, and large tables and arrays within them are kept unread, as `Opaque`
+(docs/decisions/0045-large-headers-stay-unread.md).
+
 Plain Python values are written as peers expect them: `str` as long string, `bytes` as byte array, `int` as
 32-bit where it fits and else 64-bit signed, `float` as double, `bool`, `None`, `Decimal`, `datetime` (UTC
 when naive, whole seconds), `list`, `dict`. The other integer widths are subclasses of `int` that remember
@@ -13,6 +17,7 @@ their wire type.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -21,6 +26,11 @@ from typing import Any
 
 #: Tables and arrays nested deeper than this are kept opaque: a peer must not be able to exhaust our stack.
 MAX_DEPTH = 32
+#: Fields of the longest table that is read.
+MOST_FIELDS = 1000
+#: Most bytes of the tables and arrays within one table that are read, together. The broker's own, `x-death`, take some
+#: hundred bytes for each queue.
+MOST_NESTED = 4096
 
 _U32 = Struct(">I")
 _I32 = Struct(">i")
@@ -33,8 +43,12 @@ class Malformed(Exception):
     """These bytes are not a field table."""
 
 
+class TooManyFields(Malformed):
+    """A table with more than `MOST_FIELDS`."""
+
+
 class Opaque:
-    """A value that cannot be decoded: its type byte and payload, written back as they came."""
+    """A value that was not decoded: its type byte and payload, written back as they came. `read` decodes it."""
 
     __slots__ = ("wire",)
 
@@ -48,7 +62,16 @@ class Opaque:
         return hash(self.wire)
 
     def __repr__(self) -> str:
-        return f"Opaque({self.wire!r})"
+        cut = f"{self.wire[:16]!r}... of {len(self.wire)} bytes" if len(self.wire) > 64 else repr(self.wire)
+        return f"Opaque({cut})"
+
+    def read(self) -> Any:
+        """Return the value, however large it is; itself where it cannot be decoded."""
+        reader = _READERS.get(self.wire[0]) if self.wire else None
+        try:
+            return self if reader is None else reader(self.wire, 1, 0)[0]
+        except (IndexError, KeyError, struct.error, Malformed):
+            return self
 
 
 class BinaryText(bytes):
@@ -100,11 +123,22 @@ Reader = Callable[[bytes, int, int], tuple[Any, int]]
 # --- reading ---
 
 
-def read_table(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[Any, Any], int]:
+def read_headers(data: bytes, at: int = 0) -> tuple[dict[Any, Any], int]:
+    """The headers of a message: as `read_table`, but bounded in what it costs, whatever a peer sent.
+
+    Raises TooManyFields. Of tables and arrays within, the first up to `MOST_NESTED` bytes are read, the rest stays
+    `Opaque`.
+    """
+    return read_table(data, at, room=MOST_NESTED, most=MOST_FIELDS)
+
+
+def read_table(  # noqa: C901 - one loop: a call for each field would cost as much as reading it
+    data: bytes, at: int = 0, depth: int = 0, *, room: int | None = None, most: int = sys.maxsize
+) -> tuple[dict[Any, Any], int]:
     """The table that starts at `at` (its 4-byte size first) and the offset after it.
 
     Raises Malformed only when the size itself does not fit; everything inside is kept, if need be as
-    `Opaque`.
+    `Opaque`. `room` and `most` are bounds as those of `read_headers`.
     """
     limit = at + 4
     if limit > len(data):
@@ -129,6 +163,8 @@ def read_table(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[Any, Any]
                     value = value.decode()
                 except UnicodeDecodeError:
                     value = BinaryText(value)
+            elif room is not None and kind in _NESTED:
+                value, at, room = _read_within(data, at, kind, room)
             else:
                 value, at = _READERS[kind](data, at, depth)
             if at > limit:
@@ -144,7 +180,25 @@ def read_table(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[Any, Any]
             table[Unreadable("unreadable")] = Opaque(data[start:limit])
             break
         table[name] = value
+        if len(table) > most:
+            raise TooManyFields(f"they are more than {most}")
     return table, limit
+
+
+def _read_within(data: bytes, at: int, kind: int, room: int) -> tuple[Any, int, int]:
+    """A table or array, unread where it does not fit into `room`; the offset after it, and what is left of `room`."""
+    (size,) = _U32.unpack_from(data, at)
+    if size > room:
+        stop = at + 4 + size
+        return Opaque(data[at - 1 : stop]), stop, room
+    value, stop = _READERS[kind](data, at, 0)
+    return value, stop, room - size
+
+
+def count(values: dict[Any, Any] | list[Any]) -> int:
+    """How many values a table or an array holds, with those in the tables and arrays within it."""
+    inner = values.values() if isinstance(values, dict) else values
+    return len(values) + sum(count(value) for value in inner if isinstance(value, (dict, list)))
 
 
 def _read_array(data: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -209,9 +263,7 @@ def _read_timestamp(data: bytes, at: int, _depth: int) -> tuple[Any, int]:
 
 
 def _read_decimal(data: bytes, at: int, _depth: int) -> tuple[Any, int]:
-    (digits,) = _I32.unpack_from(data, at + 1)
-    sign = 1 if digits < 0 else 0
-    return Decimal((sign, tuple(map(int, str(abs(digits)))), -data[at])), at + 5
+    return Decimal(f"{_I32.unpack_from(data, at + 1)[0]}E-{data[at]}"), at + 5
 
 
 def _number(code: str, layout: str, kind: type[Any]) -> Reader:
@@ -237,6 +289,7 @@ NUMBERS: dict[type[Any], tuple[str, str]] = {
     Float32: ("f", ">f"),
 }
 
+_NESTED = (ord("A"), ord("F"))
 _READERS: dict[int, Reader] = {ord(code): _number(code, layout, kind) for kind, (code, layout) in NUMBERS.items()}
 _READERS |= {
     ord("S"): _read_text,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from osrdyne.commands.poison.entry import Entry, Selection, read, replayed, unplayable
 from osrdyne.errors import DaemonError
-from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp import Channel, Connection, Message, Properties, awake
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Locked, Nacked, NotFound, Returned, Unencodable
 from osrdyne_protocol import events, headers
 from osrdyne_protocol.names import PoolNames
@@ -67,7 +67,7 @@ class _Look:
     wanted: Callable[[Entry], bool]
     held: list[tuple[Entry, Message]] = field(default_factory=list)
     seen: int = 0
-    #: A wanted entry was left for another look, because the held bodies are large.
+    #: A wanted entry was left for another look, because the held ones are large.
     left: bool = False
     _bytes: int = 0
     _more: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,11 +78,11 @@ class _Look:
         self._more.set()
         if not self.wanted(entry):
             return
-        if self.held and self._bytes + len(message.body) > _MOST_BYTES:
+        if self.held and self._bytes + message.size > _MOST_BYTES:
             self.left = True
             return
         self.held.append((entry, message))
-        self._bytes += len(message.body)
+        self._bytes += message.size
 
     async def at(self, queue: str) -> None:
         """Receive all entries. Raises Incomplete when they are fewer than the broker counts."""
@@ -177,20 +177,20 @@ class Inventory:
             return why
         properties = replayed(message, keep_deadline=keep_deadline)
         try:
-            async with asyncio.timeout(_CONFIRM_SECONDS):
-                await self._publisher.publish(
-                    self._names.request_exchange,
-                    entry.key,
-                    message.body,
-                    properties,
-                    mandatory=True,
-                    publish_id=secrets.token_hex(8),
-                )
+            confirm = self._publisher.publish(
+                self._names.request_exchange,
+                entry.key,
+                message.body,
+                properties,
+                mandatory=True,
+                publish_id=secrets.token_hex(8),
+            )
+            await awake.result_of(confirm, _CONFIRM_SECONDS)
         except Returned:
             return "nothing takes requests: the pool's topology is not applied"
         except (Nacked, Unencodable) as error:
             return str(error)
-        except TimeoutError:
+        except awake.NoAnswer:
             raise BrokerTimeout(f"no publisher confirm within {_CONFIRM_SECONDS:.0f} s") from None
         except BrokerError as error:
             if not self._connection.is_open:

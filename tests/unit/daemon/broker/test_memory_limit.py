@@ -89,6 +89,18 @@ async def test_what_would_go_beyond_the_bound_comes_again_when_there_is_room() -
         assert not queue.ready
 
 
+async def test_headers_count_as_bodies_do() -> None:
+    queue = Queue([], limit=1000)
+    async with running(queue.deliveries.run(queue.handle)):
+        for tag, headers in enumerate(({"text": "x"}, {f"h{number}": 0 for number in range(100)}, {}), start=1):
+            queue.unacknowledged[tag] = 0
+            queue.deliveries.on_message(Message(b"", "x", "42", Properties(headers=headers), tag, False, None, 600))
+        await asyncio.sleep(60.0)
+        # The second may go beyond; for the third there is no room
+        assert queue.handled == [1, 2]
+        assert queue.given_back == 0
+
+
 async def test_a_message_larger_than_the_bound_is_handled_though_small_ones_never_cease() -> None:
     queue = Queue([10] * 5 + [500] + [10] * 1000, limit=100, prefetch=8)
     async with running(queue.deliveries.run(queue.handle)):
