@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -39,7 +38,9 @@ from osrdyne_protocol.forks import Home, keep
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-logger = logging.getLogger(__name__)
+from osrdyne_protocol import log_lines
+
+logger = log_lines.logger(__name__)
 
 #: Seconds for which a cast may wait for the broker. Later, redo is as quick.
 CAST_PATIENCE = 5.0

@@ -5,7 +5,6 @@ PostgreSQL is the store for more than one machine. SQLite, in WAL mode, is for o
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +39,9 @@ from osrdyne_protocol.errors import OsrdyneError
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-logger = logging.getLogger(__name__)
+from osrdyne_protocol import log_lines
+
+logger = log_lines.logger(__name__)
 
 #: Seconds for which SQLite waits for another process's transaction.
 SQLITE_PATIENCE = 30.0

@@ -6,7 +6,6 @@ Redo needs database and broker. The administration works without a broker meanwh
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -20,12 +19,12 @@ from osrdyne_client import BrokerError, Client
 from osrdyne_client.errors import ClientClosed, InvalidUri
 from osrdyne_jobs.database import check_tables, reason
 from osrdyne_jobs.redo import Redo
-from osrdyne_protocol import program
+from osrdyne_protocol import log_lines, program
 from osrdyne_protocol.settings import RedoSettings
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 #: Seconds between two attempts to reach what is away.
 PAUSE = 1.0

@@ -6,7 +6,6 @@ Any number of these processes may run. One leads, by a lease in the database; th
 from __future__ import annotations
 
 import concurrent.futures
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,10 +21,11 @@ from osrdyne_jobs.client import CAST_PATIENCE, Caster
 from osrdyne_jobs.database import reason
 from osrdyne_jobs.redo_rules import Reach
 from osrdyne_jobs.store import history, records, scans
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.settings import RedoSettings
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ then keeps the group from being stopped.
 from __future__ import annotations
 
 import concurrent.futures
-import logging
 import threading
 import time
 from collections import deque
@@ -26,11 +25,12 @@ from osrdyne_jobs.database import check_tables, engine_for, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes, check_seconds
 from osrdyne_jobs.store import records, running
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.forks import Home
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker import Reject, Request, environment, run
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 #: Seconds after which the job of a worker that died is taken over.
 LEASE = 30.0

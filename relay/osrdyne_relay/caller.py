@@ -6,9 +6,9 @@ It reads and writes the call's hash in Redis. It never gives up in silence: what
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 
+from osrdyne_protocol import log_lines
 from osrdyne_relay import names, records
 from osrdyne_relay.errors import (
     CallFailed,
@@ -30,7 +30,7 @@ from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.time_rules import Looks, PeerWatch
 from osrdyne_relay.transactions import CallerView, Entered
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ It decides nothing, and knows neither callers nor workers.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
+from osrdyne_protocol import log_lines
 from osrdyne_relay import names
 from osrdyne_relay.errors import RedisAway, RedisRefused, RelayError
 from osrdyne_relay.port import RedisPort
@@ -19,7 +19,7 @@ from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, Source, stored
 from osrdyne_relay.transactions import Lifetimes, Transactions
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 T = TypeVar("T")
 
 #: Seconds between two prolongations of the life of an endpoint that is called. It stays for a day.

@@ -7,15 +7,15 @@ called with None: the subscription of a channel has begun, for the first time or
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 
+from osrdyne_protocol import log_lines
 from osrdyne_relay.errors import RelayError
 from osrdyne_relay.port import Away, RedisPort, Subscriber
 from osrdyne_relay.time_rules import retry_pause
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Channels that are subscribed to by one command.
 _AT_ONCE = 256

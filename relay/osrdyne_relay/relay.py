@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.forks import Home, keep
 from osrdyne_relay import names, records
@@ -26,7 +26,7 @@ from osrdyne_relay.streams.base import DataStreams, NoStreams
 from osrdyne_relay.streams.directory import SharedDirectory
 from osrdyne_relay.transactions import Claimed
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds that `close` waits for calls and requests to end in good order.
 _CLOSING = 5.0

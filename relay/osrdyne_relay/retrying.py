@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from osrdyne_protocol import log_lines
 from osrdyne_relay.errors import RedisAway
 from osrdyne_relay.port import Away, Command, RedisPort
 from osrdyne_relay.time_rules import retry_pause
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: A transaction, or what makes it for each attempt.
 Commands = Sequence[Command] | Callable[[], Sequence[Command]]

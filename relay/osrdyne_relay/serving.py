@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from contextlib import suppress
 
+from osrdyne_protocol import log_lines
 from osrdyne_relay import names, records
 from osrdyne_relay.errors import (
     CallerGone,
@@ -28,7 +28,7 @@ from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.time_rules import Looks, PeerWatch, polled_for
 from osrdyne_relay.transactions import ServerView
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Ids that an inbox remembers; what is beyond them is found by the next look.
 MOST_HINTS = 256

@@ -27,6 +27,7 @@ class FakeBroker:
     def __init__(self, script: Script | None = None) -> None:
         self.script = script
         self.port = 0
+        self.server: asyncio.Server
         self.heartbeat = 60
         self.heartbeats = 0
         #: every method received, by name, for tests to look at
@@ -112,7 +113,7 @@ class FakeBroker:
 @contextlib.asynccontextmanager
 async def fake_broker(script: Script | None = None, tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeBroker]:
     broker = FakeBroker(script)
-    server = await asyncio.start_server(broker._serve, "127.0.0.1", 0, ssl=tls)
+    broker.server = server = await asyncio.start_server(broker._serve, "127.0.0.1", 0, ssl=tls)
     broker.port = server.sockets[0].getsockname()[1]
     try:
         yield broker

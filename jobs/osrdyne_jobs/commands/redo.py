@@ -15,12 +15,12 @@ from osrdyne_jobs import processes
 from osrdyne_jobs.commands import changing
 from osrdyne_jobs.commands.database import connectable
 from osrdyne_jobs.commands.options import MOST_ID, Broker, BrokerFile, DatabaseFile, Pool, one_line_errors
-from osrdyne_protocol import settings_file
+from osrdyne_protocol import log_lines, settings_file
 from osrdyne_protocol.console import broker_address, log_format
 from osrdyne_protocol.console.output import CannotAsk
 from osrdyne_protocol.settings import RedoSettings
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 
 @one_line_errors

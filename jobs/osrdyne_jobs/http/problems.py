@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -14,8 +13,9 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from osrdyne_jobs.errors import InvalidJob, JobError, NoSchema, NotRegistered, UnknownJob, WrongState
+from osrdyne_protocol import log_lines
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 _AWAY = (
     "the database is away or does not do what it is asked: ask again once it answers; the server's log has the reason"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -15,8 +14,9 @@ from osrdyne_jobs.errors import CannotServe
 from osrdyne_jobs.http import guard
 from osrdyne_jobs.http.app import create_app
 from osrdyne_jobs.job_types import JobType
+from osrdyne_protocol import log_lines
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 #: Seconds for which requests under way may go on after the stop.
 GRACE = 5

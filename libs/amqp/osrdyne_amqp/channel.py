@@ -9,7 +9,6 @@ message's content.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,8 +21,9 @@ from osrdyne_amqp.message import Message, Properties, QueueInfo
 from osrdyne_amqp.pending_calls import PendingCalls
 from osrdyne_amqp.publishing import Publishing
 from osrdyne_amqp.wire import Wire
+from osrdyne_protocol import log_lines
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 
 class _Consumer(NamedTuple):

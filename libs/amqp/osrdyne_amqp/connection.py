@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import Any
 
 from pika import exceptions as pika_errors
@@ -23,8 +22,9 @@ from osrdyne_amqp.errors import (
     PreconditionFailed,
 )
 from osrdyne_amqp.wire import CLOSE_TIMEOUT, Wire
+from osrdyne_protocol import log_lines
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 _CHANNEL_ERRORS: dict[int, type[BrokerError]] = {
     403: AccessRefused,
@@ -39,7 +39,8 @@ class Connection:
 
     def __init__(self, wire: Wire, where: str, timeout: float) -> None:
         self._wire = wire
-        self._where = where
+        #: The broker's address for people, without a password.
+        self.where = where
         self._timeout = timeout
         self._closed: asyncio.Future[BrokerError | None] = wire.loop.create_future()
         self._closing = False
@@ -140,7 +141,7 @@ class Connection:
         try:
             raw = self._wire.channel(on_open_callback=on_open)
         except pika_errors.AMQPError as error:
-            raise ChannelClosed(f"{self._where}: no channel can be opened ({type(error).__name__})") from None
+            raise ChannelClosed(f"{self.where}: no channel can be opened ({type(error).__name__})") from None
         channel = Channel(self._wire, raw, confirm=confirm, timeout=self._timeout)
         self._adopt(channel, raw, opened)
         try:
@@ -149,7 +150,7 @@ class Connection:
         except awake.NoAnswer:
             self._wire.begin_close_channel(raw)
             blocked = self._wire.blocked_text()
-            raise BrokerTimeout(f"{self._where}: no channel within {self._timeout:g} s{blocked}") from None
+            raise BrokerTimeout(f"{self.where}: no channel within {self._timeout:g} s{blocked}") from None
         except BaseException:
             self._wire.begin_close_channel(raw)
             raise
@@ -217,12 +218,14 @@ class Connection:
     def _on_blocked(self, _: Any, frame: Any) -> None:
         self._wire.blocked_reason = str(frame.method.reason)
         self._unblocked.clear()
-        logger.warning("broker blocked this connection", extra={"reason": self._wire.blocked_reason})
+        logger.warning(
+            "broker blocked this connection", extra={"broker": self.where, "reason": self._wire.blocked_reason}
+        )
 
     def _on_unblocked(self, *_: Any) -> None:
         self._wire.blocked_reason = None
         self._unblocked.set()
-        logger.info("broker unblocked this connection")
+        logger.info("broker unblocked this connection", extra={"broker": self.where})
 
     def _on_closed(self, _: Any, error: Exception) -> None:
         self._wire.blocked_reason = None
@@ -232,27 +235,27 @@ class Connection:
     def _end(self) -> BrokerError:
         reason = self._closed.result() if self._closed.done() else None
         if reason is None:
-            return ConnectionLost(f"{self._where}: the connection was closed by this program")
+            return ConnectionLost(f"{self.where}: the connection was closed by this program")
         return reason.again()
 
     def _reason(self, error: BaseException) -> BrokerError:
         match error:
             case pika_errors.ConnectionClosedByBroker():
                 text = f"the broker closed the connection: {error.reply_code} {error.reply_text}"
-                return ConnectionLost(f"{self._where}: {text}", code=error.reply_code)
+                return ConnectionLost(f"{self.where}: {text}", code=error.reply_code)
             case pika_errors.ConnectionClosedByClient():
-                return ConnectionLost(f"{self._where}: the connection was closed by this program")
+                return ConnectionLost(f"{self.where}: the connection was closed by this program")
             case pika_errors.AMQPHeartbeatTimeout():
-                return ConnectionLost(f"{self._where}: no sign of life from the broker, {error.args[0]}")
+                return ConnectionLost(f"{self.where}: no sign of life from the broker, {error.args[0]}")
         code = 501 if isinstance(self._wire.stream_error, pika_errors.ProtocolSyntaxError) else 0
         text = "; ".join(map(str, error.args))
-        return ConnectionLost(f"{self._where}: the connection broke: {text}", code=code)
+        return ConnectionLost(f"{self.where}: the connection broke: {text}", code=code)
 
     def _channel_reason(self, error: BaseException) -> BrokerError:
         match error:
             case pika_errors.ChannelClosedByBroker():
                 kind = _CHANNEL_ERRORS.get(error.reply_code, ChannelClosed)
-                return kind(f"{self._where}: {error.reply_text} ({error.reply_code})", code=error.reply_code)
+                return kind(f"{self.where}: {error.reply_text} ({error.reply_code})", code=error.reply_code)
             case pika_errors.ChannelClosedByClient():
                 return ChannelClosed("the channel was closed by this program")
         return self._reason(error)

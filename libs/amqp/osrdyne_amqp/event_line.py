@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 from osrdyne_amqp import Channel, Connection, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Unencodable
-from osrdyne_protocol import event_batches, events
+from osrdyne_protocol import event_batches, events, log_lines
 from osrdyne_protocol.errors import OtherProcess
 from osrdyne_protocol.event_batches import Event, EventMessage
 from osrdyne_protocol.pauses import LoggedFailures, jittered
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random. An unreachable
 #: stream is back within seconds, and a daemon can wait minutes for an event.

@@ -79,6 +79,11 @@ class ClientConnection:
         return self
 
     @property
+    def where(self) -> str:
+        """The broker's address for people, without a password."""
+        return self._connection.where
+
+    @property
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._publisher.is_open

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 import secrets
 import time
@@ -29,7 +28,7 @@ from osrdyne_client.calls import Future, PendingCall, State, failure, undelivera
 from osrdyne_client.connection import DIRECT_REPLY_TO, ClientConnection
 from osrdyne_client.errors import BodyTooLarge, CallError, CallTimeout, ClientClosed, ReplyAddressLost
 from osrdyne_client.slots import Slots
-from osrdyne_protocol import keys
+from osrdyne_protocol import keys, log_lines
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.forks import Home
@@ -37,7 +36,7 @@ from osrdyne_protocol.headers import X_DEADLINE, X_STATUS
 from osrdyne_protocol.names import PoolNames, reply_queue
 from osrdyne_protocol.pauses import LoggedFailures, jittered
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 #: A request's deadline is a little before its call's timeout, so that the reply that says where it expired comes in
 #: time: by this share of the timeout, and by this many seconds at most.
@@ -167,7 +166,7 @@ class Dispatcher:
                 self._fail_unanswerable(self._trouble)
                 await old.close()
                 self._link = await self._connect_again()
-                logger.info("connected to the broker again")
+                logger.info("connected to the broker again", extra={"broker": self._link.where})
                 self._send_unsent()
         except Exception as error:
             logger.exception("the client cannot go on")

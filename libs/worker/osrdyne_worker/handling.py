@@ -6,18 +6,17 @@ because it takes and returns plain values.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osrdyne_protocol import statuses
+from osrdyne_protocol import log_lines, statuses
 from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.headers import X_ACQUIRED_COUNT, X_DEADLINE, X_DELIVERY_COUNT, integer
 from osrdyne_protocol.names import PoolNames
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import copy
-import logging
 import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from osrdyne_amqp import Properties
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, Nacked, NotFound
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_amqp.message import MAX_BODY
-from osrdyne_protocol import events, expiry, statuses
+from osrdyne_protocol import events, expiry, log_lines, statuses
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, status_for
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.pauses import LoggedFailures, jittered
@@ -35,7 +34,7 @@ from osrdyne_worker.in_flight import InFlight
 from osrdyne_worker.runners import Runner
 from osrdyne_worker.session import Delivery, WorkerSession, connect
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0

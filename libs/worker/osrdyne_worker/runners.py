@@ -10,7 +10,6 @@ import asyncio
 import concurrent.futures
 import inspect
 import itertools
-import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -18,10 +17,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from osrdyne_amqp.thread_bridge import ThreadBridge
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.statuses import ERROR
 from osrdyne_worker.handling import Handler, Outcome, Request, invoke, invoke_async
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 #: Seconds in which a cancelled handler must end.
 END_PATIENCE = 5.0

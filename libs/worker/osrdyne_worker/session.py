@@ -8,7 +8,6 @@ their own (`event_line`).
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +16,10 @@ from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_amqp.address import from_file, present
 from osrdyne_amqp.errors import BrokerError, InvalidUri, NotFound, Unencodable
 from osrdyne_amqp.lanes import Lanes
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 
-logger = logging.getLogger(__name__)
+logger = log_lines.logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.names import PoolNames
@@ -25,7 +25,7 @@ from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.relay import Relay
 from osrdyne_relay.settings import RelaySettings
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 
 class RelayDriver:

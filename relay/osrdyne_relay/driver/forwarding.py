@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_relay.driver.translation import answer_of, endpoint_of, failure_of, request_of, waits_for
 from osrdyne_relay.errors import CallFailed, RelayError
@@ -15,7 +15,7 @@ from osrdyne_relay.relay import Relay
 from osrdyne_relay.time_rules import Looks
 from osrdyne_worker import Request, Requeue, serve
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds that requests on the relay may take when the forwarding stops. Longer ones go back to the queue.
 _GRACE = 30.0

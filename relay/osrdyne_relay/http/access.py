@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import os
 import ssl
 import tomllib
@@ -26,10 +25,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import AccessDenied
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Fewest characters of a token.
 SHORTEST_TOKEN = 16

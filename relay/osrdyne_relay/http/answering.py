@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import http_exceptions, web
 
+from osrdyne_protocol import log_lines
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeFailed, RelayError, TooLarge
 from osrdyne_relay.http.access import KnownClient
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.names import check_endpoint
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -7,12 +7,12 @@ over another one. The worker counts as gone when nothing is heard of it for `wor
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from osrdyne_protocol import log_lines
 from osrdyne_relay import Relay
 from osrdyne_relay.errors import InvalidCall, NodeStopping, RedisAway, RelayError, TooLarge, TooMany, UnknownRequest
 from osrdyne_relay.http.access import Access, KnownClient
@@ -25,7 +25,7 @@ from osrdyne_relay.settings import ServeSettings
 from osrdyne_relay.time_rules import Attended
 from osrdyne_relay.wire import dump_headers, notes_of
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 _GONE = "its worker fell silent, or its connection ended; the request may have run"
 #: Seconds between two questions to Redis whether it is there.

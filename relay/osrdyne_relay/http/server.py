@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import resource
 import socket
 import ssl
@@ -15,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from osrdyne_protocol import certificates
+from osrdyne_protocol import certificates, log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay
 from osrdyne_relay.http.access import Access, WatchedFiles
@@ -25,7 +24,7 @@ from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.settings import RelaySettings, ServeSettings
 from osrdyne_relay.wire import MOST_HEADER
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 _BACKLOG = 1024
 #: Seconds for a TLS handshake, for the rest of a body that was refused, and for handlers at the end.

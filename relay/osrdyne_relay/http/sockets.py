@@ -8,13 +8,13 @@ connection ends stays in its hand: it may answer over another connection.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeStopping, RelayError, TooMany
@@ -26,7 +26,7 @@ from osrdyne_relay.http.streams import taken
 from osrdyne_relay.messages import Answer
 from osrdyne_relay.names import check_endpoint, new_id
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds between two pings; a peer that does not answer for half of it is gone.
 _PING = 30.0

@@ -6,7 +6,6 @@ S3 changes the time of an object only when it is written again.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from osrdyne_protocol import certificate_faults
+from osrdyne_protocol import certificate_faults, log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import StreamLost
 from osrdyne_relay.names import new_id
@@ -27,7 +26,7 @@ from osrdyne_relay.streams.base import CHUNK, checked
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Bytes of a part, and parts that are sent at the same time. A stream has 10,000 parts at most.
 PART, AT_ONCE = 8_388_608, 3

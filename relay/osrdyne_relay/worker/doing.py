@@ -6,7 +6,6 @@ A request belongs to the node that gave it. The answer goes there, and is tried 
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from osrdyne_protocol import statuses
+from osrdyne_protocol import log_lines, statuses
 from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS
 from osrdyne_protocol.pauses import jittered
@@ -38,7 +37,7 @@ from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest, Sent
 from osrdyne_worker.handling import Outcome, Request
 from osrdyne_worker.runners import OnLoop, Runner
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds after which the worker begins to ask whether a request is still wanted, and for which it waits then.
 ASK_AFTER, ASK_FOR = 1.0, 20.0

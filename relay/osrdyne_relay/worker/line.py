@@ -6,10 +6,10 @@ When the connection ends, work in hand goes on. Its answers then go to the node 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Any
 
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session, Socket
@@ -18,7 +18,7 @@ from osrdyne_relay.names import is_id
 from osrdyne_relay.worker.doing import Doing, Given
 from osrdyne_relay.worker.polling import FIRST_PAUSE, LONGEST_PAUSE, stopped_within
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Most bytes of a frame: those of the largest record that a relay can have, and its head.
 _MOST = 16_777_216 + wire.MOST_HEAD

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from urllib.parse import quote
 
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session
@@ -13,7 +13,7 @@ from osrdyne_relay.errors import NodeFailed, NodeLost, NodesAway, RelayError
 from osrdyne_relay.names import is_id, new_id
 from osrdyne_relay.worker.doing import Doing, Given
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds of one poll, and for its answer to arrive beyond that: the node may have to wait for Redis.
 _WAIT, _WITHIN = 30.0, 60.0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+
+from osrdyne_protocol.log_lines import LogLine, as_text, shown
 
 _STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "message",
@@ -30,6 +31,16 @@ def configure(*, as_json: bool, verbose: bool = False) -> None:
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+
+
+def _text(record: logging.LogRecord) -> str:
+    """The message without fields and arguments."""
+    return record.msg.text if isinstance(record.msg, LogLine) else str(record.msg)
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The message without fields."""
+    return record.msg.text if isinstance(record.msg, LogLine) else record.getMessage()
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -58,7 +69,7 @@ class Repeats(logging.Filter):
         self._close(now)
         if record.levelno < logging.WARNING:
             return True
-        kind = (record.name, str(record.msg))
+        kind = (record.name, _text(record))
         began, seen = self._kinds.get(kind, (now, 0))
         self._kinds[kind] = (began, seen + 1)
         return seen < self._limit
@@ -73,25 +84,10 @@ class Repeats(logging.Filter):
                 logging.getLogger(name).info("more lines like this were left out", extra=fields)
 
 
-def _shown(line: str) -> str:
-    """Return a line that escapes characters which would move a terminal's cursor, colour it, or reverse text.
-
-    Keys and reasons come from outside. The escapes are JSON's, so a JSON line stays valid.
-    """
-    return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
-
-
-#: Control characters except line breaks and tabs, lone surrogates, and zero-width or direction marks.
-_UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
-
-
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(
-            f" {name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in _fields(record).items()
-        )
-        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{fields}"
-        return _shown(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
+        line = f"{_time(record)} {record.levelname.lower()} {_message(record)}{as_text(_fields(record))}"
+        return shown(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class _JsonLines(logging.Formatter):
@@ -100,9 +96,9 @@ class _JsonLines(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
             **_fields(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return _shown(json.dumps(line, default=str, ensure_ascii=False))
+        return shown(json.dumps(line, default=str, ensure_ascii=False))
