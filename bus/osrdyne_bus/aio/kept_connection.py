@@ -280,7 +280,9 @@ class KeptConnection:
                     warned = True
                 except Exception:
                     failures += 1
-                    log.exception("cannot connect; trying again")
+                    log.exception(
+                        "cannot connect to %s; trying again", ", ".join(f"{one.host}:{one.port}" for one in self._peers)
+                    )
                 else:
                     break
             joined = self.present

@@ -81,7 +81,10 @@ class KeptSubscription:
                     failures += 1
                     # The bus itself logs the end of its connection.
                     if not warned and not isinstance(error, PeerLost):
-                        log.warning("a subscription ended (%s) and cannot be attached again yet: %r", why, error)
+                        address = self._link and self._link.address
+                        log.warning(
+                            "subscription to %s ended (%s), and cannot be attached yet: %r", address, why, error
+                        )
                         warned = True
                 else:
                     break

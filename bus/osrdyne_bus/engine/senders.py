@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from dataclasses import dataclass
 from types import EllipsisType
@@ -28,6 +29,8 @@ from osrdyne_bus.errors import (
     UnsendableMessage,
     Unsent,
 )
+
+log = logging.getLogger(__name__)
 
 
 def expire(waiting: asyncio.Future[Any]) -> None:
@@ -58,6 +61,8 @@ class SendLink(End):
         self._waiting: deque[_Outgoing] = deque()
         # By tag, and not in proton's objects: what these refer to lives as long as they do, and no collector sees it.
         self._unsettled: dict[str, _Outgoing] = {}
+        #: Since when messages wait for credit, in seconds of the loop's clock; None while none does.
+        self._without_credit: float | None = None
         #: When something was last sent, in seconds of the loop's clock.
         self.last_used = owner.loop.time()
 
@@ -96,6 +101,9 @@ class SendLink(End):
         try:
             self._waiting.append(one)
             self.pump()
+            if one.tag is None and self._without_credit is None:
+                self._without_credit = self._owner.loop.time()
+                log.debug("%s: messages to %r wait for credit", self._owner.peer, self.address)
             await one.outcome
         except TimeoutError:
             raise SendTimedOut(self.address, timeout, sent=one.tag is not None) from None
@@ -125,6 +133,10 @@ class SendLink(End):
 
     def flowed(self) -> None:
         """The peer gave credit, or takes it back."""
+        if self._without_credit is not None and self._link.credit > 0:
+            waited = self._owner.loop.time() - self._without_credit
+            self._without_credit = None
+            log.debug("%s: credit for %r came after %.3f s", self._owner.peer, self.address, waited)
         self.pump()
         if self._link.drain_mode:
             # What is left of it counts as used then, which the peer may wait for.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,3 +61,21 @@ async def test_a_message_whose_time_was_over_before_credit_came_is_not_sent(stoo
             await sending
         assert not late.value.sent
     assert link.sent == sent
+
+
+async def test_a_sender_that_waits_for_credit_says_so_once_and_how_long(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="osrdyne_bus")
+    link = Link()
+    owner: Any = SimpleNamespace(loop=asyncio.get_running_loop(), peer="amqp://p:5672", flush_soon=lambda: None)
+    sender = SendLink(owner, link, settled=True)
+    sending = [asyncio.ensure_future(sender.send(Envelope(b"question"), 50.0)) for _ in range(3)]
+    await asyncio.sleep(4.0)
+    link.credit = 3
+    sender.flowed()
+    await asyncio.gather(*sending)
+    await sender.send(Envelope(b"question"), 50.0)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "amqp://p:5672: messages to 'a' wait for credit",
+        "amqp://p:5672: credit for 'a' came after 4.000 s",
+    ]
