@@ -1,6 +1,7 @@
 """Connections to the real Redis: what they are made with, and how they are opened, taken over and closed.
 
-One server, a master that Sentinels name, or a Cluster. The library's own retries are off: `retrying` tries again.
+One server, a master that Sentinels name, or a Cluster. The library's own retries are off: `retrying` tries again. User,
+password and certificates are read again at each connection.
 """
 
 from __future__ import annotations
@@ -15,14 +16,25 @@ from urllib.parse import unquote
 from redis.asyncio import ConnectionPool, RedisCluster
 from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.asyncio.sentinel import (
+    MasterNotFoundError,
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedSSLConnection,
+)
 from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
 from redis.exceptions import RedisError
 
-from osrdyne_protocol import certificate_faults, certificates
+from osrdyne_protocol import certificate_faults, certificates, log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.redis_wire import RedisWire
 from osrdyne_relay.settings import RedisSettings, secret
+
+log = log_lines.logger(__name__)
+
+#: The arguments of AUTH.
+_Shown = tuple[str] | tuple[str, str]
 
 #: Seconds after which the kernel gives up what it could not deliver. Shorter than a call's hash stays after its end, so
 #: that a late command finds it.
@@ -35,19 +47,70 @@ _KEEPALIVE = {
 }
 
 
-def options_of(settings: RedisSettings) -> dict[str, Any]:
-    """Return what a connection is made with. Raises SettingsError."""
+class _Login(CredentialProvider):
+    """User and password, as they are when a connection logs in; the last ones that were read while they cannot be."""
+
+    def __init__(self, read: Callable[[], _Shown | None]) -> None:
+        """Raises SettingsError."""
+        self._read = read
+        self._known = read()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._known is None
+
+    def get_credentials(self) -> _Shown:
+        try:
+            self._known = self._read() or self._known
+        except SettingsError as error:
+            log.warning("the log-in of Redis cannot be read again", extra={"reason": str(error)})
+        assert self._known is not None
+        return self._known
+
+
+def _login(user: str | None, password: str | None) -> _Shown | None:
+    """Return the arguments of AUTH; None where nothing is to be shown."""
+    return (user, password or "") if user else (password,) if password else None
+
+
+def _shown_to_redis(settings: RedisSettings) -> _Shown | None:
     address = settings.address()
     user = settings.user or (unquote(address.username) if address.username else None)
     password = unquote(address.password) if address.password else None
     if settings.password_file:
         password = secret(settings.password_file, "redis.password_file")
+    return _login(user, password)
+
+
+def _shown_to_sentinels(settings: RedisSettings) -> _Shown | None:
+    file = settings.sentinel_password_file
+    return _login(settings.sentinel_user, secret(file, "redis.sentinel_password_file") if file else None)
+
+
+class _TlsConnection(SSLConnection):
+    """A connection whose certificate and authorities are read again when it connects again."""
+
+    def _connection_arguments(self) -> Any:
+        self.ssl_context.context = None
+        return super()._connection_arguments()
+
+
+class _MasterTlsConnection(SentinelManagedSSLConnection):
+    """The same to the master that Sentinels name."""
+
+    def _connection_arguments(self) -> Any:
+        self.ssl_context.context = None
+        return super()._connection_arguments()
+
+
+def options_of(settings: RedisSettings) -> dict[str, Any]:
+    """Return what a connection is made with. Raises SettingsError."""
+    address, login = settings.address(), _Login(lambda: _shown_to_redis(settings))
     options: dict[str, Any] = {
         "host": address.hostname,
         "port": address.port or 6379,
         "db": int(address.path.strip("/") or 0),
-        "username": user,
-        "password": password,
+        "credential_provider": None if login.is_empty else login,
         "protocol": 2,
         "driver_info": None,
         "socket_connect_timeout": settings.connect_timeout,
@@ -98,16 +161,20 @@ def pool_of(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
     """Return a pool for commands and pulses. Its size is bounded by `run`."""
     tls = "ssl_ca_certs" in options
     if not settings.sentinels:
-        return ConnectionPool(connection_class=SSLConnection if tls else Connection, **options)
+        return ConnectionPool(connection_class=_TlsConnection if tls else Connection, **options)
     hosts = [(host, int(port)) for host, _, port in (one.rpartition(":") for one in settings.sentinels)]
     own = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl_", "protocol", "driver"))}
-    own["username"], own["retry"], own["ssl"] = settings.sentinel_user, options["retry"], tls
-    if settings.sentinel_password_file:
-        own["password"] = secret(settings.sentinel_password_file, "redis.sentinel_password_file")
+    login = _Login(lambda: _shown_to_sentinels(settings))
+    own["credential_provider"] = None if login.is_empty else login
+    own["retry"], own["ssl"] = options["retry"], tls
     sentinel = _Sentinels(hosts, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
     for_master = {name: value for name, value in options.items() if name not in ("host", "port")}
+    if tls:
+        for_master["connection_class"] = _MasterTlsConnection
+        for one in sentinel.sentinels:
+            one.connection_pool.connection_class = _TlsConnection
     return SentinelConnectionPool(  # type: ignore[no-untyped-call]
-        settings.sentinel_master, sentinel, is_master=True, ssl=tls, **for_master
+        settings.sentinel_master, sentinel, is_master=True, **for_master
     )
 
 
@@ -115,12 +182,13 @@ def cluster_of(settings: RedisSettings, options: dict[str, Any]) -> RedisCluster
     """Return a client for the commands of a Cluster."""
     # RedisCluster does not know `ssl_password`; `options_of` has refused a key that needs one.
     given = {name: value for name, value in options.items() if name not in ("db", "retry", "ssl_password")}
-    return RedisCluster(
-        **given,
-        ssl="ssl_ca_certs" in options,
-        max_connections=settings.connections,
-        retry=Retry(NoBackoff(), 0),
-    )
+    tls = "ssl_ca_certs" in options
+    made = RedisCluster(**given, ssl=tls, max_connections=settings.connections, retry=Retry(NoBackoff(), 0))
+    if tls:
+        made.connection_kwargs["connection_class"] = _TlsConnection
+        for node in made.nodes_manager.startup_nodes.values():
+            node.connection_class = _TlsConnection
+    return made
 
 
 async def opened(pool: ConnectionPool) -> AbstractConnection:

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from osrdyne_relay import Collected, DataLost, RedisRefused, Relay, RelaySettings, Stage
+from osrdyne_relay.port import Away
+from osrdyne_relay.redis_client import RedisClient
 from osrdyne_relay.transactions import COMMANDS
 from testbed.authority import Authority
 from testbed.redis import RedisServer
@@ -82,6 +85,29 @@ async def test_a_user_with_the_rules_of_the_page_can_do_everything_and_nothing_e
             await elsewhere.queue_and_wait("e", b"x")
 
 
+async def test_a_changed_password_counts_at_the_next_connection(redis: RedisServer, tmp_path: Path) -> None:
+    redis.run("ACL", "SETUSER", "limited", "reset", *rules_of_the_page())
+    file = tmp_path / "password"
+    file.write_text("word\n")
+    access = {"url_file": None, "url": f"redis://limited@127.0.0.1:{redis.port}/0", "password_file": str(file)}
+    async with (
+        Relay(settings(redis, redis=access)) as near,
+        Relay(settings(redis, redis=access)) as far,
+        serving(far, "e"),
+    ):
+        assert (await near.queue_and_wait("e", b"x")).body == b"X"
+
+        file.write_text("other\n")
+        redis.run("ACL", "SETUSER", "limited", "resetpass", ">other")
+        redis.run("CLIENT", "KILL", "USER", "limited")
+        assert (await near.queue_and_wait("e", b"y")).body == b"Y"
+
+        # A file that is away for a moment changes nothing.
+        file.unlink()
+        redis.run("CLIENT", "KILL", "USER", "limited")
+        assert (await near.queue_and_wait("e", b"z")).body == b"Z"
+
+
 def test_the_rules_of_the_page_name_each_command_that_is_used() -> None:
     commands = {rule[1:] for rule in rules_of_the_page() if rule.startswith("+")}
 
@@ -129,6 +155,47 @@ async def test_over_tls_a_certificate_is_asked_for_and_checked(
     async with Relay(wrong) as near:
         with pytest.raises(RedisRefused, match=f"{other.cacertfile} must hold that CA's certificate"):
             await near.queue_and_wait("e", b"x")
+
+
+async def test_a_changed_certificate_counts_at_the_next_connection(
+    tls_redis: tuple[RedisServer, Authority], tmp_path: Path
+) -> None:
+    server, authority = tls_redis
+    (tmp_path / "password").write_text(server.password)
+    own, strange = authority.issue("client"), Authority(tmp_path / "other").issue("client")
+    shown, key = tmp_path / "shown.pem", tmp_path / "shown.key"
+
+    def show(certificate: Any) -> None:
+        shown.write_bytes(Path(certificate.certfile).read_bytes())
+        key.write_bytes(Path(certificate.keyfile).read_bytes())
+        server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    access = {
+        "url_file": None,
+        "url": f"rediss://127.0.0.1:{server.tls_port}",
+        "ca_file": str(authority.cacertfile),
+        "password_file": str(tmp_path / "password"),
+        "certificate_file": str(shown),
+        "key_file": str(key),
+    }
+    show(own)
+    client = RedisClient(settings(server, redis=access).redis)
+    await client.run(("PING",))
+    show(strange)
+    for _ in range(3):
+        with pytest.raises((Away, RedisRefused)):
+            await client.run(("PING",))
+    show(own)
+
+    async def answers() -> bool:
+        try:
+            await client.run(("PING",))
+        except (Away, RedisRefused):
+            return False
+        return True
+
+    await until_async(answers)
+    await client.close()
 
 
 @pytest.mark.full

@@ -358,6 +358,64 @@ async def test_certificates_name_workers_and_callers(redis: RedisServer, tmp_pat
             await asyncio.to_thread(threads.call, "maps/LAX", b"x")
 
 
+@pytest.mark.usefixtures("way")
+async def test_a_changed_certificate_of_a_client_counts_at_its_next_request(redis: RedisServer, tmp_path: Path) -> None:
+    ours, strange = Authority(tmp_path / "ours"), Authority(tmp_path / "strange")
+    server = ours.issue("server", addresses=["127.0.0.1"])
+    tls = {
+        "certificate_file": str(server.certfile),
+        "key_file": str(server.keyfile),
+        "client_ca_file": str(ours.cacertfile),
+    }
+    grants = {
+        "a-worker": {"certificates": ["lax.example"], "serve": ["maps/LAX"]},
+        "a-caller": {"certificates": ["web.example"], "call": ["maps/*"]},
+    }
+    shown: dict[str, Any] = {"certificate_file": tmp_path / "shown.pem", "key_file": tmp_path / "shown.key"}
+    trusts: dict[str, Any] = {"ca_file": tmp_path / "ca.pem"}
+
+    def show(authority: Authority, name: str, trusted: Authority = ours) -> None:
+        made = authority.issue(name)
+        shown["certificate_file"].write_bytes(Path(made.certfile).read_bytes())
+        shown["key_file"].write_bytes(Path(made.keyfile).read_bytes())
+        trusts["ca_file"].write_bytes(Path(trusted.cacertfile).read_bytes())
+
+    show(ours, "unknown.example")
+    worker = ours.issue("lax.example")
+    async with (
+        noded(redis, tmp_path, grants=grants, serve=tls) as url,
+        working(
+            *(url, "maps/LAX", upper),
+            token=None,
+            ca_file=ours.cacertfile,
+            certificate_file=worker.certfile,
+            key_file=worker.keyfile,
+        ),
+        AsyncRelayClient(url, **shown, **trusts) as client,
+    ):
+        with RelayClient(url, **shown, **trusts) as threads:
+
+            async def both() -> list[Any]:
+                return list(
+                    await asyncio.gather(
+                        client.call("maps/LAX", b"x", timeout=60),
+                        asyncio.to_thread(threads.call, "maps/LAX", b"x", timeout=60),
+                        return_exceptions=True,
+                    )
+                )
+
+            assert {type(one) for one in await both()} == {AccessDenied}
+            show(ours, "web.example")
+            assert [one.body for one in await both()] == [b"LAX: X"] * 2
+            show(ours, "web.example", trusted=strange)
+            assert {type(one) for one in await both()} == {NodesAway}
+            # A file that is half written changes nothing, and a whole one does.
+            trusts["ca_file"].write_text("nonsense")
+            assert {type(one) for one in await both()} == {NodesAway}
+            show(ours, "web.example")
+            assert [one.body for one in await both()] == [b"LAX: X"] * 2
+
+
 def test_settings_of_a_client_that_cannot_work_are_refused(tmp_path: Path) -> None:
     none: list[str] = []
     for urls in (none, "node:8044", "amqp://node", "https://user:password@node"):

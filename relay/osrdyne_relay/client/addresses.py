@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from osrdyne_protocol import certificate_faults, certificates, foreign_json
+from osrdyne_protocol import certificate_faults, certificates, foreign_json, log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.statuses import OK
@@ -20,6 +20,8 @@ from osrdyne_relay.errors import CallRefused, InvalidCall, NodeFailed, NodesAway
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.settings import secret
+
+log = log_lines.logger(__name__)
 
 #: Seconds for a connection to open.
 CONNECT = 10.0
@@ -37,7 +39,8 @@ class ClientIdentity(TypedDict, total=False):
     token: str | None
     #: Read at each request: a changed token counts at once.
     token_file: Path | None
-    #: Authorities of the nodes' certificates. Without it, those of the system.
+    #: Authorities of the nodes' certificates. Without it, those of the system. A changed file counts at the next
+    #: connection, as one of the next two does.
     ca_file: Path | None
     #: A certificate in place of a token.
     certificate_file: Path | None
@@ -55,7 +58,7 @@ class Nodes:
             )
         self._identity = identity
         token, token_file = identity.get("token"), identity.get("token_file")
-        certificate_file = identity.get("certificate_file")
+        certificate_file: Path | None = identity.get("certificate_file")
         self.urls = [_url(one) for one in ([urls] if isinstance(urls, str) else urls)]
         if not self.urls:
             raise SettingsError("url", "names no node; give https://HOST:8044")
@@ -65,14 +68,35 @@ class Nodes:
             raise SettingsError("token", "is not printable ASCII without blanks")
         self._token, self._token_file = token, token_file
         self._first = random.randrange(len(self.urls))
+        self._files = [one for one in (identity.get("ca_file"), certificate_file, identity.get("key_file")) if one]
+        self._seen = self._states()
+        self._tls = self._context()
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """What to connect with: another one when a file has changed. The former one while a file cannot be used."""
+        if (now := self._states()) != self._seen:
+            self._seen = now
+            try:
+                self._tls = self._context()
+            except SettingsError as error:
+                log.warning("changed files cannot be used; what they said before counts", extra={"reason": str(error)})
+        return self._tls
+
+    def _states(self) -> list[tuple[int, int, int] | None]:
+        return [_state(one) for one in self._files]
+
+    def _context(self) -> ssl.SSLContext:
+        certificate_file = self._identity.get("certificate_file")
         try:
-            self.tls = ssl.create_default_context(cafile=identity.get("ca_file"))
+            made = ssl.create_default_context(cafile=self._identity.get("ca_file"))
             if certificate_file is not None:
-                certificates.load(self.tls, certificate_file, identity.get("key_file"))
+                certificates.load(made, certificate_file, self._identity.get("key_file"))
         except OSError as error:
             raise SettingsError(
                 "certificate_file" if certificate_file else "ca_file", f"cannot be used: {error}"
             ) from None
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For handlers in processes of their own: what TLS has made cannot be pickled.
@@ -97,6 +121,15 @@ class Nodes:
         except SettingsError as error:
             raise NodesAway(str(error)) from None
         return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def _state(file: Path) -> tuple[int, int, int] | None:
+    """Return what differs when a file was written again or replaced; None while it is not there."""
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def _url(text: str) -> str:

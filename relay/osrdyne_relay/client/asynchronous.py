@@ -51,7 +51,7 @@ class Session:
         self.nodes = nodes
         self._home = Home()
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=nodes.tls, socket_factory=_socket),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
             max_field_size=4 * wire.MOST_HEADER,
             auto_decompress=False,
@@ -83,6 +83,7 @@ class Session:
                     headers=shown,
                     data=io.BytesIO(body) if isinstance(body, bytes) and body else body or None,
                     allow_redirects=False,
+                    ssl=self.nodes.tls,
                 ) as answer,
             ):
                 # Not `read`, which waits until a body is sent whole: this may be why it is not.
@@ -98,7 +99,9 @@ class Session:
         shown = self.nodes.authorization()
         within = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=BEYOND)
         try:
-            async with self._session.get(url, headers=shown, allow_redirects=False, timeout=within) as answer:
+            async with self._session.get(
+                url, headers=shown, allow_redirects=False, timeout=within, ssl=self.nodes.tls
+            ) as answer:
                 if answer.status != 200:
                     raise wire.error_of(answer.status, await answer.read())
                 async for chunk in answer.content.iter_chunked(CHUNK):
@@ -113,7 +116,11 @@ class Session:
         shown = self.nodes.authorization()
         try:
             async with asyncio.timeout(2 * CONNECT):
-                return Socket(await self._session.ws_connect(url, headers=shown, heartbeat=_PING, max_msg_size=most))
+                return Socket(
+                    await self._session.ws_connect(
+                        url, headers=shown, heartbeat=_PING, max_msg_size=most, ssl=self.nodes.tls
+                    )
+                )
         except aiohttp.WSServerHandshakeError as error:
             raise _NOT_UPGRADED.get(error.status, NodeFailed) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

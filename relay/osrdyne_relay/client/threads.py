@@ -55,9 +55,10 @@ class Connections:
         if not self._home.is_here:
             keep(self._made)
             self._made, self._home = None, Home()
-        if (made := self._made) is None:
+        made, tls = self._made, self.nodes.tls
+        if made is None or made.connection_pool_kw["ssl_context"] is not tls:
             made = self._made = urllib3.PoolManager(
-                maxsize=_KEPT, retries=False, ssl_context=self.nodes.tls, socket_options=list(OPTIONS)
+                maxsize=_KEPT, retries=False, ssl_context=tls, socket_options=list(OPTIONS)
             )
         return made
 
