@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from osrdyne_bus.errors import MessagingError
+from osrdyne_protocol.errors import OsrdyneError
 
 _LOOKS_LIKE = "it looks like amqp://user:password@host:5672/vhost, or amqps:// for TLS"
+
+
+#: One address or several, or a function that returns the present ones.
+Addresses = str | Sequence[str] | Callable[[], str | Sequence[str]]
 
 
 class InvalidPeer(MessagingError, ValueError):
@@ -51,8 +56,15 @@ class Peer:
         return cls(host, port or (5671 if tls else 5672), names[0] or None, names[1], hostname, tls)
 
 
-def peers_of(addresses: str | Sequence[str]) -> tuple[Peer, ...]:
-    """Return the peers of one address or several. Raises InvalidPeer, also for none."""
+def peers_of(addresses: Addresses) -> tuple[Peer, ...]:
+    """Return the peers of one address or several. Raises InvalidPeer, also for none, and where they cannot be read."""
+    if callable(addresses):
+        try:
+            addresses = addresses()
+        except OSError as error:
+            raise InvalidPeer(f"the address of a peer cannot be read: {error.strerror}: {error.filename}") from None
+        except OsrdyneError as error:
+            raise InvalidPeer(f"the address of a peer cannot be read: {error}") from None
     given = (addresses,) if isinstance(addresses, str) else tuple(addresses)
     if not given:
         raise InvalidPeer(f"there is no peer to connect to; give one address or several: {_LOOKS_LIKE}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import ssl
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -13,10 +12,12 @@ from typing import Any, Literal, Self, TypeVar
 
 from osrdyne_amqp.message import MAX_BODY
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer, AsyncPoolClient
+from osrdyne_bus.aio.kept_connection import Tls
 from osrdyne_bus.aio.listener import Listener
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.envelopes import Header
 from osrdyne_bus.errors import BusClosed
+from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority, Target
 from osrdyne_bus.wire import NO_HEADERS
@@ -36,10 +37,10 @@ class Bus:
 
     def __init__(
         self,
-        peers: str | Sequence[str],
+        peers: Addresses,
         *,
         settings: BusSettings | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls = None,
         mechanisms: str | None = None,
         name: str = "osrdyne",
     ) -> None:

@@ -117,13 +117,15 @@ def _follow(engine: Engine, address: Callable[[], str]) -> None:
         parameters.update(known)
 
 
-def async_engine_for(url: str) -> AsyncEngine:
+def async_engine_for(address: Address) -> AsyncEngine:
     """Return the same for asyncio."""
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    parsed = _url(url, asynchronous=True)
+    parsed = _url(address if isinstance(address, str) else address(), asynchronous=True)
     engine = create_async_engine(parsed, **_options(parsed))
     _set_up(engine.sync_engine, time.time)
+    if not isinstance(address, str) and engine.dialect.name == "postgresql":
+        _follow(engine.sync_engine, address)
     return engine
 
 

@@ -10,13 +10,14 @@ import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import Connection, Engine, Table, event, func, select, update
+from sqlalchemy import Connection, Engine, Table, event, func, select, text, update
 
 from osrdyne_jobs import database, states
-from osrdyne_jobs.database import check_tables, engine_for, migrate, reading
+from osrdyne_jobs.database import async_engine_for, check_tables, engine_for, migrate, reading
 from osrdyne_jobs.errors import LeaseLost, NoSchema, UnknownJob, WrongState
 from osrdyne_jobs.store import administration, history, outcomes, records, registration, running, scans
 from osrdyne_jobs.tables import attempt, job, job_history, lock, run
@@ -359,6 +360,41 @@ def test_a_transaction_of_a_run_holds_a_successor_up_and_not_the_renewal_of_its_
         assert successor.result(PATIENCE).token > former.token
     engine.dispose()
     postgres.drop_database(name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+async def test_a_password_that_changed_counts_at_the_next_connection(
+    kind: str, postgres: Postgres, tmp_path: Path
+) -> None:
+    user, file = f"user_{secrets.token_hex(6)}", tmp_path / "uri"
+
+    def change(password: str) -> None:
+        postgres.psql(f"ALTER ROLE {user} PASSWORD '{password}'")
+        file.write_text(postgres.url("postgres", user, password))
+
+    postgres.psql(f"CREATE ROLE {user} LOGIN PASSWORD 'first'")
+    file.write_text(postgres.url("postgres", user, "first"))
+    if kind == "threads":
+        engine = engine_for(file.read_text)
+
+        async def asked() -> str:
+            with engine.connect() as connection:
+                return str(connection.execute(text("SELECT current_user")).scalar_one())
+    else:
+        asynchronous = async_engine_for(file.read_text)
+        engine = asynchronous.sync_engine
+
+        async def asked() -> str:
+            async with asynchronous.connect() as connection:
+                return str((await connection.execute(text("SELECT current_user"))).scalar_one())
+
+    assert await asked() == user
+    change("second")
+    engine.pool.dispose()  # which ends the connections that are kept
+    assert await asked() == user
+    engine.pool.dispose()
+    postgres.psql(f"DROP ROLE {user}")
 
 
 def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_hears_of_it(jobs: Store) -> None:

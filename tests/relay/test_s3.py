@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -112,6 +113,27 @@ async def test_over_tls_only_a_known_authority_is_believed(tls_s3: tuple[S3Serve
 
     with pytest.raises(StreamLost, match="name the file of a private CA by streams"):
         await anext(store(server).read(stream))
+
+
+@pytest.mark.full
+async def test_changed_authorities_count_at_the_next_request(
+    tls_s3: tuple[S3Server, Authority], tmp_path: Path
+) -> None:
+    server, authority = tls_s3
+    file = tmp_path / "ca.pem"
+    other = Authority(tmp_path / "other")
+    shutil.copy(authority.cacertfile, file)
+    place = store(server, ca_file=str(file))
+    assert await place.store(new_id(), pieces(b"abc")) == 3
+
+    shutil.copy(other.cacertfile, file)
+    with pytest.raises(StreamLost, match=f"{file} must hold that CA's certificate"):
+        await place.store(new_id(), pieces(b"abc"))
+    shutil.copy(authority.cacertfile, file)
+    assert await place.store(new_id(), pieces(b"abc")) == 3
+    # What cannot be used changes nothing.
+    file.write_text("nonsense")
+    assert await place.store(new_id(), pieces(b"abc")) == 3
 
 
 @pytest.mark.full

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from osrdyne_bus.addresses import DYNAMIC, Scheme, name_of, scheme_for
 from osrdyne_bus.aio.joined import Joined
-from osrdyne_bus.aio.kept_connection import KeptConnection
+from osrdyne_bus.aio.kept_connection import KeptConnection, Tls
 from osrdyne_bus.aio.senders import AnyAddress
 from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.counts import BusCounts, Counted
@@ -34,7 +33,7 @@ from osrdyne_bus.errors import (
     SendTimedOut,
     Unsent,
 )
-from osrdyne_bus.peers import peers_of
+from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_client.slots import Slots
 from osrdyne_protocol.durations import timeout_of
@@ -84,17 +83,18 @@ class AsyncBus:
 
     def __init__(
         self,
-        peers: str | Sequence[str],
+        peers: Addresses,
         *,
         settings: BusSettings | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls = None,
         mechanisms: str | None = None,
         name: str = "osrdyne",
     ) -> None:
         """Prepare a bus; nothing is sent before it is opened.
 
         `peers`: addresses as in `Peer.parse`, tried in their order. `tls`: the context for `amqps://`, by default
-        that of the system; with a client certificate in it, and no user in the address, the login is EXTERNAL.
+        that of the system; with a client certificate in it, and no user in the address, the login is EXTERNAL. Both
+        may be functions, which are called at each connection: so a bus goes on with a new password or certificate.
         `mechanisms`: names of SASL mechanisms with spaces between; only these are used. `name`: what the peer shows.
 
         Raises InvalidPeer, and MessagingError for an addressing that there is not.
@@ -109,7 +109,7 @@ class AsyncBus:
             Counted(self.counts, kind) for kind in ("message", "reply", "call")
         )
         self._connection = KeptConnection(
-            peers_of(peers),
+            peers,
             self.settings,
             tls=tls,
             mechanisms=mechanisms,

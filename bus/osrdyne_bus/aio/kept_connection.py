@@ -7,7 +7,7 @@ import contextlib
 import logging
 import secrets
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from osrdyne_bus.addresses import scheme_for
 from osrdyne_bus.aio.joined import Joined, join
@@ -16,7 +16,7 @@ from osrdyne_bus.counts import BusCounts
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import BusConnection, Incoming, Login
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost, RepliesLost
-from osrdyne_bus.peers import Peer
+from osrdyne_bus.peers import Addresses, Peer, peers_of
 from osrdyne_bus.settings import BusSettings
 from osrdyne_protocol.forks import Home
 from osrdyne_protocol.names import reply_queue
@@ -33,15 +33,19 @@ SETTLED = 5.0
 QUICK_ENDS = 4
 
 
+#: What `amqps://` is opened with, or a function that returns the present one; None for that of the system.
+Tls = ssl.SSLContext | Callable[[], ssl.SSLContext | None] | None
+
+
 class KeptConnection:
     """One connection to one of several peers, and its address for replies."""
 
     def __init__(
         self,
-        peers: Sequence[Peer],
+        peers: Addresses,
         settings: BusSettings,
         *,
-        tls: ssl.SSLContext | None,
+        tls: Tls,
         mechanisms: str | None,
         name: str,
         replied: Callable[[Incoming], None],
@@ -49,7 +53,8 @@ class KeptConnection:
         counts: BusCounts,
     ) -> None:
         """`replied` gets each reply. `replies_lost` is called where those to earlier calls cannot come any more."""
-        self._peers = peers
+        self._addresses = peers
+        self._peers = peers_of(peers)
         self._settings = settings
         self._tls = tls
         self._mechanisms = mechanisms
@@ -168,6 +173,7 @@ class KeptConnection:
 
     async def _connect(self) -> None:
         """Connect to the next peer that can be reached. Raises the error of the last one."""
+        self._peers = peers_of(self._addresses)
         for tried in range(len(self._peers)):
             peer = self._peers[(self._at + tried) % len(self._peers)]
             try:
@@ -189,14 +195,15 @@ class KeptConnection:
 
     async def _join(self, peer: Peer) -> Joined:
         login = Login(peer.user, peer.password, self._mechanisms)
-        tls = (self._tls or ssl.create_default_context()) if peer.tls else None
+        own = self._tls() if callable(self._tls) else self._tls
+        tls = (own or ssl.create_default_context()) if peer.tls else None
         lost: asyncio.Future[MessagingError] = asyncio.get_running_loop().create_future()
         connection = await BusConnection.connect(
             peer.host,
             peer.port,
             login=login,
             tls=tls,
-            authority="the authorities of `tls` (--ca-file)" if self._tls else None,
+            authority="the authorities of `tls` (--ca-file)" if own else None,
             virtual_host=peer.hostname,
             container=self._name,
             lost=lost.set_result,

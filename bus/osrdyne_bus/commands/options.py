@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON documents.")]
 class Where:
     """A peer, as the options name it."""
 
-    broker: str
+    broker: Callable[[], str]
     addressing: str = DYNAMIC
     mechanisms: str | None = None
     ca_file: Path | None = None
@@ -82,9 +82,10 @@ class Where:
             from osrdyne_bus.aio import AsyncBus
         except ImportError as error:
             raise CannotAsk(str(error)) from None
+        self._tls()
         try:
             settings = BusSettings(addressing=self.addressing)
-            made = AsyncBus(self.broker, settings=settings, tls=self._tls(), mechanisms=self.mechanisms, name=name)
+            made = AsyncBus(self.broker, settings=settings, tls=self._tls, mechanisms=self.mechanisms, name=name)
         except MessagingError as error:
             raise CannotAsk(str(error)) from None
         async with made as bus:
@@ -105,12 +106,13 @@ class Where:
         return context
 
 
-def chosen(context: typer.Context, broker: str | None, file: Path | None) -> str:
-    """Return the peer's address. Raises CannotAsk."""
+def chosen(context: typer.Context, broker: str | None, file: Path | None) -> Callable[[], str]:
+    """Return a function that returns the peer's address, which its file may change. Raises CannotAsk, as that does."""
     # A bus says itself what a person has to know of its connection.
     log_format.configure(as_json=False)
     logging.getLogger().setLevel(logging.CRITICAL)
-    return broker_address.chosen(context, broker, file, variable=_URI)
+    broker_address.chosen(context, broker, file, variable=_URI)
+    return lambda: broker_address.chosen(context, broker, file, variable=_URI)
 
 
 def targets(topics: list[str] | None, exchange: str, server: str | None) -> list[Target]:

@@ -53,24 +53,44 @@ class S3Streams:
         self._settings = settings
         self._where = f"bucket {settings.bucket!r} at {settings.endpoint}"
         self._keep = timedelta(seconds=keep)
+        self._keys = _Keys(settings)
+        self._authorities = self._read_authorities()
+        self._made = self._store()
+
+    def _read_authorities(self) -> str | None:
+        file = self._settings.ca_file
+        return None if file is None else text_of(file, "streams.s3.ca_file")
+
+    @property
+    def _bucket(self) -> S3Store:
+        """The bucket, over connections that trust the present authorities; the former ones while those are unusable."""
+        try:
+            if (now := self._read_authorities()) != self._authorities:
+                self._authorities = now
+                self._made = self._store()
+        except SettingsError as error:
+            log.warning("the authorities of the bucket cannot be read again", extra={"reason": str(error)})
+        return self._made
+
+    def _store(self) -> S3Store:
+        settings = self._settings
         options: ClientConfig = {
             "allow_http": settings.endpoint.startswith("http:"),
             "connect_timeout": _CONNECT,
             "read_timeout": _QUIET,
             "timeout": _READ,
         }
-        if settings.ca_file is not None:
-            options["root_certificate"] = text_of(settings.ca_file, "streams.s3.ca_file")
-        keys = _Keys(settings)
+        if self._authorities is not None:
+            options["root_certificate"] = self._authorities
         try:
-            self._bucket = S3Store(
+            return S3Store(
                 settings.bucket,
                 prefix=settings.prefix,
                 # The service's own address comes before `endpoint`, also where a variable of the environment has it.
                 aws_endpoint_url_s3=settings.endpoint,
                 region=settings.region,
                 # So that no variable of the environment adds to them.
-                credential_provider=keys,
+                credential_provider=self._keys,
                 virtual_hosted_style_request=False,
                 client_options=options,
                 retry_config={"retry_timeout": _TRIED},

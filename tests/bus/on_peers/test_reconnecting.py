@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -185,3 +187,38 @@ async def test_calls_and_servers_outlive_a_broker_that_is_started_again(private_
         waiting = [asyncio.create_task(calls.call(MAPS, "echo", b"x", timeout=PATIENCE)) for _ in range(10)]
         await asyncio.to_thread(private_broker.start)
         assert [one.body for one in await asyncio.gather(*waiting)] == [b"x"] * 10
+
+
+async def test_a_password_that_changed_counts_at_the_next_connection(
+    open_bus: OpenBus, vhost: Vhost, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    far, file, broker = await open_bus(), tmp_path / "uri", vhost.broker
+
+    async with AsyncBusServer(far, N, endpoint()), Proxy(broker.amqp_port) as proxy:
+
+        def write(password: str) -> None:
+            name = quote(vhost.name, safe="")
+            file.write_text(f"amqp://{quote(broker.admin)}:{quote(password)}@127.0.0.1:{proxy.port}/{name}")
+
+        write(broker.admin_password)
+        async with AsyncBus(file.read_text) as bus:
+            calls = AsyncBusClient(bus)
+            await calls.call(MAPS, "echo", timeout=PATIENCE)
+
+            write("another")
+            proxy.cut()
+            await until_async(lambda: "trying again" in caplog.text)
+            assert not bus.is_connected
+            assert f"127.0.0.1:{proxy.port}" in caplog.text
+
+            write(broker.admin_password)
+            assert (await calls.call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+
+
+async def test_a_certificate_is_asked_for_at_each_connection(open_bus: OpenBus, vhost: Vhost) -> None:
+    asked: list[bool] = []
+    async with Proxy(vhost.broker.amqp_port) as proxy:
+        bus = await open_bus(ports=(proxy.port,), tls=lambda: asked.append(True))
+        proxy.cut()
+        await until_async(lambda: bus.connections == 2)
+    assert asked == [True, True]

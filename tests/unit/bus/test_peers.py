@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from osrdyne_bus.addresses.rabbitmq import QueueDeclaration, RabbitMQ, queue_of
 from osrdyne_bus.peers import InvalidPeer, Peer, peers_of
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority, Target
+from osrdyne_protocol.errors import OsrdyneError
 
 
 @pytest.mark.parametrize(
@@ -68,3 +71,20 @@ def test_rabbitmq_binds_the_queue_of_a_server_to_the_exchange_that_fanouts_are_s
     assert queue.exchange == "broadcast.osrdyne.m%2Ea"
     assert scheme.fanout(target) == "/exchanges/broadcast.osrdyne.m%252Ea"
     assert "x-expires" in queue.arguments
+
+
+def test_a_function_is_asked_for_the_addresses_and_its_errors_show_no_password(tmp_path: Path) -> None:
+    file = tmp_path / "uri"
+    file.write_text("amqp://u:hunter2@a")
+    assert peers_of(file.read_text)[0].password == "hunter2"
+    file.write_text("amqp://u:other@a")
+    assert peers_of(file.read_text)[0].password == "other"
+    file.unlink()
+    with pytest.raises(InvalidPeer, match=f"No such file or directory: {file}"):
+        peers_of(file.read_text)
+
+    def fails() -> str:
+        raise OsrdyneError("is empty")
+
+    with pytest.raises(InvalidPeer, match="is empty"):
+        peers_of(fails)
