@@ -6,7 +6,7 @@ import http.client
 import json
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +65,7 @@ class Administration:
 
 @contextmanager
 def administration(
-    engine: Engine, *, token: str | None = TOKEN, client: Caster | None = None
+    engine: Engine, *, token: str | Callable[[], str] | None = TOKEN, client: Caster | None = None
 ) -> Iterator[Administration]:
     """Serve on a free port while the context is open."""
     stop, listening, ended = threading.Event(), queue.Queue[str | Exception](), []
@@ -83,7 +83,7 @@ def administration(
         address = listening.get(timeout=PATIENCE)
         if isinstance(address, Exception):
             raise address
-        yield Administration(address, token)
+        yield Administration(address, None if callable(token) else token)
     finally:
         stop.set()
         thread.join(PATIENCE)

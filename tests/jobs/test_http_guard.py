@@ -54,6 +54,29 @@ def test_a_request_without_the_token_is_refused(header: str) -> None:
     assert status("GET", "/metrics", {"authorization": header}) == 401
 
 
+def test_a_token_that_changed_counts_at_the_next_request(
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, other = tmp_path / "token", TOKEN[::-1]
+    file.write_text(TOKEN)
+    with administration(engine, token=file.read_text) as served:
+
+        def answers(token: str) -> int:
+            return served.ask("GET", "/api/jobs", authorization=f"Bearer {token}").status
+
+        assert (answers(TOKEN), answers(other)) == (200, 401)
+        file.write_text(other)
+        assert (answers(TOKEN), answers(other)) == (401, 200)
+        # What cannot be used changes nothing, and is said once.
+        file.unlink()
+        assert (answers(TOKEN), answers(other)) == (401, 200)
+        file.write_text("short")
+        assert (answers("short"), answers(other)) == (401, 200)
+    assert [one.getMessage()[:24] for one in caplog.records if "token" in one.getMessage()] == [
+        "the token cannot be read"
+    ] * 2
+
+
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"Bearer  {TOKEN} "])
 def test_a_request_with_the_token_is_answered_by_whatever_name_it_came(header: str) -> None:
     assert status("GET", "/api/jobs", {"authorization": header, "host": "jobs.example"}) is None

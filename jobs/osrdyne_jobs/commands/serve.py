@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -70,10 +72,10 @@ def command(
         )
 
 
-def token(file: Path | None) -> str | None:
-    """Return the token of a file or of the environment, or None where there is none. Raises CannotAsk."""
+def token(file: Path | None) -> str | Callable[[], str] | None:
+    """Return what reads the token in a file, the token of the environment, or None where there is none."""
     if file is not None:
-        return broker_address.in_file(file, "--token-file")
+        return partial(broker_address.in_file, file, "--token-file")
     if TOKEN_VARIABLE in os.environ:
         # An empty one is an error of `serve`, and does not mean that there is none.
         return os.environ[TOKEN_VARIABLE].strip()

@@ -19,13 +19,13 @@ _ABOUT = "List, show, create, redo, cancel and delete jobs. Times are those of t
 
 
 def create_app(
-    engine: Engine, *, token: str | None, types: Iterable[JobType] = (), client: Caster | None = None
+    engine: Engine, *, token: guard.Token, types: Iterable[JobType] = (), client: Caster | None = None
 ) -> FastAPI:
     """Return the application for a server of your own; `serve` brings one.
 
     `engine`: of `osrdyne_jobs.engine_for`; it stays the caller's.
-    `token`: what a request must bring as a bearer token. None: only requests to localhost are answered; listen on a
-    loopback address only.
+    `token`: what a request must bring as a bearer token, or a function that returns it for each. None: only requests to
+    localhost are answered; listen on a loopback address only.
     `types`: those of which jobs can be created.
     `client`: an open client of the pool, with which new jobs are cast. Without one, redo casts them.
 

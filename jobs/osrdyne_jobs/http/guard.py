@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,6 +23,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from osrdyne_jobs.errors import CannotServe
 from osrdyne_jobs.http import problems
+from osrdyne_protocol import log_lines
+from osrdyne_protocol.errors import OsrdyneError
+
+logger = log_lines.logger(__name__)
+
+#: What a request must bring, or a function that returns the present one; None where nothing is needed.
+Token = str | Callable[[], str] | None
 
 #: What needs no token: whether the process lives, and the files of the page, which hold no data.
 OPEN = frozenset({"/healthz", "/", "/page.js", "/page.css"})
@@ -53,8 +60,10 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def check_token(token: str | None) -> None:
-    """Raise CannotServe for what cannot be sent as a bearer token, or is easily guessed."""
+def check_token(token: Token) -> None:
+    """Raise CannotServe for what cannot be sent as a bearer token, or is easily guessed; and what a function raises."""
+    if callable(token):
+        token = token()
     if token is not None and not (len(token) >= SHORTEST_TOKEN and token.isascii() and token.isprintable()):
         raise CannotServe(f"a token has at least {SHORTEST_TOKEN} characters, all of them printable ASCII")
     if token is not None and " " in token:
@@ -99,9 +108,27 @@ def _is_token(header: str, token: str) -> bool:
 class AccessGuard:
     """Stands before an application: refuses, bounds the body, and adds headers to every answer."""
 
-    def __init__(self, app: ASGIApp, *, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, *, token: Token) -> None:
+        """`token` is one that `check_token` takes. A function is called at each request."""
         self._app = app
-        self._token = token
+        self._asked = token if callable(token) else None
+        self._token = token() if callable(token) else token
+        #: Why a function could not be asked; None where it could.
+        self._trouble: str | None = None
+
+    def _present(self) -> str | None:
+        """Return the token: the last one that could be used, while the present one cannot."""
+        if self._asked is not None:
+            try:
+                token = self._asked()
+                check_token(token)
+            except (OSError, OsrdyneError) as error:
+                if str(error) != self._trouble:
+                    logger.warning("the token cannot be read; the last one counts", extra={"reason": str(error)})
+                self._trouble = str(error)
+            else:
+                self._token, self._trouble = token, None
+        return self._token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -113,7 +140,7 @@ class AccessGuard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        refused = refusal(scope["method"], scope["path"], Headers(scope=scope), self._token)
+        refused = refusal(scope["method"], scope["path"], Headers(scope=scope), self._present())
         if refused is None and scope["method"] == "POST":
             body = await _body(receive)
             if body is None:

@@ -13,6 +13,7 @@ from osrdyne_jobs.client import Caster
 from osrdyne_jobs.errors import CannotServe
 from osrdyne_jobs.http import guard
 from osrdyne_jobs.http.app import create_app
+from osrdyne_jobs.http.guard import Token
 from osrdyne_jobs.job_types import JobType
 from osrdyne_protocol import log_lines
 
@@ -29,7 +30,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int,
-    token: str | None,
+    token: Token,
     types: Iterable[JobType] = (),
     client: Caster | None = None,
     stop: threading.Event,
