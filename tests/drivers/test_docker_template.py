@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from osrdyne.errors import DriverError
+from testbed.waiting import until_async
 from tests.drivers.subjects.base import PASSWORD, listed
 from tests.drivers.subjects.docker import DockerSubject
 
@@ -47,6 +50,24 @@ async def test_the_engine_gets_what_the_template_says(dockerd: DockerSubject) ->
     assert host["RestartPolicy"] == {"Name": "on-failure", "MaximumRetryCount": 3}
     assert host["Tmpfs"] == {"/scratch": "size=1m"}
     assert {mount["Destination"] for mount in container["Mounts"]} == {"/data", "/run/osrdyne"}
+
+
+async def test_a_flood_of_output_keeps_to_the_limit_of_the_log(dockerd: DockerSubject) -> None:
+    """The engine of the tests has `json-file`, which has no limit by itself."""
+    container = await started(dockerd, {"Entrypoint": ["python3", "-c", "while True: print('line')"]})
+    log = Path((await dockerd.run("inspect", "--format", "{{.LogPath}}", container["Id"])).strip())
+    older = log.with_name(f"{log.name}.1")
+    sizes: list[int] = []
+    times: set[int] = set()
+
+    def often_full() -> bool:
+        with contextlib.suppress(FileNotFoundError):  # it is just renamed
+            sizes.extend(path.stat().st_size for path in (log, older))
+            times.add(older.stat().st_mtime_ns)
+        return len(times) > 5
+
+    await until_async(often_full)
+    assert max(sizes) < 11_000_000
 
 
 async def test_labels_say_whose_a_container_is_and_its_name_reads_well(dockerd: DockerSubject) -> None:

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from osrdyne.drivers.subprocess.driver import SubprocessTemplate
+from osrdyne.drivers.subprocess.template import LEAST_LOG
 from testbed.waiting import until_async
 from tests.drivers.subjects.base import PASSWORD, is_empty, listed, next_change
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
@@ -70,28 +71,43 @@ async def test_a_log_is_appended_to_and_names_the_key(machine: SubprocessSubject
     assert "é" in lines[0]  # as a person would search for it
 
 
-async def test_logs_keep_to_their_limit_while_the_worker_writes_on(
-    machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "command", [pytest.param("yes line", id="fast"), pytest.param("while :; do echo line; done", id="line by line")]
+)
+async def test_logs_keep_to_their_limit_whatever_the_rate_also_while_no_daemon_runs(
+    machine: SubprocessSubject, command: str
 ) -> None:
-    monkeypatch.setattr("osrdyne.drivers.subprocess.driver._TIDY_INTERVAL_SECONDS", 0.0)
-    chatty = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.001; done"
-    driver = machine.driver_of(SubprocessTemplate(("sh", "-c", chatty), log_limit=2000))
+    driver = machine.driver_of(SubprocessTemplate(("sh", "-c", command), log_limit=LEAST_LOG))
     await driver.start("a")
-    old = machine.log("a").with_suffix(".log.1")
+    await driver.close()
+    log, old = machine.log("a"), machine.log("a").with_suffix(".log.1")
+    sizes, copies = [0], set()
 
-    async def trimmed() -> bool:
-        # What it writes between two looks is bounded by nobody: it stands still while the log is looked at.
-        machine.process("a").suspend()
-        await driver.list()
-        if old.exists() and "line" in machine.log("a").read_text():
-            return True
-        machine.process("a").resume()
-        return False
+    def over_or_often_full() -> bool:
+        sizes.extend(path.stat().st_size for path in (log, old) if path.exists())
+        copies.add(old.stat().st_mtime_ns if old.exists() else 0)
+        return max(sizes) > LEAST_LOG or len(copies) > 5
 
-    await until_async(trimmed)
-    assert old.stat().st_size <= 2000
-    assert machine.log("a").stat().st_size <= 2000
-    assert '"key": "a"' in machine.log("a").read_text()
+    await until_async(over_or_often_full)
+    assert max(sizes) <= LEAST_LOG
+    await until_async(lambda: '"key": "a"' in log.read_text())
+
+
+async def test_what_a_worker_leaves_running_goes_on_writing_to_its_log(machine: SubprocessSubject) -> None:
+    wait = "while [ ! -e {} ]; do sleep 0.01; done"
+    leaves = f"setsid sh -c 'touch there; {wait.format('go')}; echo later' & {wait.format('there')}; exit 3"
+    driver = machine.driver_of(SubprocessTemplate(("sh", "-c", leaves), working_directory=machine.state.parent))
+    await driver.start("a")
+    assert "status 3" in ((await next_change(driver)).error or "")
+    (machine.state.parent / "go").touch()
+    await until_async(lambda: machine.log("a").read_text().endswith("later\n"))
+
+
+async def test_nothing_writes_on_when_a_worker_has_ended(machine: SubprocessSubject) -> None:
+    driver = machine.driver()
+    await driver.start("crash")
+    await next_change(driver)
+    await until_async(lambda: not machine.running())
 
 
 async def test_only_so_many_logs_of_ended_groups_are_kept(

@@ -84,23 +84,29 @@ class SubprocessSubject(Owning):
 
     async def inspectable(self) -> bytes:
         files = [path.read_bytes() for path in self.state.rglob("*") if path.is_file()]
-        commands = [" ".join(process.cmdline()).encode() for process in self._processes()]
+        commands = [" ".join(process.cmdline()).encode() for process in self.running()]
         return b"\n".join(files + commands)
 
     async def clean_up(self) -> None:
         for driver in self._drivers:
             await driver.close()
-        left = self._processes()
+        left = self.running()
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=10)
 
-    def _processes(self) -> list[psutil.Process]:
-        """Returns all that writes to a log here, so that even a worker that no record tells of is found."""
-        found = []
-        for process in psutil.process_iter():
+    def running(self) -> list[psutil.Process]:
+        """Returns all whose output goes to a log here, so that even a worker that no record tells of is found."""
+        outputs = {pid: Path(f"/proc/{pid}/fd/1") for pid in psutil.pids()}
+        found, pipes = [], set()
+        for pid, output in outputs.items():
             with contextlib.suppress(OSError):
-                if Path(f"/proc/{process.pid}/fd/1").readlink().is_relative_to(self.state):
-                    found.append(process)
-        return found
+                if output.readlink().is_relative_to(self.state):
+                    pipes.add(output.with_name("0").readlink())
+                    found.append(pid)
+        for pid, output in outputs.items():
+            with contextlib.suppress(OSError):
+                if output.readlink() in pipes:
+                    found.append(pid)
+        return [psutil.Process(pid) for pid in found if psutil.pid_exists(pid)]

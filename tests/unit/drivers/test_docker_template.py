@@ -165,3 +165,19 @@ def test_what_a_worker_is_started_from_rolls_it_and_nothing_else_does() -> None:
     assert hashed({}, file=Path("/elsewhere/uri")) != base
     assert hashed({}, PoolSettings("core", "prod", consumer_timeout=90.0, unbind_delay=5.0)) == base
     assert hashed({"A": 1, "B": 2}) == hashed({"B": 2, "A": 1})
+
+
+@pytest.mark.parametrize(
+    ("engine", "declared", "expected"),
+    [
+        ("json-file", {}, {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}}),
+        ("json-file", {"LogConfig": {"Type": "syslog"}}, {"Type": "syslog"}),
+        ("local", {}, None),
+        ("journald", {}, None),
+    ],
+)
+def test_a_log_has_a_limit_where_neither_the_engine_nor_the_template_gives_it_one(
+    engine: str, declared: dict[str, Any], expected: dict[str, Any] | None
+) -> None:
+    made = ContainerTemplate(POOL, {"Image": "core", "HostConfig": declared}, FILE)
+    assert made.body("42", "worker-1", log_driver=engine)["HostConfig"].get("LogConfig") == expected

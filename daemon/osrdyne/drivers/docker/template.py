@@ -34,6 +34,9 @@ CREDENTIALS = "/run/osrdyne"
 #: request from a worker that held it longer than that timeout, so more waiting gains nothing.
 GRACE_MARGIN = 60.0
 
+#: Of a log without a limit of its own: bytes of a file, and how many files.
+LOG_LIMIT = {"max-size": "10m", "max-file": "2"}
+
 #: The places that are checked, by the kind that each must have.
 _TABLES, _LISTS = ("Labels", "HostConfig"), ("Env", "HostConfig.Mounts")
 
@@ -69,8 +72,11 @@ class ContainerTemplate:
         """Return the labels that all groups of the pool and instance have."""
         return {POOL: self.pool.name, INSTANCE: self.pool.instance}
 
-    def body(self, key: str, worker_id: str) -> dict[str, Any]:
+    def body(self, key: str, worker_id: str, *, log_driver: str = "") -> dict[str, Any]:
         """Return the container to create for a group: the declared one, and what the driver fills in.
+
+        `log_driver` is the one that the engine has by default. `json-file` has no limit by itself, so it gets one where
+        the template has no `LogConfig`: all others have their own, or send lines away.
 
         Three options have another default than the engine's where the template does not name them. `StopTimeout` is
         the grace. `Init` is on, because a process that is number 1 of its container ignores a stop signal that comes
@@ -95,6 +101,8 @@ class ContainerTemplate:
             },
         ]
         host.setdefault("Init", True)
+        if log_driver == "json-file":
+            host.setdefault("LogConfig", {"Type": log_driver, "Config": LOG_LIMIT})
         if not host.get("AutoRemove"):  # the engine takes one or the other
             host.setdefault("RestartPolicy", {"Name": "unless-stopped"})
         return body

@@ -66,6 +66,7 @@ class SubprocessDriver:
         #: Groups whose start was requested while their worker was stopping: the next worker follows it.
         self._start_again: set[str] = set()
         self._unread = UnreadChanges()
+        self._reporting: set[asyncio.Task[None]] = set()
         self._tidied: float | None = None
         control.raise_open_files()
 
@@ -105,6 +106,8 @@ class SubprocessDriver:
     async def close(self) -> None:
         """Stop watching. The workers run on."""
         self._watching.close()
+        for reporting in self._reporting:
+            reporting.cancel()
         self._unread.end()
 
     def _start(self, key: str) -> None:
@@ -199,6 +202,14 @@ class SubprocessDriver:
         # When another daemon holds the lock, the next listing removes the record.
         with contextlib.suppress(DriverError), self._records.locked():
             self._records.remove(record)
+        reporting = asyncio.create_task(self._report(ended))
+        self._reporting.add(reporting)
+        reporting.add_done_callback(self._reporting.discard)
+
+    async def _report(self, ended: ProcessExit) -> None:
+        record = ended.record
+        if ended.killed or record.stopping_since is None:
+            await self._launcher.until_written(ended.name)
         error = self._error(ended)
         _log.log(
             logging.INFO if error is None else logging.WARNING,

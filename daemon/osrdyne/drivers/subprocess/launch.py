@@ -6,6 +6,7 @@ broker credential only while a process is being started and to keep it out of er
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Callable
@@ -25,6 +26,9 @@ from osrdyne_protocol.worker_environment import WorkerEnvironment
 PASSED_ON = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "XDG_RUNTIME_DIR"}
 )
+
+#: Between looks for the last lines of a worker that has ended: a second together.
+_LAST_LINES_PAUSES = (0.005,) * 20 + (0.1,) * 9
 
 #: What to do about a refusal that is not about the command itself.
 _REMEDIES = {
@@ -85,6 +89,13 @@ class Launcher:
             return f"see {self._logs.path(name)}"
         line = self._logs.last_line(name, secrets)
         return f"see {self._logs.path(name)}" + (f": {line}" if line else "")
+
+    async def until_written(self, name: str) -> None:
+        """Wait until all that an ended worker wrote is in its log; at most a second, as others may have its output."""
+        for pause in _LAST_LINES_PAUSES:
+            if not self._logs.is_written(name):
+                return
+            await asyncio.sleep(pause)
 
     def tidy(self, running: dict[str, ProcessRecord]) -> None:
         """Keep logs within their limits. Raises OSError."""

@@ -1,13 +1,17 @@
-"""Log files of workers: one a group, appended by the worker itself, so that no daemon has to run for it.
+"""Log files of workers: one a group, appended by a small program of its own, so that no daemon has to run for it.
 
-The file is named as the group; its first line names the key. A file that outgrows its limit is copied to
-`.log.1` and emptied while the worker writes on: lines of that moment can be lost, the disk cannot fill.
+The file is named as the group; its first line names the key. The worker writes to a pipe, and `cat` copies that to the
+file. The kernel refuses `cat` to write beyond the limit (RLIMIT_FSIZE), however fast the worker is. The file is then
+copied to `.log.1` and emptied, and what `cat` had read and not written is lost: 64 KiB at most.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import subprocess
 from collections.abc import Mapping, Set
 from pathlib import Path
 
@@ -19,6 +23,15 @@ _OLD_SUFFIX = ".log.1"
 #: How much of a log's end is searched for its last line.
 _TAIL_BYTES = 4096
 
+#: What stands between a worker and its log: gets the path, and the limit in units of 512 bytes. It ends when the last
+#: process with the worker's output has ended, or when there is no `cat`.
+_WRITER = """
+ulimit -f "$2"; trap '' XFSZ
+until cat || [ $? -gt 125 ]; do cp "$1" "$1.1"; printf '%s\\n' "$HEADING" > "$1"; done
+"""
+#: What `ulimit -f` counts in (POSIX).
+_BLOCK = 512
+
 #: Begins the lines that are ours in a worker's log.
 _HEAD = '{"osrdyne": "worker"'
 
@@ -29,24 +42,71 @@ class Logs:
     def __init__(self, directory: Path, limit: int) -> None:
         self._directory = directory
         self._limit = limit
+        #: Pids of our children that write logs, so that those that ended are reaped.
+        self._writers: set[int] = set()
 
     def path(self, name: str) -> Path:
         return self._directory / f"{name}{_SUFFIX}"
 
     def open(self, name: str, heading: Mapping[str, object]) -> int:
-        """Return a descriptor that appends to a group's log, after one line that says who writes now.
+        """Return a pipe to a group's log, after one line that says who writes now.
 
         Raises OSError. The caller closes it.
         """
         self._trim(self.path(name))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self.path(name), flags, 0o600)
+        log = os.open(self.path(name), flags, 0o600)
         try:
-            os.write(descriptor, _line(heading))
+            # Held as long as something writes here: see `is_written`.
+            with contextlib.suppress(OSError):
+                fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            os.write(log, _line(heading))
+            return self._pipe_to(log, name, heading)
+        finally:
+            os.close(log)
+
+    def _pipe_to(self, log: int, name: str, heading: Mapping[str, object]) -> int:
+        self._reap()
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        # Other accounts see a command line, and no environment.
+        environment = {b"PATH": os.environb.get(b"PATH", os.defpath.encode()), b"HEADING": _line(heading).rstrip()}
+        try:
+            writer = subprocess.Popen(
+                ["sh", "-c", _WRITER, "osrdyne-log", str(self.path(name)), str(self._limit // _BLOCK)],
+                stdin=reading,
+                stdout=log,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
+            )
         except OSError:
-            os.close(descriptor)
+            os.close(writing)
             raise
-        return descriptor
+        finally:
+            os.close(reading)
+        # It outlives this object, and we reap it ourselves.
+        writer.returncode = 0
+        self._writers.add(writer.pid)
+        return writing
+
+    def is_written(self, name: str) -> bool:
+        """Return whether something may still write to a group's log: its worker, or what copies the pipe."""
+        try:
+            with self.path(name).open("rb") as log:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def _reap(self) -> None:
+        for pid in list(self._writers):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            self._writers.discard(pid)
 
     def last_line(self, name: str, secrets: set[str]) -> str:
         """Return the last line that is not blank, as an error may show it; empty when there is none."""
@@ -65,8 +125,10 @@ class Logs:
         """Hold every log to its limit and the number of logs of groups that no longer run to `keep`.
 
         `running` maps the names of groups that run to their headings, repeated in a log that was emptied.
+        A running writer holds its log to the limit of its start; this is for a lower one, and for workers from before.
         Errors of the file system are left to the next call.
         """
+        self._reap()
         for name, heading in running.items():
             path = self.path(name)
             if self._trim(path):

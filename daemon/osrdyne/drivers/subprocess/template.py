@@ -18,6 +18,9 @@ from osrdyne_protocol.errors import SettingsError
 #: Variables that the driver sets for each worker.
 OURS = worker_environment.VARIABLES
 
+#: Least bytes of a log: its heading fits, and some lines.
+LEAST_LOG = 8192
+
 #: A worker that was asked to stop may take this long beyond the consumer timeout, in seconds: the broker
 #: takes a request from a worker that held it longer than that timeout, so more waiting gains nothing.
 GRACE_MARGIN = 60.0
@@ -41,7 +44,7 @@ class SubprocessTemplate:
     stop_grace: Seconds | None = None
     #: Absolute path of a directory for logs; None for a directory beside the records.
     log_directory: Path | None = None
-    #: Longest log of a group, in bytes; one older copy of this size is kept.
+    #: Longest log of a group, in bytes, to the next lower 512; one older copy of this size is kept.
     log_limit: int = 10_000_000
     #: How many logs of groups that no longer run are kept.
     log_files: int = 1000
@@ -62,6 +65,8 @@ class SubprocessTemplate:
                 raise SettingsError(
                     f"driver.template.environment.{name}", "is set for each worker; choose another name"
                 )
+        if self.log_limit < LEAST_LOG:
+            raise SettingsError("driver.template.log_limit", f"is less than {LEAST_LOG} bytes; give it more")
         for setting in ("working_directory", "log_directory"):
             path = getattr(self, setting)
             if path is not None and not path.is_absolute():
