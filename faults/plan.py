@@ -22,6 +22,7 @@ KINDS: dict[str, Fault] = {
     "worker-killed-start": process_faults.worker_killed_after_cold_start,
     "worker-forks": worker_faults.forks,
     "worker-stops-and-stays": worker_faults.stops_and_stays,
+    "log-flood": worker_faults.floods_its_log,
     "client-killed": process_faults.client_killed,
     "client-killed-publish": process_faults.client_killed_between_publish_and_confirm,
     "broker-restarted": broker_faults.broker_restarted,

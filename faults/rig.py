@@ -22,6 +22,7 @@ from faults.clock import Clock
 from faults.journal import Journals
 from faults.ledger import Ledger
 from faults.proxy import Proxy
+from osrdyne_protocol import names
 from osrdyne_protocol.broker.topology import Topology, topology
 from testbed.broker import Broker
 from testbed.lost_queue import is_lost
@@ -198,6 +199,12 @@ class Rig:
             if any(one.startswith(wanted) for one in variables):
                 found.append(pid)
         return found
+
+    def log(self, key: str) -> Path:
+        """Return the log of a key's worker."""
+        home = names.engine_name(self.pool.settings.name, self.pool.settings.instance, "")
+        name = names.engine_name(self.pool.settings.name, self.pool.settings.instance, key)
+        return self.directory / "state" / home / "logs" / f"{name}.log"
 
     def stop_all(self) -> None:
         """End clients, daemons and workers, so that nothing moves on the broker any more."""

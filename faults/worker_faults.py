@@ -1,14 +1,18 @@
-"""Faults that a worker's own program makes: it forks, and it stops while its process stays."""
+"""Faults that a worker's own program makes: it forks, it stops while its process stays, it floods its log."""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import closing
 from random import Random
 
+import psutil
+
 from faults import load
 from faults.rig import VHOST, Rig
+from osrdyne.drivers.subprocess.template import SubprocessTemplate
 from testbed.foreign_client import ForeignClient
 
 #: Seconds that the worker of a warm key may take for a request that the fault itself sends.
@@ -16,6 +20,8 @@ PATIENCE = 30.0
 #: Seconds within which a worker that consumes nothing has ended: the daemon's grace, how late the broker counts, and as
 #: long again for a machine that is busy.
 GONE = 60.0
+#: Seconds for which a worker floods its log, and how many times the limit it writes in them at least.
+FLOOD, TIMES = 6.0, 10
 #: Requests that fork.
 FORKS = 5
 
@@ -39,6 +45,25 @@ def stops_and_stays(rig: Rig, random: Random) -> str:
     rig.until_true(lambda: not set(pids) & set(rig.workers(key)), within=GONE, what=f"the end of the worker of {key}")
     rig.note_dead(key)
     return f"the worker of {key}"
+
+
+def floods_its_log(rig: Rig, random: Random) -> str:
+    """A worker writes as fast as it can: its log keeps to the limit at each look, and others are answered meanwhile."""
+    key = random.choice([key for key in load.WARM if key.startswith("library-")])
+    limit = SubprocessTemplate(("worker",)).log_limit
+    log = rig.log(key)
+    _order(rig, key, f"flood {FLOOD:g}".encode())
+    (pid,) = rig.workers(key)
+    began, most, wrote = time.monotonic(), 0, 0
+    while time.monotonic() - began < FLOOD:
+        sizes = [path.stat().st_size for path in (log, log.with_suffix(".log.1")) if path.exists()]
+        assert max(sizes) <= limit, f"{log} of {limit:,} bytes has {max(sizes):,}"
+        most, wrote = max(most, sum(sizes)), psutil.Process(pid).io_counters().write_chars
+        rig.last(0.01)
+    assert wrote > TIMES * limit, f"the worker of {key} wrote only {wrote:,} bytes"
+    silent = rig.alive - rig.read().answered_since(began)
+    assert not silent, f"without an answer during the flood: {', '.join(silent)}"
+    return f"{wrote / 1e6:,.0f} MB by the worker of {key}, of which the disk had {most / 1e6:.0f} MB at most"
 
 
 def _order(rig: Rig, key: str, order: bytes) -> None:

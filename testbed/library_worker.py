@@ -1,6 +1,7 @@
 """A worker with our library that does what a request's body says: `error`, `requeue`, `reject`, `sleep SECONDS`,
-`headers`, `crash`, `hang`, `fork` (a pool of processes, for this request alone), `linger` (a thread that no stop ends);
-else, and after the last two, it answers with the key, `|` and the body.
+`headers`, `crash`, `hang`, `fork` (a pool of processes, for this request alone), `linger` (a thread that no stop ends),
+`flood SECONDS` (a thread that prints as fast as it can); else, and after the last three, it answers with the key, `|`
+and the body.
 
 The variable RUNNER says how handlers run: in a `thread` (also several: THREADS, and PREFETCH), a `process` or as a
 `coroutine`. DELIVERIES names a file that gets a line for each request that was delivered before (`redelivered`) or that
@@ -39,11 +40,24 @@ def handle(request: Request) -> bytes:
     if word == b"fork":
         with multiprocessing.get_context("fork").Pool(2) as pool:
             pool.map(abs, range(4))
-    if word == b"linger":
-        threading.Thread(target=time.sleep, args=(1000,), name="a thread of the user's", daemon=False).start()
+    if word in (b"linger", b"flood"):
+        begin_thread(word, argument)
     if word == b"headers":
         return repr(sorted(request.headers.items())).encode()
     return request.key.encode() + b"|" + request.body
+
+
+def begin_thread(word: bytes, argument: bytes) -> None:
+    if word == b"flood":
+        threading.Thread(target=flood, args=(float(argument),), daemon=True).start()
+    else:
+        threading.Thread(target=time.sleep, args=(1000,), name="a thread of the user's", daemon=False).start()
+
+
+def flood(seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        os.write(1, b"line\n" * 10_000)
 
 
 async def coroutine(request: Request) -> bytes:
