@@ -9,6 +9,7 @@ from typing import Any
 
 from osrdyne_relay import DataStreams, S3Settings, SharedDirectory
 from osrdyne_relay.names import new_id
+from osrdyne_relay.streams.base import MARK, stored_name
 from osrdyne_relay.streams.s3 import S3Streams
 from testbed.s3.server import S3Server
 
@@ -29,12 +30,35 @@ class Place(ABC):
 
     def of(self, stream: str) -> Path:
         """Return the file that has a stream."""
-        (found,) = (path for path in self.files() if path.name == stream)
+        (found,) = (path for path in self.files() if path.name == stored_name(stream))
         return found
 
     def grow_old(self, stream: str) -> None:
         """Let a stream be as old as can be."""
         os.utime(self.of(stream), (0, 0))
+
+    @property
+    @abstractmethod
+    def folder(self) -> Path:
+        """Return the folder that the store has for itself."""
+
+    def foreign(self) -> list[Path]:
+        """Put what other programs may have there, as old as can be."""
+        one, two = new_id(), new_id()
+        names = [
+            "ab/thesis.docx",
+            f"{one[:2]}/{one}",
+            f"{one[:2]}/{two}{MARK}.docx",
+            two,
+            f"{one}.part",
+            f"zz/{two}{MARK}",
+        ]
+        made = [self.folder / name for name in (*names, f"{one}{MARK}.d/file")]
+        for path in made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"mine")
+            os.utime(path, (0, 0))
+        return made
 
 
 class Directory(Place):
@@ -44,6 +68,10 @@ class Directory(Place):
 
     def store(self, *, keep: float = 86_400.0) -> DataStreams:
         return SharedDirectory(self._directory, keep=keep)
+
+    @property
+    def folder(self) -> Path:
+        return self._directory
 
     def files(self) -> list[Path]:
         return [path for path in self._directory.rglob("*") if path.is_file()]
@@ -58,6 +86,10 @@ class Bucket(Place):
 
     def store(self, *, keep: float = 86_400.0) -> DataStreams:
         return S3Streams(S3Settings.model_validate(self.settings["s3"]), keep=keep)
+
+    @property
+    def folder(self) -> Path:
+        return self._objects
 
     def files(self) -> list[Path]:
         return [path for path in self._objects.rglob("*") if path.is_file()]

@@ -24,7 +24,7 @@ from osrdyne_relay import (
     Request,
     StreamLost,
 )
-from osrdyne_relay.names import new_id
+from osrdyne_relay.names import is_id, new_id
 from osrdyne_relay.streams import directory
 from osrdyne_relay.streams.base import CHUNK, chunks_of
 from testbed.redis import RedisServer
@@ -157,11 +157,29 @@ async def test_what_expired_is_swept_and_what_is_touched_stays(place: Place) -> 
     assert place.files() == []
 
 
+async def test_what_the_relay_did_not_write_is_neither_swept_nor_replaced(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = place.store(keep=1000.0)
+    foreign = place.foreign()
+    for stream in {path.name for path in foreign if is_id(path.name)}:
+        await store.store(stream, pieces(b"ours"))
+        await store.touch(stream)
+        await store.remove(stream)
+
+    assert [await store.sweep(), await store.sweep()] == [0, 0]
+    assert sorted(place.files()) == sorted(foreign)
+    assert {path.read_bytes() for path in foreign} == {b"mine"}
+    assert [one.getMessage().partition(" that ")[2] for one in caplog.records] == [
+        "the relay did not write are left alone"
+    ]
+
+
 async def test_parts_of_writers_that_died_are_swept(tmp_path: Path) -> None:
     place, stream = Directory(tmp_path), new_id()
     store = place.store(keep=1000.0)
     await store.store(stream, pieces(b"abc"))
-    place.of(stream).rename(place.of(stream).with_suffix(".part"))
+    place.of(stream).rename(f"{place.of(stream)}.part")
     os.utime(place.files()[0], (0, 0))
 
     assert await store.sweep() == 1

@@ -17,6 +17,9 @@ from osrdyne_relay.names import is_id, new_id
 #: Bytes that are in memory at a time for each stream that is written or read.
 CHUNK = 262_144
 
+#: Ends each name that a store gives. Together with the id before it, it says that the relay wrote what has the name.
+MARK = ".osrdyne-stream"
+
 #: Where a stream comes from: chunks of bytes, or a file. Only programs on asyncio have chunks that are waited for.
 Source = AsyncIterable[bytes] | Iterable[bytes] | Path
 
@@ -103,6 +106,17 @@ def checked(stream: str) -> str:
     if not is_id(stream):
         raise InvalidCall("a data stream has no id of ours: streams are named by this library")
     return stream
+
+
+def stored_name(stream: str) -> str:
+    """Return the name of a stream's file or object. Raises InvalidCall."""
+    return checked(stream) + MARK
+
+
+def stream_in(name: str, ending: str) -> str | None:
+    """Return the stream whose name this is, also with an ending; None for what the relay did not write."""
+    stream = name.removesuffix(ending).removesuffix(MARK)
+    return stream if is_id(stream) and name in (stream + MARK, stream + MARK + ending) else None
 
 
 async def chunks_of(source: Source) -> AsyncIterator[bytes]:

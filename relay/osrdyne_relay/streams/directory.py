@@ -1,13 +1,15 @@
 """Data streams as files of a directory that all nodes have: a local one for nodes of one machine, NFS or the like.
 
 A file gets its name when it is whole, so that a reader never sees a part of it. Its age is by the clock of the file
-system that has it: the clocks of two machines are never compared.
+system that has it: the clocks of two machines are never compared. What has no name of ours is left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import stat
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
@@ -17,7 +19,9 @@ from typing import TypeVar
 
 from osrdyne_relay.errors import StreamLost
 from osrdyne_relay.names import new_id
-from osrdyne_relay.streams.base import CHUNK, checked
+from osrdyne_relay.streams.base import CHUNK, stored_name, stream_in
+
+log = logging.getLogger(__name__)
 
 #: Ending of the name of what is being written.
 _PART = ".part"
@@ -32,6 +36,7 @@ class SharedDirectory:
         """`keep`: seconds after the last touch for which a stream stays where nothing removed it."""
         self._directory = directory
         self._keep = keep
+        self._said = False
 
     async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
         path = self._path(stream)
@@ -77,16 +82,28 @@ class SharedDirectory:
         _opened(probe).close()
         now = probe.stat().st_mtime
         probe.unlink()
-        removed = 0
-        for path in self._directory.glob("??/*"):
+        removed, foreign = 0, 0
+        for path in self._directory.glob("*/*"):
+            stream = stream_in(path.name, _PART)
+            if stream is None or path.parent.name != stream[:2]:
+                foreign += 1
+                continue
             with suppress(OSError):
-                if now - path.stat().st_mtime > self._keep:
+                found = path.lstat()
+                if stat.S_ISREG(found.st_mode) and now - found.st_mtime > self._keep:
                     path.unlink()
                     removed += 1
+        if foreign and not self._said:
+            self._said = True
+            log.warning(
+                "files that the relay did not write are left alone",
+                extra={"directory": str(self._directory), "files": foreign},
+            )
         return removed
 
     def _path(self, stream: str) -> Path:
-        return self._directory / checked(stream)[:2] / stream
+        name = stored_name(stream)
+        return self._directory / name[:2] / name
 
 
 async def _in_thread(opens: Callable[[], File]) -> File:

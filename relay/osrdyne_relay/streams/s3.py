@@ -1,7 +1,8 @@
 """Data streams as objects of a bucket, on S3 or a server that speaks its protocol. Only this module imports obstore.
 
-An object appears when it is whole. Its age is by the clock of the server. A touch is a small object beside it, because
-S3 changes the time of an object only when it is written again.
+An object appears when it is whole. What has no name of ours below the prefix is left alone. An object's age is by the
+clock of the server. A touch is a small object beside it, because S3 changes the time of an object only when it is
+written again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import StreamLost
 from osrdyne_relay.names import new_id
 from osrdyne_relay.settings import S3Settings, secret, text_of
-from osrdyne_relay.streams.base import CHUNK, checked
+from osrdyne_relay.streams.base import CHUNK, stored_name, stream_in
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
@@ -53,6 +54,7 @@ class S3Streams:
         self._settings = settings
         self._where = f"bucket {settings.bucket!r} at {settings.endpoint}"
         self._keep = timedelta(seconds=keep)
+        self._said = False
         self._keys = _Keys(settings)
         self._authorities = self._read_authorities()
         self._made = self._store()
@@ -99,8 +101,7 @@ class S3Streams:
             raise SettingsError("streams.s3", f"cannot be used: {_reason(error, self._settings)}") from None
 
     async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
-        checked(stream)
-        size, failure = 0, None
+        name, size, failure = stored_name(stream), 0, None
 
         async def counted() -> AsyncIterator[bytes]:
             nonlocal size, failure
@@ -116,7 +117,7 @@ class S3Streams:
             try:
                 # Where the source fails, the parts that the server has are removed. One that it is just taking
                 # may stay, because AbortMultipartUpload does not wait for it.
-                await obstore.put_async(self._bucket, stream, counted(), chunk_size=PART, max_concurrency=AT_ONCE)
+                await obstore.put_async(self._bucket, name, counted(), chunk_size=PART, max_concurrency=AT_ONCE)
             except (BaseError, OSError):
                 if failure is None:
                     raise
@@ -125,9 +126,9 @@ class S3Streams:
         return size
 
     async def read(self, stream: str) -> AsyncIterator[bytes]:
-        checked(stream)
+        name = stored_name(stream)
         with self._errors(f"data stream {stream} cannot be read"):
-            found = await obstore.get_async(self._bucket, stream)
+            found = await obstore.get_async(self._bucket, name)
             parts = found.stream(min_chunk_size=CHUNK)
         while True:
             with self._errors(f"data stream {stream} cannot be read"):
@@ -140,34 +141,43 @@ class S3Streams:
                 yield bytes(part[first : first + CHUNK])
 
     async def touch(self, stream: str) -> None:
-        checked(stream)
+        name = stored_name(stream)
         with self._tidying("a data stream cannot be touched"):
-            await obstore.head_async(self._bucket, stream)
-            await obstore.put_async(self._bucket, stream + _TOUCHED, b"", use_multipart=False)
+            await obstore.head_async(self._bucket, name)
+            await obstore.put_async(self._bucket, name + _TOUCHED, b"", use_multipart=False)
 
     async def remove(self, stream: str) -> None:
-        checked(stream)
+        name = stored_name(stream)
         with self._tidying("a data stream cannot be removed; it expires"):
-            await obstore.delete_async(self._bucket, [stream, stream + _TOUCHED])
+            await obstore.delete_async(self._bucket, [name, name + _TOUCHED])
 
     async def sweep(self) -> int:
         with self._errors("expired data streams cannot be removed"):
             oldest = await self._now() - self._keep
             newest: dict[str, datetime] = {}
             names: dict[str, list[str]] = {}
+            foreign = 0
             async for some in obstore.list(self._bucket):
                 for one in some:
-                    stream = one["path"].removesuffix(_TOUCHED)
+                    stream = stream_in(one["path"], _TOUCHED)
+                    if stream is None:
+                        foreign += 1
+                        continue
                     newest[stream] = max(one["last_modified"], newest.get(stream, one["last_modified"]))
                     names.setdefault(stream, []).append(one["path"])
             expired = [stream for stream, at in newest.items() if at < oldest]
             for stream in expired:
                 await obstore.delete_async(self._bucket, names[stream])
+        if foreign and not self._said:
+            self._said = True
+            log.warning(
+                "objects that the relay did not write are left alone", extra={"store": self._where, "objects": foreign}
+            )
         return len(expired)
 
     async def _now(self) -> datetime:
         """Return the time of the server, by whose clock objects have their ages."""
-        probe = new_id()
+        probe = stored_name(new_id())
         await obstore.put_async(self._bucket, probe, b"", use_multipart=False)
         found = await obstore.head_async(self._bucket, probe)
         await obstore.delete_async(self._bucket, probe)
