@@ -37,7 +37,8 @@ class CannotLogIn(ValueError):
 class Login:
     """A login: with a user SCRAM or PLAIN, without one EXTERNAL (the certificate of TLS) or ANONYMOUS.
 
-    `mechanisms` are names of SASL mechanisms with spaces between, by preference; only these are used then.
+    `mechanisms` are names of SASL mechanisms with spaces between, by preference; only these are used then. PLAIN sends
+    the password as it is. Where others may read on the way, it is used only if it is named here.
     """
 
     user: str | None = None
@@ -142,13 +143,22 @@ class Scram:
         return hmac.new(key, text, self._hash).digest()
 
 
-def mechanism_for(login: Login, offered: Collection[str]) -> Mechanism:
-    """Return the mechanism for a login, out of those that a peer offers. Raises CannotLogIn where none fits."""
+def mechanism_for(login: Login, offered: Collection[str], *, private: bool) -> Mechanism:
+    """Return the mechanism for a login, out of those that a peer offers. Raises CannotLogIn where none fits.
+
+    `private`: no one else can read what is said: over TLS, or on one machine.
+    """
     default = WITHOUT_USER if login.user is None else WITH_USER
     wanted = (default if login.mechanisms is None else login.mechanisms).split()
     # What a stranger says ends up in a log.
     known = [one for one in offered if _NAME.fullmatch(one)][:_MOST_OFFERED]
+    clear = not private and login.mechanisms is None
     for name in wanted:
+        if clear and name == "PLAIN" and name in known:
+            raise CannotLogIn(
+                "would be sent the password as it is, without TLS: it offers no SCRAM. Use amqps://, or allow it by "
+                'the mechanisms "PLAIN"'
+            )
         if name in known and (found := _made(name, login)) is not None:
             return found
     takes = f"{' '.join(wanted) or 'nothing'}{' and has no user' if login.user is None else ''}"

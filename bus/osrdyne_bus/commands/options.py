@@ -55,7 +55,9 @@ Broker = Annotated[
 Addressing = Annotated[str, typer.Option(help="Which addresses targets have; see docs/bus.md.")]
 Mechanisms = Annotated[
     str | None,
-    typer.Option(help='SASL mechanisms that may be used, as in "SCRAM-SHA-256"; without it PLAIN may be one.'),
+    typer.Option(
+        help='SASL mechanisms to use, as in "SCRAM-SHA-256"; by default PLAIN only over TLS or on this machine.'
+    ),
 ]
 CaFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Certificates that are trusted, for amqps://.")]
 CertificateFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Own certificate, for amqps://.")]

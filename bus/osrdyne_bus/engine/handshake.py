@@ -28,7 +28,7 @@ class NotAmqp(ValueError):
 
 
 class Handshake:
-    """One login. Send `begin()`, then give it what comes until it is `done`."""
+    """One login. Send what `begin` returns, then give it what comes until it is `done`."""
 
     def __init__(self, login: Login, host: str) -> None:
         """`host`: the virtual host, as the peer names it."""
@@ -36,11 +36,14 @@ class Handshake:
         self._host = host
         self._mechanism: Mechanism | None = None
         self._headed = False
+        self._private = False
         #: What came after the login, once that is done.
         self.rest = b""
         self.done = False
 
-    def begin(self) -> bytes:
+    def begin(self, *, private: bool) -> bytes:
+        """Return what to send first. `private`: no one else can read what is sent."""
+        self._private = private
         return HEADER
 
     def received(self, data: bytes) -> bytes:
@@ -72,7 +75,7 @@ class Handshake:
     def _answer(self, kind: int, fields: list[Any]) -> bytes:
         if kind == _MECHANISMS and self._mechanism is None:
             offered = fields[0].elements if isinstance(fields[0], Array) else fields[:1]
-            self._mechanism = mechanism_for(self._login, [_as(str, one) for one in offered])
+            self._mechanism = mechanism_for(self._login, [_as(str, one) for one in offered], private=self._private)
             return _frame_of(_INIT, self._mechanism.name, self._mechanism.begin(), self._host)
         if self._mechanism is None:
             raise NotAmqp("it answered the login before it was asked")

@@ -16,6 +16,7 @@ from proton import Collector
 
 from osrdyne_bus.engine.handshake import Handshake, NotAmqp
 from osrdyne_bus.logins import CannotLogIn
+from osrdyne_protocol import hosts
 
 #: Seconds without a frame after which the peer counts as gone. proton sends empty frames in time for the peer's own.
 IDLE = 30.0
@@ -67,7 +68,10 @@ class ProtonTransport(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
         assert self._handshake is not None
-        transport.write(self._handshake.begin())
+        address = transport.get_extra_info("peername")
+        # The address, and not the name, which may mean another machine.
+        here = isinstance(address, tuple) and hosts.is_loopback(address[0])
+        transport.write(self._handshake.begin(private=here or transport.get_extra_info("ssl_object") is not None))
 
     def data_received(self, data: bytes) -> None:
         if self._handshake is not None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proton import UNDESCRIBED, Array, Data, Described, symbol, ulong
+from proton import UNDESCRIBED, Array, Connection, Data, Described, symbol, ulong
 
 from osrdyne_bus.engine.handshake import HEADER, Handshake, NotAmqp
+from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.logins import CannotLogIn, Login
 
-PLAIN = Login("user", "password")
+PLAIN = Login("user", "password", "PLAIN")
 
 
 def frame(kind: int, *fields: object) -> bytes:
@@ -30,7 +32,7 @@ DONE = frame(0x44, 0)
 @pytest.mark.parametrize("offer", [OFFER, frame(0x40, symbol("PLAIN"))])
 def test_a_login_comes_in_any_pieces_and_what_follows_it_is_kept(size: int, offer: bytes) -> None:
     handshake = Handshake(PLAIN, "host")
-    said, came = handshake.begin(), HEADER + offer + DONE + b"AMQP\0\1\0\0"
+    said, came = handshake.begin(private=True), HEADER + offer + DONE + b"AMQP\0\1\0\0"
     assert said == HEADER
     said = b""
     rest = b""
@@ -47,6 +49,44 @@ def test_a_login_comes_in_any_pieces_and_what_follows_it_is_kept(size: int, offe
 def test_a_refused_login_says_why(code: int, why: str) -> None:
     with pytest.raises(CannotLogIn, match=f"refused the login by PLAIN: {why}"):
         Handshake(PLAIN, "host").received(HEADER + OFFER + frame(0x44, code))
+
+
+class Socket(asyncio.Transport):
+    """A connection to an address, which keeps what is written."""
+
+    def __init__(self, address: str, *, tls: bool) -> None:
+        super().__init__({"peername": (address, 5672), "ssl_object": object() if tls else None})
+        self.written = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def abort(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("address", "tls", "sent"),
+    [
+        ("127.0.0.1", False, True),
+        ("::1", False, True),
+        ("::ffff:127.0.0.1", False, True),
+        ("192.0.2.1", True, True),
+        ("192.0.2.1", False, False),
+        ("2001:db8::1", False, False),
+    ],
+)
+async def test_a_password_is_sent_as_it_is_only_over_tls_or_on_this_machine(
+    address: str, tls: bool, sent: bool
+) -> None:
+    refusals: list[Exception] = []
+    protocol = ProtonTransport(Connection(), print, not_logged_in=refusals.append, disconnected=print)
+    protocol.begin(Handshake(Login("user", "password"), "host"))
+    socket = Socket(address, tls=tls)
+    protocol.connection_made(socket)
+    protocol.data_received(HEADER + OFFER)
+    assert (b"password" in socket.written, not refusals) == (sent, sent)
+    protocol.gone.set()
 
 
 def test_a_peer_without_a_mechanism_that_fits_is_refused() -> None:

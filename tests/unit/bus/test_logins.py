@@ -99,7 +99,7 @@ OFFERED = ["ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-1", "SCRAM-SHA-256", "SC
 def test_the_strongest_mechanism_of_a_login_is_taken_that_the_peer_offers(
     login: Login, offered: list[str], name: str
 ) -> None:
-    assert mechanism_for(login, offered).name == name
+    assert mechanism_for(login, offered, private=True).name == name
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,23 @@ def test_the_strongest_mechanism_of_a_login_is_taken_that_the_peer_offers(
 )
 def test_where_no_mechanism_fits_both_sides_are_named(login: Login, offered: list[str]) -> None:
     with pytest.raises(CannotLogIn, match=r"^offers .* to log in by, and this login takes ") as raised:
-        mechanism_for(login, offered)
+        mechanism_for(login, offered, private=True)
     assert all(name in str(raised.value) for name in offered)
 
 
+def test_a_password_is_not_sent_as_it_is_where_others_may_read_it_unless_that_is_allowed() -> None:
+    with pytest.raises(CannotLogIn, match=r"without TLS: .* Use amqps://, or allow it") as raised:
+        mechanism_for(Login("u", "secret"), ["ANONYMOUS", "PLAIN"], private=False)
+    assert "secret" not in str(raised.value)
+    assert mechanism_for(Login("u", "p", "PLAIN"), ["PLAIN"], private=False).name == "PLAIN"
+    assert mechanism_for(Login("u", "p"), OFFERED, private=False).name == "SCRAM-SHA-256"
+    assert mechanism_for(Login(), ["PLAIN", "ANONYMOUS"], private=False).name == "ANONYMOUS"
+
+
 def test_mechanisms_of_one_word_say_who_logs_in() -> None:
-    assert mechanism_for(Login("ü", "p"), ["PLAIN"]).begin() == "\0ü\0p".encode()
-    assert mechanism_for(Login(), ["EXTERNAL"]).begin() == b""
-    plain = mechanism_for(Login("u"), ["PLAIN"])
+    assert mechanism_for(Login("ü", "p"), ["PLAIN"], private=True).begin() == "\0ü\0p".encode()
+    assert mechanism_for(Login(), ["EXTERNAL"], private=True).begin() == b""
+    plain = mechanism_for(Login("u"), ["PLAIN"], private=True)
     plain.end(b"")
     with pytest.raises(CannotLogIn, match="more than PLAIN can say"):
         plain.answer(b"?")
@@ -131,7 +140,7 @@ def test_mechanisms_of_one_word_say_who_logs_in() -> None:
 def test_what_a_stranger_offers_is_no_line_of_a_log() -> None:
     offered = ["GSSAPI", "X\nERROR \x1b[31m", "Y" * 60_000, "kerberos", *(f"Z{number}" for number in range(100))]
     with pytest.raises(CannotLogIn) as raised:
-        mechanism_for(Login("u", "p"), offered)
+        mechanism_for(Login("u", "p"), offered, private=True)
     assert str(raised.value).startswith("offers GSSAPI Z0 Z1 ")
     assert str(raised.value).isprintable()
     assert len(str(raised.value)) < 300
@@ -143,6 +152,6 @@ def test_what_a_stranger_offers_is_no_line_of_a_log() -> None:
 )
 def test_a_name_or_password_that_cannot_be_sent_is_said_and_not_shown(login: Login, mechanism: str) -> None:
     with pytest.raises(CannotLogIn, match="the user or the password is no UTF-8 text without NUL") as raised:
-        mechanism_for(login, [mechanism])
+        mechanism_for(login, [mechanism], private=True)
     assert raised.value.__context__ is None
     assert "secret" not in repr(raised.value)
