@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from osrdyne_protocol.door import MOST_WAITING, PATIENCE
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
 
@@ -174,6 +175,9 @@ class ServeSettings(_Settings):
     plain_http: bool = False
     #: Most connections.
     connections: int = Field(default=8192, ge=1, le=1_000_000)
+    #: Most of these that have not shown a token or certificate yet, and the seconds that they have for it.
+    strangers: int = Field(default=MOST_WAITING, ge=1, le=1_000_000)
+    stranger_timeout: Seconds = PATIENCE
     #: Most polls, calls and requests in hand of one client, and most endpoints, unless the access file says otherwise.
     most: int = Field(default=256, ge=1, le=1_000_000)
     #: Longest wait of one poll.

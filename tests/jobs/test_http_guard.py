@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -14,6 +15,8 @@ from sqlalchemy import Engine
 from osrdyne_jobs import engine_for, migrate
 from osrdyne_jobs.errors import CannotServe
 from osrdyne_jobs.http import create_app, guard, serve
+from osrdyne_protocol.door import Door
+from testbed.waiting import PATIENCE
 from tests.jobs.administration import TOKEN, Administration, administration
 
 JSON = {"content-type": "application/json"}
@@ -156,6 +159,32 @@ def test_a_body_that_is_too_large_is_refused(guarded: Administration, chunked: b
         body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     answer = guarded.ask("POST", "/api/jobs", body, **headers)
     assert (answer.status, "bytes" in answer.json["error"]) == (413, True)
+
+
+def until_closed(served: Administration, said: str) -> bytes:
+    """Return what the server answers to this before it closes the connection."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=PATIENCE) as one:
+        one.sendall(said.replace("\n", "\r\n").encode())
+        answer = b""
+        while got := one.recv(65_536):
+            answer += got
+        return answer
+
+
+def test_half_a_request_is_not_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("osrdyne_jobs.http.server.Door", partial(Door, patience=1.0))
+    monkeypatch.setattr(guard, "BODY_TIME", 1.0)
+    known = f"POST /api/jobs HTTP/1.1\nHost: x\nAuthorization: Bearer {TOKEN}\nContent-Type: application/json\n"
+    with administration(engine) as served:
+        assert until_closed(served, "GET /api/jobs HTTP/1.1\nHost:") == b""
+        assert until_closed(served, "") == b""
+        assert b"408" in until_closed(served, f"{known}Content-Length: 100\n\n{{").partition(b"\r\n")[0]
+        assert served.ask("GET", "/api/jobs").status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/page.js", "/api/jobs"])
+def test_the_connection_of_a_stranger_ends_with_its_answer(guarded: Administration, path: str) -> None:
+    assert until_closed(guarded, f"GET {path} HTTP/1.1\nHost: x\n\n").startswith(b"HTTP/1.1 ")
 
 
 def refused(engine: Engine, *, port: int = 0, host: str = "127.0.0.1", token: str | None = None) -> str:

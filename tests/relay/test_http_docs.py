@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import steps
+from osrdyne_protocol.door import Door
 from osrdyne_relay import RelaySettings, ServeSettings, errors
 from osrdyne_relay.client.addresses import ClientIdentity
 from osrdyne_relay.http.access import Access, Grant, sha256_of
@@ -191,7 +192,7 @@ async def test_the_requests_of_the_page_are_the_routes_of_the_node() -> None:
     desk: Desk = object.__new__(Desk)
     routes = {
         (one.method, one.resource.canonical.replace("{id}", "ID"))
-        for one in create_app(desk, 1).router.routes()
+        for one in create_app(desk, 1, Door(most=1)).router.routes()
         if one.resource is not None and one.method != "HEAD"
     }
     assert found == routes

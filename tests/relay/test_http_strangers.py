@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -20,8 +21,8 @@ from hypothesis import strategies as st
 
 from osrdyne_relay.client import RelayClient
 from testbed.redis import RedisServer
-from testbed.waiting import until
-from tests.relay.http_nodes import GRANTS, TOKENS, InThread, http_settings
+from testbed.waiting import PATIENCE, until
+from tests.relay.http_nodes import GRANTS, TOKENS, InThread, http_settings, noded
 
 REQUEST = "0" * 32
 BOUNDED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -320,3 +321,23 @@ def test_floods_of_strangers_and_clients_keep_no_memory(redis: RedisServer, tmp_
         assert called(fuzzed) == b"Y"
     # Of two hundred megabytes.
     assert grown < 2_000_000
+
+
+@pytest.mark.parametrize("said", ["", "POST /v1/poll?endpoint=e HTTP/1.1\r\nHost:"])
+async def test_half_a_request_of_a_stranger_is_not_kept_and_a_client_that_waits_is(
+    redis: RedisServer, tmp_path: Path, said: str
+) -> None:
+    async with noded(redis, tmp_path, serve={"stranger_timeout": 1.0}) as url:
+        address = urlsplit(url)
+        polling = asyncio.create_task(asyncio.to_thread(polled, url, wait=2))
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        with contextlib.closing(writer):
+            writer.write(said.encode())
+            assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+        assert await polling == 204
+
+
+def polled(url: str, *, wait: int) -> int:
+    """What a worker's poll of this long is answered."""
+    headers = {"Authorization": f"Bearer {TOKENS['worker']}"}
+    return urllib3.request("POST", f"{url}/v1/poll?endpoint=e&wait={wait}", headers=headers, retries=False).status

@@ -91,6 +91,8 @@ class StatusSettings(StrictModel):
     host: str = "127.0.0.1"
     #: 0 lets the system choose.
     port: Annotated[int, Field(ge=0, le=65535)] = 8042
+    #: Names by which the endpoints are asked for, beside `host`, localhost and any IP address.
+    names: tuple[str, ...] = ()
 
 
 class DaemonSettings(BaseSettings):

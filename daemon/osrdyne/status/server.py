@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import http_exceptions, web
+from aiohttp.typedefs import Handler, Middleware
 
 from osrdyne.errors import DaemonError
 from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import view as status_view
 from osrdyne.status.metrics import Metrics
+from osrdyne_protocol import hosts
+from osrdyne_protocol.door import Door, address_of
 
 log = logging.getLogger(__name__)
+
+#: Most connections, and the seconds for which one of them may be idle.
+_CONNECTIONS, _IDLE = 256, 75.0
+_OTHER_NAME = "not asked for by a name of this server: use its address, or add the name to `status.names`\n"
 
 
 class _OwnErrors(logging.Filter):
@@ -69,7 +77,9 @@ async def serve(
     async def status(_: web.Request) -> web.Response:
         return web.json_response(document())
 
-    application = web.Application()
+    door = Door(most=_CONNECTIONS)
+
+    application = web.Application(middlewares=[_known(settings, door)])
     application.add_routes(
         [
             web.get("/healthz", healthz),
@@ -78,19 +88,41 @@ async def serve(
             web.get("/status", status),
         ]
     )
-    runner = web.AppRunner(application, access_log=None)
+    runner = web.AppRunner(application, access_log=None, keepalive_timeout=_IDLE)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, settings.host, settings.port)
+        server = await _listening(settings, door, runner)
         try:
-            await site.start()
-        except OSError as error:
-            raise StatusUnavailable(
-                f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
-                "set status.port to a free one"
-            ) from error
-        port = runner.addresses[0][1]
-        log.info("status served", extra={"host": settings.host, "port": port})
-        yield port
+            port: int = server.sockets[0].getsockname()[1]
+            log.info("status served", extra={"host": settings.host, "port": port})
+            yield port
+        finally:
+            server.close()
+            door.close()
     finally:
         await runner.cleanup()
+
+
+def _known(settings: StatusSettings, door: Door) -> Middleware:
+    """Return what refuses requests for names of others."""
+
+    @web.middleware
+    async def known(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not hosts.may_name(request.headers.get("Host", ""), (settings.host, *settings.names)):
+            raise web.HTTPForbidden(text=_OTHER_NAME)
+        door.let_in(address_of(request.transport))
+        return await handler(request)
+
+    return known
+
+
+async def _listening(settings: StatusSettings, door: Door, runner: web.AppRunner) -> asyncio.Server:
+    assert runner.server is not None
+    protocols = door.around(runner.server)
+    try:
+        return await asyncio.get_running_loop().create_server(protocols, settings.host, settings.port)
+    except OSError as error:
+        raise StatusUnavailable(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
+            "set status.port to a free one"
+        ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -19,7 +19,12 @@ _ABOUT = "List, show, create, redo, cancel and delete jobs. Times are those of t
 
 
 def create_app(
-    engine: Engine, *, token: guard.Token, types: Iterable[JobType] = (), client: Caster | None = None
+    engine: Engine,
+    *,
+    token: guard.Token,
+    types: Iterable[JobType] = (),
+    client: Caster | None = None,
+    let_in: Callable[[object], None] | None = None,
 ) -> FastAPI:
     """Return the application for a server of your own; `serve` brings one.
 
@@ -28,6 +33,7 @@ def create_app(
     localhost are answered; listen on a loopback address only.
     `types`: those of which jobs can be created.
     `client`: an open client of the pool, with which new jobs are cast. Without one, redo casts them.
+    `let_in`: is told the host and port from which a request with the token came.
 
     Raises CannotServe for a token that is too short, or cannot be sent.
     """
@@ -43,7 +49,7 @@ def create_app(
     )
     app.state.backend = Backend(engine, types, client)
     app.state.metrics = metrics.registry(app.state.backend.reading)
-    app.add_middleware(guard.AccessGuard, token=token)
+    app.add_middleware(guard.AccessGuard, token=token, let_in=let_in)
     problems.install(app)
     # The guard checks the token; this only has the description say so.
     described = [Depends(HTTPBearer(auto_error=False))] if token else []

@@ -13,8 +13,8 @@ program, and it also runs pages of other sites. Two rules keep those out:
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from osrdyne_jobs.errors import CannotServe
 from osrdyne_jobs.http import problems
-from osrdyne_protocol import log_lines
+from osrdyne_protocol import hosts, log_lines
 from osrdyne_protocol.errors import OsrdyneError
 
 logger = log_lines.logger(__name__)
@@ -37,6 +37,10 @@ OPEN = frozenset({"/healthz", "/", "/page.js", "/page.css"})
 SHORTEST_TOKEN = 16
 #: Most bytes of a request's body: a payload of the largest size in which every character is escaped.
 MOST_BODY = 1 << 20
+#: Seconds for it to come.
+BODY_TIME = 30.0
+#: Of an answer to a stranger, or to half a request: the connection ends with it.
+CLOSE = {"connection": "close"}
 #: Sent with every answer. The page runs only our own files, and no other page may frame it.
 HEADERS = {
     "cache-control": "no-store",
@@ -70,33 +74,18 @@ def check_token(token: Token) -> None:
         raise CannotServe("a token has no blanks")
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether an address, or the name localhost, means this machine only."""
-    try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return address.lower() == "localhost"
-
-
 def refusal(method: str, path: str, headers: Mapping[str, str], token: str | None) -> Refusal | None:
     """Return why a request is not answered, or None. Names of headers are in lower case."""
     if token is None:
-        if not is_loopback(_name(headers.get("host", ""))):
+        if not hosts.is_loopback(hosts.name_in(headers.get("host", ""))):
             return Refusal(403, "without a token, only requests to localhost are answered; name it in the Host header")
     elif path not in OPEN and not _is_token(headers.get("authorization", ""), token):
         text = "this needs the administration's token, in the header `Authorization: Bearer TOKEN`"
-        return Refusal(401, text, {"www-authenticate": "Bearer"})
+        return Refusal(401, text, {"www-authenticate": "Bearer", **CLOSE})
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if method == "POST" and kind != "application/json":
         return Refusal(415, "send it with the header `Content-Type: application/json`")
     return None
-
-
-def _name(host: str) -> str:
-    """Return a Host header without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _is_token(header: str, token: str) -> bool:
@@ -108,9 +97,10 @@ def _is_token(header: str, token: str) -> bool:
 class AccessGuard:
     """Stands before an application: refuses, bounds the body, and adds headers to every answer."""
 
-    def __init__(self, app: ASGIApp, *, token: Token) -> None:
+    def __init__(self, app: ASGIApp, *, token: Token, let_in: Callable[[object], None] | None = None) -> None:
         """`token` is one that `check_token` takes. A function is called at each request."""
         self._app = app
+        self._let_in = let_in
         self._asked = token if callable(token) else None
         self._token = token() if callable(token) else token
         #: Why a function could not be asked; None where it could.
@@ -137,14 +127,18 @@ class AccessGuard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                MutableHeaders(scope=message).update(HEADERS | (CLOSE if stranger else {}))
             await send(message)
 
-        refused = refusal(scope["method"], scope["path"], Headers(scope=scope), self._present())
+        token = self._present()
+        stranger = token is not None and scope["path"] in OPEN
+        refused = refusal(scope["method"], scope["path"], Headers(scope=scope), token)
+        if refused is None and not stranger and self._let_in is not None:
+            self._let_in(scope["client"])
         if refused is None and scope["method"] == "POST":
             body = await _body(receive)
-            if body is None:
-                refused = Refusal(413, f"a request has at most {MOST_BODY} bytes", {"connection": "close"})
+            if isinstance(body, Refusal):
+                refused = body
             else:
                 receive = _again(body, receive)
         if refused is None:
@@ -154,16 +148,20 @@ class AccessGuard:
             await answer(scope, receive, send_with_headers)
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """Return a request's body, or None where it is too large."""
+async def _body(receive: Receive) -> bytes | Refusal:
+    """Return a request's body, or why it is not taken."""
     body = b""
-    while True:
-        message = await receive()
-        body += bytes(message.get("body", b""))
-        if len(body) > MOST_BODY:
-            return None
-        if not message.get("more_body", False):
-            return body
+    try:
+        async with asyncio.timeout(BODY_TIME):
+            while True:
+                message = await receive()
+                body += bytes(message.get("body", b""))
+                if len(body) > MOST_BODY:
+                    return Refusal(413, f"a request has at most {MOST_BODY} bytes", CLOSE)
+                if not message.get("more_body", False):
+                    return body
+    except TimeoutError:
+        return Refusal(408, f"the body did not come within {BODY_TIME:g} s", CLOSE)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

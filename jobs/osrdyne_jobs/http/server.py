@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from typing import cast
 
 import uvicorn
 from sqlalchemy import Engine
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from osrdyne_jobs.client import Caster
 from osrdyne_jobs.errors import CannotServe
-from osrdyne_jobs.http import guard
 from osrdyne_jobs.http.app import create_app
 from osrdyne_jobs.http.guard import Token
 from osrdyne_jobs.job_types import JobType
-from osrdyne_protocol import log_lines
+from osrdyne_protocol import hosts, log_lines
+from osrdyne_protocol.door import Door
 
 logger = log_lines.logger(__name__)
 
 #: Seconds for which requests under way may go on after the stop.
 GRACE = 5
-_BACKLOG = 128
+#: Most connections, and those that wait to be accepted.
+_CONNECTIONS, _BACKLOG = 512, 128
 MOST_PORT = 65_535
 
 
@@ -44,12 +48,13 @@ def serve(
     Raises CannotServe where the address cannot be listened on, where it is no loopback address and there is no token,
     and for a token that is too short or cannot be sent.
     """
-    app = create_app(engine, token=token, types=types, client=client)
+    door = Door(most=_CONNECTIONS)
+    app = create_app(engine, token=token, types=types, client=client, let_in=door.let_in)
     with _listener(host, port, guarded=token is not None) as listener:
         address = _address(listener)
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=cast(type[asyncio.Protocol], door.around(H11Protocol)),  # it is only called
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -86,7 +91,7 @@ def _listener(host: str, port: int, *, guarded: bool) -> socket.socket:
     try:
         family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         # The address, not the name: that may mean another machine.
-        if not guarded and not guard.is_loopback(str(where[0])):
+        if not guarded and not hosts.is_loopback(str(where[0])):
             raise CannotServe(f"{host} can be reached from other machines: set a token, or listen on 127.0.0.1")
         listener = socket.socket(family, kind)
         try:

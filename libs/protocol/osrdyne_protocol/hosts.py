@@ -15,8 +15,8 @@ def is_loopback(address: str) -> bool:
 def may_name(header: str, allowed: Collection[str]) -> bool:
     """Return whether a request's Host header is one to answer: an IP address, localhost, one of `allowed`, or none.
 
-    A page of another site can have its own name mean our address (DNS rebinding), and then read what we answer. It cannot
-    have a browser send an address or another name in this header.
+    A page of another site can have its own name mean our address (DNS rebinding), and then read what we answer. It
+    cannot have a browser send an address or another name in this header.
     """
     name = name_in(header).lower().removesuffix(".")
     return not header or _ip(name) is not None or name in {"localhost", *(one.lower() for one in allowed)}

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import http_exceptions, web
 
 from osrdyne_protocol import log_lines
+from osrdyne_protocol.door import Door, address_of
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeFailed, RelayError, TooLarge
 from osrdyne_relay.http.access import KnownClient
@@ -23,6 +24,7 @@ log = log_lines.logger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+DOOR: web.AppKey[Door] = web.AppKey("door", Door)
 DESK: web.AppKey[Desk] = web.AppKey("desk", Desk)
 CLIENT: web.RequestKey[KnownClient] = web.RequestKey("client", KnownClient)
 #: What a load balancer may ask without a token.
@@ -50,6 +52,7 @@ async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         if request.path not in OPEN:
             _identify(desk, request)
+            request.app[DOOR].let_in(address_of(request.transport))
         answer = await handler(request)
     except RelayError as error:
         answer = problem(desk, error)
@@ -77,6 +80,8 @@ async def _sent(desk: Desk, request: web.Request, answer: web.StreamResponse) ->
     if isinstance(answer, web.WebSocketResponse):
         return answer
     answer.headers.update(HEADERS)
+    if CLIENT not in request:
+        answer.force_close()  # a stranger's
     if desk.stopping.is_set():
         # The next request over this connection could meet its end, and the client would not know whether it ran.
         answer.force_close()

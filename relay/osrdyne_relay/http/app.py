@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from osrdyne_protocol.door import Door
 from osrdyne_relay import wire
 from osrdyne_relay.http import callers, health, sockets, streams, workers
-from osrdyne_relay.http.answering import DESK, around
+from osrdyne_relay.http.answering import DESK, DOOR, around
 from osrdyne_relay.http.desk import Desk
 
 #: A request's path below `wire.REQUESTS`.
@@ -15,10 +16,10 @@ _ONE = wire.REQUESTS + "/{id:[0-9a-f]{32}}"
 _STREAM = wire.STREAMS + "/{id:[0-9a-f]{32}}"
 
 
-def create_app(desk: Desk, most_bytes: int) -> web.Application:
+def create_app(desk: Desk, most_bytes: int, door: Door) -> web.Application:
     """Return the application of a node. `most_bytes`: of a body."""
     app = web.Application(middlewares=[around], client_max_size=most_bytes)
-    app[DESK] = desk
+    app[DESK], app[DOOR] = desk, door
     app.add_routes(
         [
             web.get("/livez", health.livez),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import resource
 import socket
 import ssl
@@ -14,7 +13,8 @@ from typing import Any
 
 from aiohttp import web
 
-from osrdyne_protocol import certificates, log_lines
+from osrdyne_protocol import certificates, hosts, log_lines
+from osrdyne_protocol.door import Door
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay
 from osrdyne_relay.http.access import Access, WatchedFiles
@@ -27,8 +27,8 @@ from osrdyne_relay.wire import MOST_HEADER
 log = log_lines.logger(__name__)
 
 _BACKLOG = 1024
-#: Seconds for a TLS handshake, for the rest of a body that was refused, and for handlers at the end.
-_HANDSHAKE, _LINGER, _LAST = 10.0, 2.0, 5.0
+#: Seconds for the rest of a body that was refused, and for handlers at the end.
+_LINGER, _LAST = 2.0, 5.0
 #: Bytes that are read ahead of a connection, twice as many at most.
 _READ = 65_536
 #: Files that a process has open beside its connections.
@@ -49,8 +49,9 @@ async def serve(
     desk = Desk(relay, Access.read(own.access_file), own)
     listener = _listener(own)
     _allow_files(own.connections + _OTHER_FILES)
+    door = Door(most=own.connections, tls=tls, most_waiting=own.strangers, patience=own.stranger_timeout)
     runner = web.AppRunner(
-        create_app(desk, settings.most_bytes),
+        create_app(desk, settings.most_bytes, door),
         handler_cancellation=True,
         access_log=None,
         keepalive_timeout=own.idle_timeout,
@@ -64,13 +65,10 @@ async def serve(
     await runner.setup()
     try:
         async with relay:
-            server = await asyncio.get_running_loop().create_server(
-                _bounded(runner, desk, own.connections),
-                sock=listener,
-                ssl=tls,
-                ssl_handshake_timeout=_HANDSHAKE if tls else None,
-                backlog=_BACKLOG,
-            )
+            assert runner.server is not None
+            desk.metrics.connections.set_function(lambda: door.connections)
+            protocols = door.around(runner.server)
+            server = await asyncio.get_running_loop().create_server(protocols, sock=listener, backlog=_BACKLOG)
             try:
                 address = _address(listener, tls is not None)
                 log.info("the node is served", extra={"address": address})
@@ -79,6 +77,7 @@ async def serve(
                 await _until(stop, desk, relay, [*desk.roots(), *_watching(own, desk, tls)])
             finally:
                 server.close()
+                door.close()
     finally:
         listener.close()
         await runner.cleanup()
@@ -103,31 +102,13 @@ async def _until(stop: asyncio.Event, desk: Desk, relay: Relay, roots: list[Coro
         await asyncio.gather(stopped, *running, return_exceptions=True)
 
 
-def _bounded(runner: web.AppRunner, desk: Desk, most: int) -> Callable[[], asyncio.Protocol]:
-    """Return what makes the protocol of a new connection; one too many is closed at once."""
-    protocols = runner.server
-    assert protocols is not None
-
-    desk.metrics.connections.set_function(lambda: len(protocols.connections))
-
-    def connected() -> asyncio.Protocol:
-        return protocols() if len(protocols.connections) < most else _Full()
-
-    return connected
-
-
-class _Full(asyncio.Protocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
-
-
 def _listener(settings: ServeSettings) -> socket.socket:
     """Return a socket that is bound. Raises SettingsError."""
     host, port = settings.host, settings.port
     try:
         family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         # The address, not the name: that may mean another machine.
-        reached = not ipaddress.ip_address(str(where[0]).partition("%")[0]).is_loopback
+        reached = not hosts.is_loopback(str(where[0]))
         if reached and settings.certificate_file is None and not settings.plain_http:
             raise SettingsError(
                 "relay.serve.host",

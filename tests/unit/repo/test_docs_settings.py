@@ -68,6 +68,8 @@ def as_written(value: Any) -> str:
         return "*none*"
     if dataclasses.is_dataclass(value):
         return "`{}`"
+    if isinstance(value, tuple):
+        value = list(value)
     return f"`{value:.15g}`" if isinstance(value, float) else f"`{value}`"
 
 

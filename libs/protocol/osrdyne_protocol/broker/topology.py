@@ -168,7 +168,8 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
             User(who.worker, "worker"),
             # To list queues, exchanges, bindings and policies of its vhost; it sees no other and changes nothing.
             User(who.daemon, "daemon", tags=("management",)),
-            User(who.monitor, "monitor", tags=("monitoring",)),
+            # With `monitoring` it would see all vhosts, all nodes, and all connections with their addresses and users.
+            User(who.monitor, "monitor", tags=("management",)),
             *((User(who.operator, "operator"),) if who.operator else ()),
         ),
         permissions=_permissions(names, who),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -11,6 +14,8 @@ import pytest
 from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import server as status_server
 from osrdyne.status.metrics import Metrics
+from osrdyne_protocol.door import Door
+from testbed.waiting import PATIENCE
 
 
 class Served:
@@ -20,6 +25,7 @@ class Served:
         self.document: dict[str, Any] = {"keys": [], "alarm": None, "queues": {}, "static_queues_lost": {}}
         self.reason: str | None = None
         self.url = ""
+        self.port = 0
 
     async def get(self, path: str) -> tuple[int, str]:
         async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
@@ -27,12 +33,14 @@ class Served:
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
+async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     one = Served()
-    settings = StatusSettings(port=0)
+    settings = StatusSettings(port=0, names=("osrdyne.example",))
+    monkeypatch.setattr(status_server, "Door", partial(Door, patience=1.0))
     async with status_server.serve(
         settings, Metrics(), document=lambda: one.document, not_ready=lambda: one.reason
     ) as port:
+        one.port = port
         one.url = f"http://127.0.0.1:{port}"
         yield one
 
@@ -42,6 +50,25 @@ async def test_readiness_is_reported_with_its_reason(served: Served) -> None:
     served.reason = "waiting: no broker"
     assert await served.get("/readyz") == (503, "waiting: no broker\n")
     assert await served.get("/healthz") == (200, "ok\n")
+
+
+@pytest.mark.parametrize("path", ["/status", "/metrics", "/readyz", "/healthz", "/nothing"])
+async def test_a_page_of_another_site_that_means_this_address_by_its_name_reads_nothing(
+    served: Served, path: str
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        async with session.get(served.url + path, headers={"Host": "evil.example:8042"}) as answer:
+            assert (answer.status, "status.names" in await answer.text()) == (403, True)
+        async with session.get(served.url + "/status", headers={"Host": "osrdyne.example"}) as answer:
+            assert answer.status == 200
+
+
+async def test_half_a_request_is_not_kept(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    with closing(writer):
+        writer.write(b"GET /status HTTP/1.1\r\nHost:")
+        assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+    assert (await served.get("/healthz"))[0] == 200
 
 
 async def test_metrics_count_the_keys_of_each_state_as_they_are_when_asked(served: Served) -> None:
