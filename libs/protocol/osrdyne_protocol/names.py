@@ -176,9 +176,9 @@ def engine_name(pool: str, instance: str, key: str) -> str:
     """Return the name that a worker group has on an engine (unit, container, Deployment, directory).
 
     Lower-case letters, digits and hyphens, at most 63 bytes, the limit of a DNS label and of a Kubernetes label value:
-    a readable part of pool and key, and 80 bits of a hash of pool, instance and key, so that two groups never share a
-    name.
+    a readable part of pool and key, and 128 bits of a hash of pool, instance and key. Clients choose keys, and cannot
+    find two of one name.
     """
-    readable = re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-")[:24].strip("-")
-    head = f"{pool[:16].strip('-')}-{readable}" if readable else pool[:16].strip("-")
-    return f"{head}-{digest(pool, instance, key)[:20]}"
+    readable = re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-")[:16].strip("-")
+    head = f"{pool[:13].strip('-')}-{readable}" if readable else pool[:13].strip("-")
+    return f"{head}-{digest(pool, instance, key)[:32]}"
