@@ -3,6 +3,9 @@
 ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS build
+ARG BASE
+# Who may push a tag decides what is under it: name the base by its digest.
+RUN case "$BASE" in *@sha256:*) ;; *) echo "BASE=$BASE has no digest: see docs/images.md" >&2 ;; esac
 WORKDIR /build
 COPY requirements.lock ./
 # uv checks what the lock pins by its hashes, and is pinned itself. Build tools stay in this stage.

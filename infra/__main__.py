@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pulumi
 import pulumi_rabbitmq as rabbitmq
 
-from osrdyne_infra import configuration, live, preflight
+from osrdyne_infra import configuration, digests, live, preflight
 from osrdyne_infra.configuration import BrokerStack, StackSettings
 from osrdyne_infra.errors import InfraError
 from osrdyne_infra.guard import Guard
@@ -124,6 +124,8 @@ def a_broker(settings: BrokerStack) -> None:
 
 
 try:
+    if (said := digests.warning(pulumi.runtime.get_config_env())) is not None:
+        pulumi.log.warn(said)
     given = configuration.parse(pulumi.runtime.get_config_env(), frozenset(pulumi.runtime.get_config_secret_keys_env()))
     if isinstance(given, BrokerStack):
         a_broker(given)

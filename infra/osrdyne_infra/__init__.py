@@ -3,8 +3,8 @@
 Here belong: the stack's configuration, one component per file, and what a component must ask the broker first. Not
 here: names, arguments and policies (the topology model has them), and anything that the daemon makes while it runs.
 
-- Configuration: `configuration`, `cluster_settings`, `broker_settings`, `jobs_settings`, `relay_settings`, and the
-  `checks` of values.
+- Configuration: `configuration`, `cluster_settings`, `broker_settings`, `jobs_settings`, `relay_settings`, the
+  `checks` of values, and `digests` of images.
 - Before a change: `preflight` judges what is declared and what is `live`, and `lost_queues` finds lost queues.
   `management` speaks with the broker, and `guard` and `mend` ask it while Pulumi works. `errors` has every refusal.
 - On the broker: `vhost`, `pool_objects` and `pool_users`, with `password` for their passwords and `ordering`.
