@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 
 import pytest
@@ -116,6 +117,10 @@ async def test_only_so_many_logs_of_ended_groups_are_kept(
     monkeypatch.setattr("osrdyne.drivers.subprocess.driver._TIDY_INTERVAL_SECONDS", 0.0)
     driver = machine.driver_of(SubprocessTemplate(STUB, log_files=2))
     await driver.start("stays")
+    foreign = [machine.log("stays").with_name(name) for name in ("thesis.log", "core-0123.log")]
+    for path in foreign:
+        path.write_text("mine")
+        os.utime(path, (0, 0))
     for key in ("one", "two", "three"):
         await driver.start(key)
         await driver.stop(key)
@@ -125,6 +130,7 @@ async def test_only_so_many_logs_of_ended_groups_are_kept(
 
         await until_async(gone)
     assert {key for key in ("stays", "one", "two", "three") if machine.log(key).exists()} == {"stays", "two", "three"}
+    assert all(path.exists() for path in foreign)
 
 
 async def test_lifecycle_is_logged_without_credentials(

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Set
 from pathlib import Path
@@ -19,6 +20,8 @@ from osrdyne.drivers import redaction
 
 _SUFFIX = ".log"
 _OLD_SUFFIX = ".log.1"
+#: Names of logs of groups, also of those that earlier versions wrote. What has another name is never removed.
+_OURS = re.compile(r"[a-z0-9-]+-[0-9a-f]{20}([0-9a-f]{12})?\.log")
 
 #: How much of a log's end is searched for its last line.
 _TAIL_BYTES = 4096
@@ -157,7 +160,7 @@ class Logs:
             ended = [
                 (entry.stat().st_mtime, entry.name.removesuffix(_SUFFIX))
                 for entry in entries
-                if entry.name.endswith(_SUFFIX) and entry.name.removesuffix(_SUFFIX) not in running
+                if _OURS.fullmatch(entry.name) and entry.name.removesuffix(_SUFFIX) not in running
             ]
         for _, name in sorted(ended, reverse=True)[keep:]:
             self.path(name).unlink(missing_ok=True)
