@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import time
@@ -104,9 +105,10 @@ class Lake:
 
     @staticmethod
     def _remove_versions(last: Path, *, but: Path | None) -> None:
-        prefix = last.name.rsplit("-", 2)[0] + "-"
+        # What has another name, no version had: it is left alone.
+        ours = re.compile(re.escape(last.name.rsplit("-", 2)[0]) + r"-[0-9]{20}-[0-9a-f]{8}")
         for old in last.parent.iterdir():
-            if old.name.startswith(prefix) and old != but and old.name < last.name:
+            if ours.fullmatch(old.name) and old != but and old.name < last.name:
                 shutil.rmtree(old, ignore_errors=True)
 
     @contextmanager

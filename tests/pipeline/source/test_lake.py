@@ -46,6 +46,16 @@ def test_a_table_is_empty_then_what_was_written_last(spark: SparkSession, lake: 
     assert len(list((lake.home / "versions").iterdir())) == 2
 
 
+def test_only_former_versions_are_removed_when_a_version_takes_its_place(lake: Lake) -> None:
+    foreign = lake.home / "versions" / f"{NAME.replace('/', '.')}-0000-notes"
+    foreign.mkdir(parents=True)
+    for _ in range(3):
+        with lake.version(NAME):
+            pass
+    assert foreign.is_dir()
+    assert len(list(foreign.parent.iterdir())) == 3
+
+
 def test_a_table_that_cannot_be_written_stays_as_it_was(spark: SparkSession, lake: Lake) -> None:
     lake.write(NAME, hours(spark, "a"))
     rows = hours(spark, "b")
