@@ -68,7 +68,7 @@ class PoolUsers(pulumi.ComponentResource):
                 self.addresses[name] = _address(broker.amqp, one, password, path=f"/{vhost}")
             else:
                 self.addresses[name] = _address(management, one, password, query=query)
-        if "monitoring" in one.tags:
+        if one.role == "monitor":
             self.figures = _address(management, one, password, path=f"/{vhost}")
 
 
@@ -78,7 +78,7 @@ def kinds(one: User) -> dict[str, Kind]:
     `hand_over` names the files after them, as the Ansible role `daemon` does.
     """
     found: dict[str, Kind] = {one.role: "amqp"}
-    if {"management", "monitoring"} & set(one.tags):
+    if "management" in one.tags:
         found[f"{one.role}-management"] = "management"
     return found
 

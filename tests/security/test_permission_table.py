@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
+import urllib.error
 from collections.abc import Callable, Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
 from testbed.management import Management
 from testbed.pool import Pool
+from testbed.waiting import until
 from tests.conftest import Vhost
 from tests.security.test_permissions import (
     CHANGES,
@@ -57,12 +60,34 @@ def own_reply_queue(channel: BlockingChannel, pool: Pool) -> str:
     return queue
 
 
+def reply_exchange(channel: BlockingChannel, pool: Pool) -> str:
+    """An exchange under a name that only a client may use."""
+    exchange = f"reply-{pool.users.client}-{secrets.token_hex(16)}"
+    channel.exchange_declare(exchange, "fanout")
+    return exchange
+
+
+def dying_replies(exchange: Callable[[Pool], str]) -> Action:
+    """A reply queue that hands on what dies in it to an exchange."""
+    return lambda channel, pool: channel.queue_declare(
+        f"reply-{pool.users.client}-{secrets.token_hex(16)}",
+        durable=True,
+        arguments={"x-dead-letter-exchange": exchange(pool), "x-message-ttl": 0},
+    )
+
+
 def delete(queue: Callable[[Pool], str]) -> Action:
     return lambda channel, pool: channel.queue_delete(queue(pool))
 
 
 def purge(queue: Callable[[Pool], str]) -> Action:
     return lambda channel, pool: channel.queue_purge(queue(pool))
+
+
+def others(api: Management, pool: Pool) -> None:
+    """Raise as for a refusal where no other virtual host than the pool's is shown."""
+    if {one["name"] for one in api.get("vhosts")} <= {pool.vhost}:
+        raise urllib.error.HTTPError("", 403, "none", Message(), None)
 
 
 def request_queue(pool: Pool) -> str:
@@ -102,6 +127,14 @@ AMQP: dict[str, Action] = {
     "make an exchange with the name of a request queue": lambda channel, _: channel.exchange_declare(
         "core-req-mine", "fanout"
     ),
+    "make an exchange with the name of its own reply queue": reply_exchange,
+    "have that exchange route to the exchange for requests": lambda channel, pool: channel.exchange_bind(
+        pool.names.request_exchange, reply_exchange(channel, pool)
+    ),
+    "send to that exchange": lambda channel, pool: channel.basic_publish(reply_exchange(channel, pool), "42", b""),
+    "have what dies in its own reply queue sent as a request": dying_replies(lambda pool: pool.names.request_exchange),
+    "have what dies there sent to a queue by its name": dying_replies(lambda _: ""),
+    "have what dies there sent as activity": dying_replies(lambda pool: pool.names.activity_exchange),
     "make any other exchange": lambda channel, _: channel.exchange_declare("core-mine", "fanout"),
     "delete the exchange for requests": lambda channel, pool: channel.exchange_delete(pool.names.request_exchange),
     "bind the exchange for requests to another": lambda channel, pool: channel.exchange_bind(
@@ -116,6 +149,9 @@ HTTP: dict[str, Callable[[Management, Pool], int]] = {
     "look at its virtual host through the management API": lambda api, pool: code(
         lambda: api.get("queues", pool.vhost)
     ),
+    "see other virtual hosts there": lambda api, pool: code(lambda: others(api, pool)),
+    "see the broker's nodes there": lambda api, _: code(lambda: api.get("nodes")),
+    "see users there": lambda api, _: code(lambda: api.get("users")),
     "change a policy through the management API": lambda api, pool: code(lambda: CHANGES["write a policy"](api, pool)),
     "make a user through the management API": lambda api, pool: code(lambda: CHANGES["make a user"](api, pool)),
     "widen its own permissions": lambda api, pool: code(lambda: CHANGES["widen its permissions"](api, pool)),
@@ -158,3 +194,27 @@ def test_a_user_may_do_what_the_page_says_and_nothing_else(pool: Pool, role: str
     tried: dict[str, Any] = {operation: allowed(pool, role, operation) for operation in operations}
 
     assert tried == {operation: TABLE[operation][role] for operation in operations}
+
+
+def test_a_client_that_may_declare_and_read_nothing_calls_by_direct_reply_to(pool: Pool) -> None:
+    user, place = pool.users.client, f"permissions/{pool.vhost}/{pool.users.client}"
+    write = pool.broker.management.get(*place.split("/"))["write"]
+    pool.broker.management.put(*place.split("/"), body={"configure": "^$", "write": write, "read": "^$"})
+    with pika.BlockingConnection(pika.URLParameters(pool.uri(user))) as connection:
+        channel = connection.channel()
+        replies: list[bytes] = []
+        channel.basic_consume("amq.rabbitmq.reply-to", lambda *got: replies.append(got[3]), auto_ack=True)
+        properties = pika.BasicProperties(reply_to="amq.rabbitmq.reply-to")
+        channel.basic_publish(pool.names.request_exchange, "direct", b"", properties)
+        with pika.BlockingConnection(pika.URLParameters(pool.uri(pool.users.daemon))) as answering:
+            answer = answering.channel()
+
+            def answered() -> bool:
+                _, request, _ = answer.basic_get(pool.names.orphan_queue, auto_ack=True)
+                if request is not None:
+                    answer.basic_publish("", request.reply_to, b"answer")
+                return request is not None
+
+            until(answered)
+        until(lambda: connection.process_data_events(0.1) or replies)
+    assert replies == [b"answer"]
