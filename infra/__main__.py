@@ -14,6 +14,7 @@ from osrdyne_infra import configuration, digests, live, preflight
 from osrdyne_infra.configuration import BrokerStack, StackSettings
 from osrdyne_infra.errors import InfraError
 from osrdyne_infra.guard import Guard
+from osrdyne_infra.limits import Limits
 from osrdyne_infra.management import Management
 from osrdyne_infra.mend import Mend
 from osrdyne_infra.pool_objects import PoolObjects
@@ -47,6 +48,7 @@ def pools(settings: StackSettings) -> None:
     )
     vhost = Vhost(settings, [user.name for one in declared for user in one.users], provider)
     users = {one.pool: PoolUsers(settings, one, vhost, provider) for one in declared}
+    Limits(settings, declared, pulumi.ResourceOptions(depends_on=[vhost, *users.values()]))
     objects = {one.pool: PoolObjects(one, vhost, preflight.replaced(one, found), provider) for one in declared}
     for one in declared:
         Mend(settings, one, found.lost, pulumi.ResourceOptions(depends_on=[objects[one.pool]]))

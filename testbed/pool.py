@@ -12,7 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -166,7 +166,8 @@ class DaemonProcess:
                     "orphan_ttl",
                     "consumer_timeout",
                 )
-            },
+            }
+            | {"limits": asdict(chosen.limits)},
             "broker": {
                 "amqp_uri_file": str(directory / "amqp.uri"),
                 "management_uri_file": str(directory / "management.uri"),

@@ -1,8 +1,8 @@
 """Declare a pool's exchanges, queues, bindings and policies: `python declare_pool.py POOL`.
 
 AMQP_URI names the virtual host, MANAGEMENT_URI the management API, as in http://USER:PASSWORD@HOST:15672. Objects that
-exist already do not change. It declares no users: everything runs as the one user of these addresses. For users with
-few rights, see docs/environments.md.
+exist already do not change. It declares no users and no limits: everything runs as the one user of these addresses. For
+users with few rights, see docs/environments.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def declare(management_uri: str, vhost: str, pool: str) -> None:
     api = f"{address.scheme}://{address.netloc.rpartition('@')[2]}/api"
     declared = topology(PoolSettings(pool))
     for one in requests(declared, vhost):
-        if one.path[0] in ("users", "permissions"):
+        if one.path[0] in ("users", "permissions", "user-limits", "vhost-limits"):
             continue
         url = "/".join([api, *(quote(part, safe="") for part in one.path)])
         request = urllib.request.Request(url, json.dumps(one.body).encode(), header, method=one.method)  # noqa: S310

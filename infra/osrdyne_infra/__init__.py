@@ -7,7 +7,7 @@ here: names, arguments and policies (the topology model has them), and anything 
   `checks` of values, and `digests` of images.
 - Before a change: `preflight` judges what is declared and what is `live`, and `lost_queues` finds lost queues.
   `management` speaks with the broker, and `guard` and `mend` ask it while Pulumi works. `errors` has every refusal.
-- On the broker: `vhost`, `pool_objects` and `pool_users`, with `password` for their passwords and `ordering`.
+- On the broker: `vhost`, `pool_objects`, `pool_users` and their `limits`, with `password` for passwords and `ordering`.
 - On a database server: `jobs_database`, for a pool with jobs.
 - On Kubernetes: `cluster`, `namespace`, and for each pool `pool_on_cluster`: `pool_config`, `worker_templates`,
   `daemon_deployment`, `redo_deployment` (`replicated` has what both are), `driver_access`, `keda_access`,

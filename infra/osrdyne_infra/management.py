@@ -1,4 +1,4 @@
-"""What is on the broker, through its management API. Only reads, except where `mend` declares a queue again.
+"""What is on the broker, through its management API. Only reads, except for `mend` and `limits`.
 
 The one module of the program that speaks HTTP. Every failure is a BrokerError that says what to do, and never holds a
 password.
@@ -83,6 +83,9 @@ class Management:
     def bind(self, vhost: str, exchange: str, queue: str, routing_key: str) -> None:
         body = {"routing_key": routing_key, "arguments": {}}
         self._call("bindings", vhost, "e", exchange, "q", queue, method="POST", body=body)
+
+    def set_limit(self, kind: str, owner: str, name: str, value: int) -> None:
+        self._call(kind, owner, name, method="PUT", body={"value": value})
 
     def get(self, *path: str) -> Any:
         """Return what is at a path. Raises BrokerError where nothing is."""

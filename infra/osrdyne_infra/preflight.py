@@ -13,7 +13,7 @@ from dataclasses import replace
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import DeploymentRefused
 from osrdyne_infra.live import Live
-from osrdyne_protocol.broker import lost
+from osrdyne_protocol.broker import limits, lost
 from osrdyne_protocol.broker.drift import concerning, drift, request_queues
 from osrdyne_protocol.broker.lint import Finding, lint
 from osrdyne_protocol.broker.topology import Exchange, Queue, Topology, topology
@@ -74,6 +74,7 @@ def _together(declared: tuple[Topology, ...], live: Topology) -> Topology:
         queues=(*ours.queues, *(one for one in live.queues if one.name not in queues)),
         bindings=tuple(dict.fromkeys((*ours.bindings, *live.bindings))),
         policies=(*ours.policies, *(one for one in live.policies if one.name not in policies)),
+        vhost_limits=limits.together(one.vhost_limits for one in declared),
         operator_policies=live.operator_policies,
     )
 

@@ -24,7 +24,7 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = """
 module: osrdyne_topology
 short_description: Applies a pool's topology to a broker
-description: Vhost, users, permissions, policies, exchanges, queues and bindings; see osrdyne_protocol.broker.topology.
+description: Vhost, users, permissions, limits, policies, exchanges, queues and bindings.
 options:
   url: {description: Address of the management API, without user., type: str, required: true}
   tls: {description: "Files for https: cacertfile, certfile, keyfile.", type: dict, default: {}}
@@ -33,6 +33,7 @@ options:
   admin_password: {description: The administrator's password., type: str, required: true}
   vhost: {description: The pool's vhost., type: str, required: true}
   requests: {description: What the filter osrdyne_requests returns., type: list, elements: dict, required: true}
+  vhost_limits: {description: "Higher limits of the vhost than this pool needs, by name.", type: dict, default: {}}
   passwords: {description: Password of each user of the topology., type: dict, required: true}
   password_hashes: {description: "What the filter osrdyne_password_hash makes of each.", type: dict, required: true}
   lost: {description: "What to say of each static queue that the broker lost, by its name.", type: dict, default: {}}
@@ -175,6 +176,11 @@ def apply(api: Api, given: dict[str, Any]) -> None:
         kind, name = request["path"][0], request["path"][-1]
         if kind == "users":
             ensure_user(api, vhost, request, given["passwords"][name], given["password_hashes"][name])
+        elif kind == "user-limits":
+            ensure_limit(api, request["path"], request["body"]["value"])
+        elif kind == "vhost-limits":
+            least = max(request["body"]["value"], int(given["vhost_limits"].get(name, 0)))
+            ensure_limit(api, request["path"], least, or_more=True)
         elif kind == "bindings":
             ensure_binding(api, request)
         else:
@@ -200,6 +206,15 @@ def ensure_user(api: Api, vhost: str, request: dict[str, Any], password: str, pa
         algorithm = "rabbit_password_hashing_sha256"
         body = {**request["body"], "password_hash": password_hash, "hashing_algorithm": algorithm}
         api.change(f"user {name}", "PUT", "users", name, body=body)
+
+
+def ensure_limit(api: Api, path: list[str], value: int, *, or_more: bool = False) -> None:
+    """A limit of a vhost stays where it is higher: another pool may need that."""
+    kind, owner, name = path
+    found = dict(next((one["value"] for one in api.get(kind, owner) or []), {})).get(name)
+    if found != value and not (or_more and found is not None and (found > value or found < 0)):
+        what = f"limit {name} of {'user' if kind == 'user-limits' else 'vhost'} {owner}"
+        api.change(f"{what}: {value}", "PUT", *path, body={"value": value})
 
 
 def ensure(api: Api, vhost: str, request: dict[str, Any]) -> None:
@@ -330,6 +345,7 @@ def main() -> None:
             "password_hashes": {"type": "dict", "required": True, "no_log": True},
             "lost": {"type": "dict", "default": {}},
             "mend_lost": {"type": "bool", "default": False},
+            "vhost_limits": {"type": "dict", "default": {}},
             "timeout": {"type": "float", "default": 30.0},
         },
         supports_check_mode=True,

@@ -156,6 +156,9 @@ class ModelManagement(ManagementApi):
     def _operator_policies(self) -> list[dict[str, Any]]:
         return []
 
+    def _vhost_limits(self) -> list[dict[str, Any]]:
+        return []
+
     def _permissions(self) -> list[dict[str, Any]]:
         return [
             {"user": one.user, "configure": one.configure, "write": one.write, "read": one.read}

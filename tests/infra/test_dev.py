@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import stack_up
 from benchmarks.rig import Rig
-from osrdyne_protocol.broker.topology import Users
+from osrdyne_protocol.broker.topology import Users, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings_text import to_toml
 from testbed.broker import Broker
@@ -130,6 +130,23 @@ def test_a_daemon_with_the_declared_users_and_settings_answers_a_request(stack: 
     stack.must_up("--refresh", "--expect-no-changes")
 
 
+def test_limits_are_set_and_add_up_where_pools_share_the_vhost(newest: Stack) -> None:
+    newest.must_up()
+    alone = limits_of(newest)
+    assert alone == topology(newest.pool("core")).vhost_limits
+    newest.configure(pools=[*newest.values["pools"], {"name": "other", "limits": {"groups": 7}}])
+
+    newest.must_up()
+
+    assert limits_of(newest)["max-queues"] == 2 * alone["max-queues"] - 2000 + 7
+    user = newest.broker.management.get("users", Users.of("other", newest.instance).client)
+    assert user["limits"]["max-connections"] == 2000
+
+
+def limits_of(stack: Stack) -> dict[str, int]:
+    return dict(stack.broker.management.get("vhost-limits", stack.vhost)[0]["value"])
+
+
 def test_a_rotated_password_is_another_one_and_no_other_changes(newest: Stack) -> None:
     newest.must_up()
     before = declared(newest).passwords
@@ -148,13 +165,13 @@ def test_a_pool_is_added_and_removed_without_touching_another(newest: Stack) -> 
     newest.must_up()
 
     assert {name for name, op in touched.items() if op not in ("create", "update")} == set()
-    assert {name for name, op in touched.items() if op == "update"} == {"vhost"}
+    assert {name for name, op in touched.items() if op == "update"} == {"vhost", "limits"}
     newest.configure()
     gone = changes(newest)
     newest.must_up()
     assert all(name.startswith("other") for name, op in gone.items() if op == "delete")
     queues = {one["name"] for one in newest.broker.management.get("queues", newest.vhost)}
-    assert queues == {f"core-{name}" for name in ("orphan", "dl", "poison", "activity", "events")}
+    assert queues == {f"core-{name}" for name in ("orphan", "dl", "poison", "parked", "activity", "events")}
 
 
 def test_destroy_leaves_nothing_on_the_broker(newest: Stack) -> None:

@@ -40,6 +40,7 @@ class Applied:
     url: str | None = None
     instance: str = "default"
     mend_lost: bool = False
+    vhost_limits: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         users = dataclasses.astuple(Users.of(self.pool, self.instance))
@@ -60,6 +61,7 @@ class Applied:
             "requests": [dataclasses.asdict(one) for one in management_json.requests(declared, self.vhost.name)],
             "lost": lost.problems(declared, self.vhost.name),
             "mend_lost": self.mend_lost,
+            "vhost_limits": self.vhost_limits,
             "passwords": self.passwords,
             "password_hashes": {name: password_hash(word) for name, word in self.passwords.items()},
             "_ansible_check_mode": check,
@@ -342,3 +344,33 @@ def test_a_pool_of_an_earlier_version_gets_its_parking_queue_and_limits_and_keep
         until(limited, what=f"the limit of {end}")
     assert api.queue(vhost, f"{pool}-parked") is not None
     assert not applied.run()["changed"]
+
+
+def test_limits_of_users_and_vhost_are_set_and_a_vhosts_higher_limit_stays(applied: Applied) -> None:
+    declared = topology(PoolSettings(applied.pool, applied.instance))
+    # When a pool is applied
+    applied.run()
+    # Then the broker has its limits
+    users = {one["name"]: one["limits"] for one in applied.state()["users"]}
+    assert users == {one.name: one.limits for one in declared.users}
+    assert limits_of(applied) == declared.vhost_limits
+    # And those of a vhost that was applied before there were limits, or with other ones, are mended
+    user, queues = declared.users[0].name, declared.vhost_limits["max-queues"]
+    applied.api.delete("user-limits", user, "max-connections")
+    applied.api.call("PUT", "vhost-limits", applied.vhost.name, "max-queues", body={"value": 3})
+    applied.api.call("PUT", "vhost-limits", applied.vhost.name, "max-connections", body={"value": 10**6})
+    changes = applied.run()["changes"]
+    assert changes == [
+        f"limit max-queues of vhost {applied.vhost.name}: {queues}",
+        f"limit max-connections of user {user}: {declared.users[0].limits['max-connections']}",
+    ]
+    assert limits_of(applied) == {"max-queues": queues, "max-connections": 10**6}
+    # And a vhost that several pools share gets what its playbook says
+    applied.vhost_limits = {"max-queues": 2 * queues}
+    applied.run()
+    assert limits_of(applied)["max-queues"] == 2 * queues
+    assert not applied.run()["changed"]
+
+
+def limits_of(applied: Applied) -> dict[str, int]:
+    return dict(applied.api.get("vhost-limits", applied.vhost.name)[0]["value"])

@@ -166,7 +166,10 @@ class ManagementApi:
         listings = {
             "exchanges": exchanges,
             "queues": await self._get(f"queues/{v}", {"columns": "name,type,arguments"}),
-            **{kind: await self._get(f"{kind}/{v}") for kind in ("bindings", "policies", "operator-policies")},
+            **{
+                kind: await self._get(f"{kind}/{v}")
+                for kind in ("bindings", "policies", "operator-policies", "vhost-limits")
+            },
             "users": await self._get("users") if with_users else [],
             "permissions": await self._get(f"vhosts/{v}/permissions") if with_users else [],
         }

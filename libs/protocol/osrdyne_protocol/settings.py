@@ -85,6 +85,22 @@ class JobsSettings:
         return cls(redo=RedoSettings.from_mapping(tables.get("redo", {}), path=f"{path}.redo"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLimits:
+    """What a pool may take at once. The limits of the broker follow from it: `broker.limits`."""
+
+    #: Worker groups, and so request queues.
+    groups: int = 2000
+    #: Connections of all its clients, and of all its workers.
+    client_connections: int = 2000
+    worker_connections: int = 10_000
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], *, path: str = "limits") -> PoolLimits:
+        """Parse a mapping; as `PoolSettings.from_mapping`."""
+        return cls(**_parsed(values, {one.name: _positive_integer for one in fields(cls)}, path))
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
     """One pool of one instance. Durations in seconds, sizes in messages or bytes."""
@@ -115,6 +131,8 @@ class PoolSettings:
     events_max_age: float = 7 * 86_400.0
     #: Largest size of the events stream, in bytes.
     events_max_bytes: int = 1_000_000_000
+    #: What it may take at once.
+    limits: PoolLimits = field(default_factory=PoolLimits)
     #: How jobs of this pool are managed; None for a pool without jobs.
     jobs: JobsSettings | None = None
 
@@ -148,6 +166,7 @@ class PoolSettings:
             raise SettingsError(f"{path}.name", "is missing; give the pool a name, for example 'core'")
         parsed = _parsed(values, _PARSERS, path)
         overrides, jobs = parsed.pop("overrides", {}), parsed.pop("jobs", None)
+        parsed["limits"] = PoolLimits.from_mapping(parsed.get("limits", {}), path=f"{path}.limits")
         plain = cls(**parsed)
         pool = replace(
             plain,
@@ -262,6 +281,7 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
     "poison_max_length": _positive_integer,
     "events_max_age": _positive_seconds,
     "events_max_bytes": _positive_integer,
+    "limits": _table,
     "jobs": _table_or_none,
 }
 _REDO_PARSERS: Mapping[str, Callable[[object], Any]] = {

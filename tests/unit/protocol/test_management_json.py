@@ -30,9 +30,16 @@ def listed(one: ManagementRequest) -> tuple[str, dict[str, Any]]:
 
 
 def test_what_is_declared_is_what_is_read() -> None:
-    listings: dict[str, list[dict[str, Any]]] = {}
+    listings: dict[str, list[dict[str, Any]]] = {
+        "vhost-limits": [{"vhost": "v", "value": dict(DECLARED.vhost_limits)}],
+    }
+    limits = {one.name: dict(one.limits) for one in DECLARED.users}
     for one in management_json.requests(DECLARED, "v"):
+        if one.path[0].endswith("-limits"):
+            continue
         kind, raw = listed(one)
+        if kind == "users":
+            raw["limits"] = limits[raw["name"]]
         listings.setdefault(kind, []).append(raw)
 
     found = management_json.read(listings)
@@ -47,8 +54,20 @@ def test_nothing_can_be_lost_while_it_is_declared() -> None:
     kinds = [(one.path[0], one.path[-1]) for one in management_json.requests(DECLARED, "v")]
     order = [kind for number, (kind, _) in enumerate(kinds) if number == 0 or kinds[number - 1][0] != kind]
 
-    assert order == ["users", "permissions", "policies", "exchanges", "queues", "bindings", "exchanges"]
+    of_vhost, *rest = order
+    assert of_vhost == "vhost-limits"
+    assert rest == ["users", "user-limits", "permissions", "policies", "exchanges", "queues", "bindings", "exchanges"]
     assert kinds[-1] == ("exchanges", "core-req-xchg")
+
+
+def test_every_limit_of_a_user_and_of_the_virtual_host_is_requested() -> None:
+    requested = {one.path: one.body["value"] for one in management_json.requests(DECLARED, "v") if "value" in one.body}
+
+    assert requested == {
+        **{("vhost-limits", "v", name): value for name, value in DECLARED.vhost_limits.items()},
+        **{("user-limits", one.name, name): value for one in DECLARED.users for name, value in one.limits.items()},
+    }
+    assert {path[2] for path in requested} == {"max-queues", "max-connections", "max-channels"}
 
 
 def test_bindings_of_queues_and_of_exchanges_are_distinguished_and_those_of_the_default_exchange_left_out() -> None:

@@ -39,6 +39,28 @@ def test_an_override_changes_the_delays_of_its_key_only() -> None:
     assert parsed.delays("43") == Delays(10.0, 20.0)
 
 
+def test_limits_pass_through_json_as_they_are() -> None:
+    parsed = parse(limits={"groups": 50, "client_connections": 7})
+
+    assert PoolSettings.from_mapping(json.loads(json.dumps(asdict(parsed)))) == parsed
+    assert (parsed.limits.groups, parsed.limits.client_connections) == (50, 7)
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"limits": {"groups": 0}}, "pool.limits.groups"),
+        ({"limits": {"queues": 1}}, "pool.limits.queues"),
+        ({"limits": 5}, "pool.limits"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused_by_name(values: dict[str, object], path: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse(**values)
+
+    assert refused.value.path == path
+
+
 def test_an_override_can_have_windows_and_passes_through_json_as_it_is() -> None:
     windows = ("mon,fri 10:00-12:30", "sun 00:00-24:00")
     parsed = parse(overrides={"42": {"warm": list(windows)}, "43": {"stop_delay": 1, "warm": []}})

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from osrdyne_protocol.broker import default_login
+from osrdyne_protocol.broker.limits import Limits
 from osrdyne_protocol.broker.lint import Finding, effective, matches
 from osrdyne_protocol.broker.topology import Binding, Policy, Queue, Topology, User, own_key, sample_request_queues
 from osrdyne_protocol.headers import X_OSRDYNE_KEY, text
@@ -33,6 +34,7 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
         *_missing_bindings(expected, live),
         *_overridden(expected, live),
         *_changed_by_operator(expected, live),
+        *_limits(expected.vhost_limits, live.vhost_limits),
     ]
     if expected.pool:
         findings += _strays(PoolNames(expected.pool), expected, live)
@@ -117,6 +119,16 @@ def _changed_by_operator(expected: Topology, live: Topology) -> Iterator[Finding
         if changed:
             problem = f"overridden by operator policy {operator.name}, which sets {', '.join(changed)}"
             yield Finding("overridden", f"queue {name}", f"{problem}; have it leave this pool out, or declare the same")
+
+
+def _limits(needed: Limits, there: Limits) -> Iterator[Finding]:
+    """A virtual host that several pools share has higher limits than one of them needs."""
+    for name, least in needed.items():
+        if name not in there:
+            yield Finding("missing", f"limit {name} of the virtual host", f"is not on the broker; {_APPLY}")
+        elif 0 <= there[name] < least:
+            problem = f"is {there[name]}, the pool needs {least}; {_APPLY}"
+            yield Finding("differs", f"limit {name} of the virtual host", problem)
 
 
 def _missing_bindings(expected: Topology, live: Topology) -> Iterator[Finding]:

@@ -37,9 +37,9 @@ class ManagementRequest:
 def read(listings: Listings) -> Topology:
     """Return the objects that the API lists for a vhost, without the default exchange and its bindings.
 
-    The keys are the API's names: `exchanges`, `queues`, `bindings`, `policies`, `operator-policies`, `users` and
-    `permissions`; what is left out is empty. Raises TypeError, KeyError, ValueError or AttributeError for what a
-    RabbitMQ never lists.
+    The keys are the API's names: `exchanges`, `queues`, `bindings`, `policies`, `operator-policies`, `users`,
+    `permissions` and `vhost-limits`; what is left out is empty. Raises TypeError, KeyError, ValueError or
+    AttributeError for what a RabbitMQ never lists.
     """
     return Topology(
         exchanges=tuple(
@@ -50,13 +50,16 @@ def read(listings: Listings) -> Topology:
         queues=tuple(queue(one) for one in listings.get("queues", ())),
         bindings=tuple(_binding(one) for one in listings.get("bindings", ()) if one["source"]),
         policies=tuple(_policy(one) for one in listings.get("policies", ())),
-        users=tuple(User(text(one, "name"), "", tags(one)) for one in listings.get("users", ())),
+        users=tuple(User(text(one, "name"), "", tags(one), table(one, "limits")) for one in listings.get("users", ())),
         permissions=tuple(
             Permission(text(one, "user"), text(one, "configure"), text(one, "write"), text(one, "read"))
             for one in listings.get("permissions", ())
         ),
         operator_policies=tuple(_policy(one) for one in listings.get("operator-policies", ())),
         default_login="".join(default_login.problem(one) for one in listings.get("users", ())),
+        vhost_limits={
+            name: value for one in listings.get("vhost-limits", ()) for name, value in table(one, "value").items()
+        },
     )
 
 
@@ -69,7 +72,9 @@ def requests(declared: Topology, vhost: str) -> list[ManagementRequest]:
     # Only the request exchange is of this type.
     last = [one for one in declared.exchanges if one.type == "direct"]
     return [
+        *(_limit("vhost-limits", vhost, name, value) for name, value in declared.vhost_limits.items()),
         *(ManagementRequest("PUT", ("users", one.name), {"tags": ",".join(one.tags)}) for one in declared.users),
+        *(_limit("user-limits", one.name, name, value) for one in declared.users for name, value in one.limits.items()),
         *(
             ManagementRequest(
                 "PUT",
@@ -106,6 +111,10 @@ def requests(declared: Topology, vhost: str) -> list[ManagementRequest]:
         ),
         *(_declare_exchange(one, vhost) for one in last),
     ]
+
+
+def _limit(kind: str, owner: str, name: str, value: int) -> ManagementRequest:
+    return ManagementRequest("PUT", (kind, owner, name), {"value": value})
 
 
 def text(raw: Mapping[str, Any], name: str) -> str:

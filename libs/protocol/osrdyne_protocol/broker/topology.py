@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from osrdyne_protocol.broker import limits
+from osrdyne_protocol.broker.limits import Limits
 from osrdyne_protocol.headers import X_OSRDYNE_KEY, text
 from osrdyne_protocol.keys import SHORT_STRING_BYTES
 from osrdyne_protocol.names import DEFAULT_INSTANCE, PoolNames, instance_tail
@@ -81,6 +83,8 @@ class User:
     name: str
     role: str
     tags: tuple[str, ...] = ()
+    #: Most connections and channels, by the broker's names.
+    limits: Limits = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +135,15 @@ class Topology:
     operator_policies: tuple[Policy, ...] = ()
     #: What to say about user guest, if a broker lists it and it has the password guest.
     default_login: str = ""
+    #: Most queues and connections of the virtual host: what this pool needs, or what a broker has.
+    vhost_limits: Limits = field(default_factory=dict)
 
 
 def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
     """Return the topology of a pool. `users` are the names of its broker users, `Users.of` by default."""
     names = PoolNames(pool.name)
     who = users or Users.of(pool.name, pool.instance)
+    declared_users = _users(pool, who)
     return Topology(
         exchanges=(
             Exchange(names.request_exchange, "direct"),
@@ -163,17 +170,24 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
             Binding(names.activity_exchange, names.events_stream),
         ),
         policies=_policies(pool, names),
-        users=(
-            User(who.client, "client"),
-            User(who.worker, "worker"),
-            # To list queues, exchanges, bindings and policies of its vhost; it sees no other and changes nothing.
-            User(who.daemon, "daemon", tags=("management",)),
-            # With `monitoring` it would see all vhosts, all nodes, and all connections with their addresses and users.
-            User(who.monitor, "monitor", tags=("management",)),
-            *((User(who.operator, "operator"),) if who.operator else ()),
-        ),
+        users=declared_users,
         permissions=_permissions(names, who),
         pool=pool.name,
+        vhost_limits=limits.of_virtual_host(pool, [one.role for one in declared_users]),
+    )
+
+
+def _users(pool: PoolSettings, who: Users) -> tuple[User, ...]:
+    tags = {
+        # To list queues, exchanges, bindings and policies of its vhost; it sees no other and changes nothing.
+        "daemon": ("management",),
+        # With `monitoring` it would see all vhosts, all nodes, and all connections with their addresses and users.
+        "monitor": ("management",),
+    }
+    return tuple(
+        User(getattr(who, role), role, tags.get(role, ()), limits.of_user(pool, role))
+        for role in ("client", "worker", "daemon", "monitor", "operator")
+        if getattr(who, role)
     )
 
 
@@ -194,6 +208,7 @@ def needed_to_act(declared: Topology) -> Topology:
         bindings=tuple(one for one in declared.bindings if one.exchange not in spared),
         # A pool of an earlier version has no policy for its dead-letter queue.
         policies=tuple(one for one in declared.policies if one.name not in (*spared, names.dead_letter_queue)),
+        vhost_limits={},
     )
 
 
