@@ -165,6 +165,7 @@ class DaemonProcess:
                     "message_ttl",
                     "orphan_ttl",
                     "consumer_timeout",
+                    "keys",
                 )
             }
             | {"limits": asdict(chosen.limits)},

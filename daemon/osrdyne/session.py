@@ -30,6 +30,7 @@ from osrdyne.intake.activity_listener import ActivityListener
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.queue_watcher import QueueWatcher
+from osrdyne.intake.wake_rules import WakeBudget
 from osrdyne.reconcile.group_loop import GroupLoop
 from osrdyne.reconcile.queue_loop import QueueLoop, adopt
 from osrdyne.settings.daemon import DaemonSettings
@@ -69,6 +70,7 @@ class DaemonSession:
         await self._adopt()
         limits = settings.limits
         publisher = Publisher(connection, timeout=settings.broker.timeout)
+        budget = WakeBudget(burst=limits.new_keys, interval=limits.new_key_interval)
         error_replies = ErrorReplies(names, publisher, self.metrics)
         listener = ActivityListener(self.state, self.metrics, debounce=settings.intervals.debounce)
         # Twice the bytes that may be held, and as much again for messages that only pass through.
@@ -85,6 +87,8 @@ class DaemonSession:
                 metrics=self.metrics,
                 tasks=tasks,
                 prefetch=limits.orphan_prefetch,
+                pool=settings.pool,
+                budget=budget,
                 holding=HeldMessages(
                     per_key=limits.held_orphans_per_key,
                     total=limits.orphan_prefetch // 2,
@@ -147,6 +151,7 @@ class DaemonSession:
             self.metrics,
             statistics_interval=settings.broker.statistics_interval,
             recheck=intervals.recheck,
+            most=settings.pool.limits.groups,
         )
         watcher = QueueWatcher(
             state,

@@ -6,6 +6,7 @@ connection; knowledge of queues does not. Single-threaded: only the event loop t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -81,6 +82,8 @@ class PoolState:
     lost_changes: Changes = field(default_factory=Changes)
     #: Keys whose queue was created again because the broker had lost it, and when; written by the queue loop.
     remade: dict[str, float] = field(default_factory=dict)
+    #: How many requests for new keys were refused, by what (`ErrorAnswer.refused`); written by the orphan forwarder.
+    refused: Counter[str] = field(default_factory=Counter)
     #: Messages in the queues of `names.counted` by name, where known, and the resources of a broker alarm;
     #: seconds late; written by the queue watcher.
     depths: dict[str, int] = field(default_factory=dict)
@@ -110,6 +113,12 @@ class PoolState:
         """Keep a key Active for `seconds` from now; see `TargetTracker.keep`."""
         with self._reporting(key):
             self.tracker.keep(key, self.clock() + seconds)
+
+    def make_room(self, most: int, *, idle: float, busy: Callable[[str], bool]) -> bool:
+        """Return whether one more key may be wanted; idle keys give way to it. See `TargetTracker.make_room`."""
+        for key in self.tracker.make_room(most, self.clock(), idle=idle, busy=busy):
+            self.target_changes.add(key)
+        return len(self.tracker.wanted) < most
 
     @contextmanager
     def _reporting(self, key: str) -> Iterator[None]:

@@ -95,6 +95,9 @@ def _daemon(document: dict[str, Any]) -> Text:
     line.append(f"\nmessages in {_depths(document.get('queues') or {})}")
     for warning in document.get("warnings") or ():
         line.append(f"\nwarning: {printable(warning)}", style="yellow")
+    if refused := document.get("refused"):
+        counts = ", ".join(f"{printable(why)} {count}" for why, count in refused.items())
+        line.append(f"\nrequests for new keys that were refused: {counts}")
     line.append(f"\ndriver {printable(document.get('driver'))}, {len(document['keys'])} key(s)")
     return line.append(f", message counts {_age(document.get('counts_age'))}" if document["keys"] else "")
 

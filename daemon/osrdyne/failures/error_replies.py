@@ -45,19 +45,37 @@ class ErrorReplies:
         #: Replies that were refused and are tried again.
         self._trying_again = 0
 
-    async def settle(self, message: Message, *, status: str, reason: str, expired_at: str | None = None) -> bool:
+    async def settle(
+        self,
+        message: Message,
+        *,
+        status: str,
+        reason: str,
+        expired_at: str | None = None,
+        retry_after_ms: int | None = None,
+    ) -> bool:
         """Answer a request's caller, or keep the request when there is none.
 
-        `expired_at` is the stage (`osrdyne_protocol.expiry`) for the status `expired`. Returns False when neither is
-        possible now (the inventory is full): the caller must try again.
+        `expired_at` is the stage (`osrdyne_protocol.expiry`) for the status `expired`, and `retry_after_ms` is for
+        `throttled`. Returns False when neither is possible now (the inventory is full): the caller must try again.
         """
-        if await self.reply(message, status=status, reason=reason, expired_at=expired_at):
+        if await self.reply(
+            message, status=status, reason=reason, expired_at=expired_at, retry_after_ms=retry_after_ms
+        ):
             return True
         return await self.keep(
             message, reason=status, detail=reason, key=dead_letter_rules.original_key(message), queue=""
         )
 
-    async def reply(self, message: Message, *, status: str, reason: str, expired_at: str | None = None) -> bool:
+    async def reply(
+        self,
+        message: Message,
+        *,
+        status: str,
+        reason: str,
+        expired_at: str | None = None,
+        retry_after_ms: int | None = None,
+    ) -> bool:
         """Answer the caller; return False when there is no caller who can be answered.
 
         That includes a reply queue that refuses or does not confirm for `_RETRY_SECONDS` (its owner chose its
@@ -72,6 +90,8 @@ class ErrorReplies:
         }
         if expired_at is not None:
             given[headers.X_EXPIRED_AT] = expired_at
+        if retry_after_ms is not None:
+            given[headers.X_RETRY_AFTER] = retry_after_ms
         properties = Properties(correlation_id=message.properties.correlation_id, headers=given, delivery_mode=2)
         try:
             delivered = await self._deliver(reply_to, properties)

@@ -40,6 +40,10 @@ class HeldMessages:
             self.bytes += size
         return fits
 
+    def holds(self, key: str) -> bool:
+        """Return whether a message of this key is held."""
+        return key in self._keys
+
     def _fits(self, key: str, size: int) -> bool:
         room = self._total - self.messages
         if room <= 0:

@@ -14,19 +14,22 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures.message_handler import MessageHandler
-from osrdyne.intake import orphan_rules
+from osrdyne.intake import orphan_rules, wake_rules
+from osrdyne.intake.bursts import Bursts
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_rules import ErrorAnswer, Forward
+from osrdyne.intake.wake_rules import WakeBudget
 from osrdyne.reconcile.queue_rules import Phase
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import events, expiry, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.pauses import back_off
+from osrdyne_protocol.settings import PoolSettings
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +37,20 @@ log = logging.getLogger(__name__)
 _UNROUTED_AFTER_HOPS = 4
 #: Longest wait between two tries to forward one orphan.
 _LONGEST_WAIT_SECONDS = 5.0
+#: Seconds in which one refused key of each reason is reported by an event.
+_REFUSALS_SECONDS = 0.1
 
 
 @dataclass(kw_only=True, eq=False)
 class OrphanForwarder(MessageHandler):
     """Handles each orphan by `orphan_rules`. `orphan_ttl_ms` is how long an orphan lives."""
 
+    pool: PoolSettings
+    budget: WakeBudget
     holding: HeldMessages
     orphan_ttl_ms: int
+    #: Of the events about refused keys, one is sent in this time, for each reason.
+    refusals: Bursts = field(default_factory=lambda: Bursts(_REFUSALS_SECONDS))
 
     async def _give_up(self, message: Message, error: Exception) -> None:
         log.error("orphan could not be handled", exc_info=error)
@@ -52,6 +61,8 @@ class OrphanForwarder(MessageHandler):
         now_ms = events.steady_ms(self.state.clock)
         seen_ms = now_ms()
         decision = orphan_rules.decide(message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=seen_ms)
+        if isinstance(decision, Forward):
+            decision = self._refusal(message, decision.key) or decision
         if isinstance(decision, ErrorAnswer):
             await self._answer(message, decision, seen_ms)
         elif self.holding.admit(decision.key, size := message.size):
@@ -62,6 +73,25 @@ class OrphanForwarder(MessageHandler):
                 self.holding.release(decision.key, size)
         else:
             await self._put_back(message, seen_ms)
+
+    def _refusal(self, message: Message, key: str) -> ErrorAnswer | None:
+        """Return why a key may not be woken; None when it may, and is wanted from now on.
+
+        So the request of a key that was let in is not judged again when it was put back.
+        """
+        state, most = self.state, self.pool.limits.groups
+        if key in state.tracker.wanted:
+            return None
+        user = message.properties.user_id
+        refused = wake_rules.refusal(key, user, self.pool, self.budget, now=state.clock())
+        if refused is None and not state.make_room(most, idle=wake_rules.IDLE_SECONDS, busy=self.holding.holds):
+            refused = wake_rules.no_room(most)
+        if refused is None:
+            state.require(key)
+        else:
+            state.refused[str(refused.refused)] += 1
+            self.metrics.wakes_refused.labels(refused.refused).inc()
+        return refused
 
     async def _hold(self, message: Message, forward: Forward, seen_ms: int, now_ms: Callable[[], int]) -> None:
         began, request_id = self.state.clock(), message.properties.correlation_id
@@ -137,8 +167,16 @@ class OrphanForwarder(MessageHandler):
 
     async def _answer(self, message: Message, answer: ErrorAnswer, seen_ms: int) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
-        if await self.error_replies.settle(message, status=answer.status, reason=answer.reason, expired_at=expired_at):
-            self._answered(message, answer.status)
+        if await self.error_replies.settle(
+            message,
+            status=answer.status,
+            reason=answer.reason,
+            expired_at=expired_at,
+            retry_after_ms=answer.retry_after_ms,
+        ):
+            # Who asks for thousands of keys must not crowd out all other events: the metrics count each refusal.
+            often = answer.refused is not None and self.refusals.observe(answer.refused, self.state.clock()) is None
+            self._answered(message, answer.status, reported=not often)
         else:
             await self._put_back(message, seen_ms)
 
@@ -157,10 +195,12 @@ class OrphanForwarder(MessageHandler):
             else:
                 log.error("orphan can be neither put back nor kept", extra={"reason": str(error)})
 
-    def _answered(self, message: Message, status: str) -> None:
+    def _answered(self, message: Message, status: str, *, reported: bool = True) -> None:
         """Acknowledge, count and report an orphan that was answered."""
         self.deliveries.ack(message.delivery_tag)
         self.metrics.orphans.labels(status).inc()
+        if not reported:
+            return
         # An event cannot carry an invalid key.
         with contextlib.suppress(InvalidKey):
             key, request_id = keys.decode(message.routing_key), message.properties.correlation_id

@@ -42,6 +42,10 @@ class ErrorAnswer:
 
     status: str
     reason: str
+    #: For `throttled`: after how many milliseconds another try may succeed.
+    retry_after_ms: int | None = None
+    #: Where a new key was not woken: by what (`keys`, `budget` or `groups`).
+    refused: str | None = None
 
 
 def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: int) -> Forward | ErrorAnswer:

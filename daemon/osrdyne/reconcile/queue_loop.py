@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 
 from osrdyne.broker.channel_pool import ChannelPool
@@ -51,8 +52,12 @@ class QueueLoop:
         *,
         statistics_interval: float,
         recheck: float,
+        most: int,
     ) -> None:
-        """Take times in seconds: how late the broker's totals may be, and when to recheck a queue that others use."""
+        """Take times in seconds: how late the broker's totals may be, and when to recheck a queue that others use.
+
+        `most` is how many request queues there may be.
+        """
         self._state = state
         self._channels = channels
         self._management = management
@@ -60,6 +65,9 @@ class QueueLoop:
         self._metrics = metrics
         self._statistics_interval = statistics_interval
         self._recheck = recheck
+        self._most = most
+        #: Keys that need a queue, which is made once there is room for it.
+        self._waiting: dict[str, None] = {}
         #: What is done on a channel. A sample needs none.
         self._operations: dict[QueueStep, Callable[[str, QueueState, Channel], Awaitable[Finding]]] = {
             QueueStep.ASSERT: self._assert,
@@ -71,7 +79,8 @@ class QueueLoop:
         self._loop = KeyedLoop(state.clock, [state.target_changes, state.group_changes, state.lost_changes])
 
     async def run(self) -> None:
-        await self._loop.run(self._look_at, keys=(*self._state.tracker.wanted, *self._state.queues))
+        keys = (*self._state.tracker.wanted, *self._state.queues)
+        await self._loop.run(self._look_at, keys=keys, afterwards=self._make_waiting)
 
     def _plan(self, key: str, queue: QueueState) -> QueuePlan:
         return queue_rules.plan(
@@ -86,7 +95,10 @@ class QueueLoop:
     def _look_at(self, key: str) -> None:
         queue = self._state.queues.get(key) or QueueState(Phase.GONE)
         plan = self._plan(key, queue)
-        if plan.step is not None:
+        self._waiting.pop(key, None)
+        if plan.step is QueueStep.ASSERT and queue.phase is Phase.GONE:
+            self._waiting[key] = None
+        elif plan.step is not None:
             self._loop.begin(key, partial(self._act, key, queue, plan.step), f"queue-{plan.step.name.lower()}")
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
@@ -96,17 +108,23 @@ class QueueLoop:
             self._state.unrouted.discard(key)
             self._state.remade.pop(key, None)
 
+    def _make_waiting(self) -> None:
+        if not self._waiting:
+            return
+        queues = self._state.queues
+        room = self._most - sum(one.phase not in (Phase.GONE, Phase.FOREIGN) for one in queues.values())
+        for key in list(self._waiting)[: max(0, room)]:
+            del self._waiting[key]
+            # From here on it may exist.
+            queues[key] = replace(queues.get(key) or QueueState(Phase.GONE), phase=Phase.UNKNOWN)
+            action = partial(self._act, key, queues[key], QueueStep.ASSERT)
+            self._loop.begin(key, action, "queue-assert")
+
     async def _act(self, key: str, queue: QueueState, step: QueueStep) -> None:
         try:
             found = await self._take(key, queue, step)
-        except (PreconditionFailed, Locked) as error:
-            found = self._left_alone(key, queue, str(error))
         except (BrokerError, ManagementError, TimeoutError) as error:
-            log.warning(
-                "queue action failed; it is tried again",
-                extra={"key": key, "action": step.value, "reason": str(error)},
-            )
-            found = queue_rules.after_failure(queue, step, str(error) or type(error).__name__, now=self._state.clock())
+            found = self._failed(key, queue, step, error)
         except Exception as error:
             # A bug with one key must not end the whole session.
             log.exception("queue action failed unexpectedly; it is tried again", extra={"key": key})
@@ -117,6 +135,15 @@ class QueueLoop:
             found = found.queue
         self._state.queues[key] = found
         self._state.queue_changes.add(key)
+
+    def _failed(self, key: str, queue: QueueState, step: QueueStep, error: Exception) -> QueueState:
+        # The broker refuses one queue too many as it refuses other arguments.
+        if isinstance(error, PreconditionFailed | Locked) and "queue limit" not in str(error):
+            return self._left_alone(key, queue, str(error))
+        log.warning(
+            "queue action failed; it is tried again", extra={"key": key, "action": step.value, "reason": str(error)}
+        )
+        return queue_rules.after_failure(queue, step, str(error) or type(error).__name__, now=self._state.clock())
 
     def _left_alone(self, key: str, queue: QueueState, said: str) -> QueueState:
         if queue.phase is not Phase.FOREIGN:

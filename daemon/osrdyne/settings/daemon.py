@@ -63,6 +63,9 @@ class LimitSettings(StrictModel):
     held_bytes: PositiveInt = 64 * 1024 * 1024
     #: Dead letters taken from the broker and not yet settled.
     dead_letter_prefetch: PositiveInt = 256
+    #: New keys that one broker user may wake at once, and seconds until it may wake one more.
+    new_keys: PositiveInt = 1000
+    new_key_interval: Seconds = 0.1
     #: Worker groups being started at once.
     starts_in_flight: PositiveInt = 8
     #: Seconds for which a start without a sign of life counts as in flight.

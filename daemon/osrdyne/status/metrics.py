@@ -20,6 +20,12 @@ class Metrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
             registry=of,
         )
+        self.wakes_refused = Counter(
+            "osrdyne_wakes_refused",
+            "Requests whose key was not woken: outside of pool.keys, budget of its user spent, all groups in use.",
+            ["reason"],
+            registry=of,
+        )
         self.dead_letters = Counter("osrdyne_dead_letters", "Dead letters by reason.", ["reason"], registry=of)
         self.replies = Counter(
             "osrdyne_error_replies",

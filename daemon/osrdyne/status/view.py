@@ -82,7 +82,8 @@ def document(
     `queues` is the number of messages in the pool's own queues, None where unknown. `counts_age` is the greatest age of
     these and of all keys' counts in seconds, None while there are none. `alarm` names the resources of a broker alarm,
     and `uncounted` says why the management API does not answer. `warnings` are sentences for a person; the daemon works
-    on. `static_queues_lost` says what to do about each queue that the broker lost. A daemon that stands by shows no key
+    on. `refused` counts the requests whose key was not woken, by reason, since the daemon started.
+    `static_queues_lost` says what to do about each queue that the broker lost. A daemon that stands by shows no key
     and no such queue, because its knowledge of them is old.
     """
     names, owns_workers, stands_by = state.names, rest.pop("owns_workers"), phase == "standby"
@@ -98,6 +99,7 @@ def document(
         "uncounted": state.uncounted,
         "queues": {name: state.depths.get(name) for name in names.counted},
         "warnings": _warnings(state),
+        "refused": dict(state.refused),
         "counts_age": None if stands_by or state.counted_at is None else state.clock() - state.counted_at + late,
         "static_queues_lost": {} if stands_by else state.lost_static,
         "keys": keys,

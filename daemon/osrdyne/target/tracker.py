@@ -14,6 +14,8 @@ from enum import Enum
 from osrdyne_protocol.settings import Delays
 
 _GENERATION_MASK = (1 << 64) - 1
+#: One part in 8 of a pool's groups is kept free where idle ones can give way: their way out takes its time.
+_FREE_PART = 8
 
 
 class Status(Enum):
@@ -113,15 +115,38 @@ class TargetTracker:
             current = self._wanted.get(key)
             if current is None or current.until != until:
                 continue  # renewed since: a later heap entry replaces this one
-            self._generation = (self._generation + 1) & _GENERATION_MASK
             if current.status is Status.ACTIVE:
+                self._generation = (self._generation + 1) & _GENERATION_MASK
                 # Counted from when the step was due, so that a late call does not lengthen the key's life.
                 self._put(key, Wanted(Status.UNBOUND, self._generation, until + self._delays(key).stop_delay))
             else:
-                del self._wanted[key]
-                self._renewed_by_start.discard(key)
+                self._drop(key)
             changed.append(key)
         return changed
+
+    def make_room(self, most: int, now: float, *, idle: float, busy: Callable[[str], bool]) -> list[str]:
+        """Let idle keys leave at once, those first that are unused for longest, so that one more has room; return them.
+
+        `most` is how many keys there may be. A key is idle when nothing required it for `idle` seconds, it is not
+        `busy`, and it has no windows in which it is kept.
+        """
+        excess = len(self._wanted) + 1 - (most - most // _FREE_PART)
+        if excess <= 0:
+            return []
+        used = ((self._used_at(key), key) for key in self._wanted if not (busy(key) or self._delays(key).warm))
+        gone = [key for _, key in heapq.nsmallest(excess, (one for one in used if one[0] <= now - idle))]
+        for key in gone:
+            self._drop(key)
+        return gone
+
+    def _used_at(self, key: str) -> float:
+        wanted, delays = self._wanted[key], self._delays(key)
+        return wanted.until - delays.unbind_delay - (0.0 if wanted.status is Status.ACTIVE else delays.stop_delay)
+
+    def _drop(self, key: str) -> None:
+        del self._wanted[key]
+        self._renewed_by_start.discard(key)
+        self._generation = (self._generation + 1) & _GENERATION_MASK
 
     def next_change(self) -> float | None:
         """Return the monotonic time at which `advance` may have something to do; None when there is nothing."""

@@ -144,9 +144,9 @@ class Dispatcher:
 
     async def _connect(self) -> ClientConnection:
         uri = present(self._uri)
-        if self._options.reply == "queue" and self._queue is None:
-            with contextlib.suppress(ValueError):  # Connection.open raises an error for an unreadable URI
-                self._user = unquote(urlsplit(uri).username or "guest")
+        with contextlib.suppress(ValueError):  # Connection.open raises an error for an unreadable URI
+            self._user = unquote(urlsplit(uri).username or "guest")
+            if self._options.reply == "queue" and self._queue is None:
                 self._queue = reply_queue(self._user)
         return await ClientConnection.open(
             uri,
@@ -227,6 +227,8 @@ class Dispatcher:
                 delivery_mode=2,
                 correlation_id=call.correlation_id,
                 reply_to=(self._queue or DIRECT_REPLY_TO) if wants_reply else None,
+                # The broker checks it, and the daemon counts the new keys of each user.
+                user_id=self._user,
             )
             if timeout != math.inf:
                 call.timer = self._loop.call_at(now + timeout, self._expire, call)

@@ -29,7 +29,7 @@ from osrdyne_amqp.errors import (
 )
 from osrdyne_protocol import statuses
 from osrdyne_protocol.errors import InvalidKey, InvalidTimeout, OsrdyneError, OtherProcess
-from osrdyne_protocol.headers import X_EXPIRED_AT, text
+from osrdyne_protocol.headers import X_EXPIRED_AT, X_RETRY_AFTER, integer, text
 
 __all__ = [
     "AccessRefused",
@@ -63,6 +63,7 @@ __all__ = [
     "RemoteError",
     "ReplyAddressLost",
     "Returned",
+    "Throttled",
     "TlsFailed",
     "Unconfirmed",
     "Undeliverable",
@@ -167,6 +168,16 @@ class Unroutable(RemoteError):
     """The request was forwarded several times and found no queue each time."""
 
 
+class Throttled(RemoteError):
+    """The request would wake a new key, and its user or the pool may have no more for now."""
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which another try may succeed; None when not known."""
+        milliseconds = integer(self.headers, X_RETRY_AFTER)
+        return None if milliseconds is None else max(0, milliseconds) / 1000
+
+
 class WorkerFailed(RemoteError):
     """A worker took the request and answered that it cannot serve it; the body says why."""
 
@@ -180,5 +191,6 @@ REMOTE_ERRORS: Mapping[str, type[RemoteError]] = {
     statuses.INVALID_KEY: KeyRefused,
     statuses.INVALID_REQUEST: InvalidRequest,
     statuses.UNROUTABLE: Unroutable,
+    statuses.THROTTLED: Throttled,
     statuses.ERROR: WorkerFailed,
 }

@@ -7,6 +7,7 @@ text, and are kept as seconds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -109,6 +110,8 @@ class PoolSettings:
     name: str
     #: Name of the deployment; the same for leader and standbys, different for any other on the same engine.
     instance: str = DEFAULT_INSTANCE
+    #: Which keys may be woken: a regular expression that the whole key matches, or a list of keys; None for every key.
+    keys: str | tuple[str, ...] | None = None
     #: Without activity for this long, a key's queue is unbound.
     unbind_delay: float = 600.0
     #: Unbound for this long, the group is stopped and the queue deleted.
@@ -145,6 +148,12 @@ class PoolSettings:
     def delays(self, key: str) -> Delays:
         """Return the delays of a key: its override, or the pool's."""
         return self.overrides.get(key) or Delays(self.unbind_delay, self.stop_delay)
+
+    def may_wake(self, key: str) -> bool:
+        """Return whether a request for a key may make a queue and a worker group."""
+        if isinstance(self.keys, str):
+            return re.fullmatch(self.keys, key) is not None
+        return self.keys is None or key in self.keys
 
     @property
     def shortest_unbind_delay(self) -> float:
@@ -208,6 +217,8 @@ def _overrides(values: Mapping[str, Any], base: PoolSettings, path: str) -> dict
             decode(key)
         except InvalidKey as error:
             raise SettingsError(here, str(error)) from error
+        if not base.may_wake(key):
+            raise SettingsError(here, "is a key that pool.keys leaves out; add it there, or remove it here")
         if not isinstance(entry, Mapping):
             raise SettingsError(here, "is no table; give unbind_delay, stop_delay or warm")
         _refuse_unknown(entry, known, here)
@@ -243,6 +254,22 @@ def _text(value: object) -> str:
     return value
 
 
+def _keys(value: object) -> str | tuple[str, ...] | None:
+    if isinstance(value, str):
+        try:
+            re.compile(value)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ValueError(f"{value!r} is not a regular expression: {error}") from None
+    elif isinstance(value, list | tuple) and value:
+        try:
+            return tuple(decode(one) for one in value)
+        except (InvalidKey, TypeError) as error:
+            raise ValueError(f"holds what is not a key: {error}") from None
+    elif value is not None:
+        raise ValueError(f"{value!r} is neither a regular expression nor a list of keys")
+    return value
+
+
 def _positive_seconds(value: object) -> float:
     seconds = parse_seconds(value)
     if seconds == 0:
@@ -270,6 +297,7 @@ def _table(value: object) -> Mapping[str, Any]:
 _PARSERS: Mapping[str, Callable[[object], Any]] = {
     "name": _text,
     "instance": _text,
+    "keys": _keys,
     "unbind_delay": _positive_seconds,
     "stop_delay": _positive_seconds,
     "overrides": _table,

@@ -14,6 +14,7 @@ INVALID_KEY = "invalid_key"
 UNROUTABLE = "unroutable"
 INVALID_REQUEST = "invalid_request"
 ERROR = "error"
+THROTTLED = "throttled"
 
 #: Every status that a reply of this project carries, and its meaning for the client.
 STATUSES: Mapping[str, str] = MappingProxyType(
@@ -27,6 +28,7 @@ STATUSES: Mapping[str, str] = MappingProxyType(
         INVALID_KEY: "The routing key holds NUL or is not UTF-8; no worker can be given such a key.",
         INVALID_REQUEST: "The request cannot be forwarded as it is, for example because of a CC header.",
         UNROUTABLE: "The request was forwarded several times and found no queue each time.",
+        THROTTLED: "The request would wake a new key; its user or the pool may have no more for now. Try again later.",
     }
 )
 

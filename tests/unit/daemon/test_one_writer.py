@@ -32,7 +32,7 @@ CHANGING = {
         "setdefault",
         "update",
     ),
-    *("forget", "advance", "note_demand", "keep", "require", "renew_on_worker_start"),
+    *("forget", "advance", "make_room", "note_demand", "keep", "require", "renew_on_worker_start"),
 }
 #: Functions that change a value which they are given.
 HELPERS = {"extra_lifetime": "target"}

@@ -39,8 +39,16 @@ def test_an_override_changes_the_delays_of_its_key_only() -> None:
     assert parsed.delays("43") == Delays(10.0, 20.0)
 
 
-def test_limits_pass_through_json_as_they_are() -> None:
-    parsed = parse(limits={"groups": 50, "client_connections": 7})
+def test_every_key_may_be_woken_unless_a_pattern_or_a_list_says_which() -> None:
+    pattern, some = parse(keys="[A-Z]{3}"), parse(keys=["LAX", ""])
+
+    assert parse().may_wake("any")
+    assert [pattern.may_wake(key) for key in ("LAX", "LAXX", "lax", "LAX\n")] == [True, False, False, False]
+    assert [some.may_wake(key) for key in ("LAX", "", "SFO")] == [True, True, False]
+
+
+def test_limits_and_keys_pass_through_json_as_they_are() -> None:
+    parsed = parse(keys=["LAX"], limits={"groups": 50, "client_connections": 7})
 
     assert PoolSettings.from_mapping(json.loads(json.dumps(asdict(parsed)))) == parsed
     assert (parsed.limits.groups, parsed.limits.client_connections) == (50, 7)
@@ -49,12 +57,17 @@ def test_limits_pass_through_json_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("values", "path"),
     [
+        ({"keys": "(a"}, "pool.keys"),
+        ({"keys": []}, "pool.keys"),
+        ({"keys": ["a\0"]}, "pool.keys"),
+        ({"keys": 3}, "pool.keys"),
+        ({"keys": ["a"], "overrides": {"b": {"unbind_delay": 1}}}, "pool.overrides.'b'"),
         ({"limits": {"groups": 0}}, "pool.limits.groups"),
         ({"limits": {"queues": 1}}, "pool.limits.queues"),
         ({"limits": 5}, "pool.limits"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused_by_name(values: dict[str, object], path: str) -> None:
+def test_keys_and_limits_that_make_no_sense_are_refused_by_name(values: dict[str, object], path: str) -> None:
     with pytest.raises(SettingsError) as refused:
         parse(**values)
 

@@ -14,11 +14,13 @@ from osrdyne.failures.error_replies import ErrorReplies
 from osrdyne.intake import orphan_rules
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
+from osrdyne.intake.wake_rules import IDLE_SECONDS, WakeBudget
 from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import events, headers, statuses
+from osrdyne_protocol.settings import PoolLimits, PoolSettings
 from tests.unit.stand_ins import NAMES, Settled, StandInLifecycle, StandInPublisher, follower, state_of, until
 
 pytestmark = pytest.mark.looptime
@@ -51,7 +53,16 @@ class SettledAfterConfirm(Settled):
 class Forwarder:
     """A forwarder on stand-ins. Bodies hold the delivery tag, so that a copy shows its origin."""
 
-    def __init__(self, tasks: asyncio.TaskGroup, *, unbind_delay: float = 1000.0, per_key: int = 2) -> None:
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        *,
+        unbind_delay: float = 1000.0,
+        per_key: int = 2,
+        keys: str | None = None,
+        groups: int = 100,
+        new_keys: int = 100,
+    ) -> None:
         self.state = state_of(unbind_delay=unbind_delay)
         #: Seconds that have passed without any timer of the process.
         self.stood = 0.0
@@ -71,6 +82,8 @@ class Forwarder:
             metrics=metrics,
             tasks=tasks,
             prefetch=40,
+            pool=PoolSettings("core", keys=keys, limits=PoolLimits(groups=groups)),
+            budget=WakeBudget(burst=new_keys, interval=10.0),
             holding=HeldMessages(per_key=per_key, total=20, total_bytes=1_000_000),
             orphan_ttl_ms=round(ORPHAN_TTL * 1000),
         )
@@ -399,3 +412,81 @@ async def test_an_orphan_whose_headers_cannot_be_read_never_comes_back_as_one_th
         assert one.publisher.sent_to(NAMES.orphan_exchange, "long") == []
         (sent,) = one.publisher.sent_to(NAMES.dead_letter_exchange, "long")
         assert sent.body == str(tag).encode()
+
+
+async def test_a_key_outside_of_the_pools_keys_is_answered_at_once_and_never_wanted() -> None:
+    async with forwarding_with(keys="[A-Z]{3}") as one:
+        one.orphan("lax")
+        await until(lambda: one.channel.tags == [1], within=0.05)
+        assert one.answers() == [statuses.REJECTED]
+        assert not one.state.tracker.wanted
+        one.orphan("LAX")
+        await until(lambda: "LAX" in one.state.tracker.wanted, within=0.05)
+        assert one.state.refused == {"keys": 1}
+
+
+async def test_a_user_that_has_spent_its_budget_hears_at_once_when_to_try_again_and_others_are_let_in() -> None:
+    async with forwarding_with(new_keys=2) as one:
+        for number in range(3):
+            one.orphan(f"spray-{number}", user_id="sprayer")
+        await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
+        (sent,) = one.publisher.sent_to("", "reply-1")
+        assert sent.properties.headers[headers.X_RETRY_AFTER] == 10_000
+        one.orphan("honest", user_id="other")
+        # A key that is awake costs nothing.
+        one.orphan("spray-0", user_id="sprayer")
+        await asyncio.sleep(0.05)
+        assert set(one.state.tracker.wanted) == {"spray-0", "spray-1", "honest"}
+        assert len(one.answers()) == 1
+        assert one.lifecycle.events.count(("dead-lettered", "spray-2")) == 1
+        assert one.state.refused == {"budget": 1}
+        await asyncio.sleep(10.0)
+        one.orphan("spray-2", user_id="sprayer")
+        await until(lambda: "spray-2" in one.state.tracker.wanted, within=0.05)
+
+
+async def test_a_refused_request_without_a_caller_is_kept() -> None:
+    async with forwarding_with(new_keys=1) as one:
+        one.orphan("a", reply_to=None)
+        one.orphan("b", reply_to=None)
+        await until(lambda: one.channel.tags == [2], within=0.05)
+        (kept,) = one.publisher.sent_to("", NAMES.poison_queue)
+        assert kept.properties.headers[headers.X_POISON_REASON] == statuses.THROTTLED
+
+
+async def test_idle_keys_give_way_before_a_new_one_is_refused() -> None:
+    async with forwarding_with(groups=2) as one:
+        for key in ("a", "b"):
+            one.bind(key)
+            one.orphan(key)
+            await asyncio.sleep(0.01)
+            one.bind(key)
+            await asyncio.sleep(0.01)
+        one.orphan("c")
+        await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
+        assert set(one.state.tracker.wanted) == {"a", "b"}
+        assert one.state.refused == {"groups": 1}
+        await asyncio.sleep(IDLE_SECONDS)
+        one.state.require("b")
+        one.orphan("c")
+        await asyncio.sleep(0.05)
+        assert set(one.state.tracker.wanted) == {"b", "c"}
+        assert len(one.answers()) == 1
+
+
+async def test_a_key_whose_request_waits_for_its_queue_never_gives_way() -> None:
+    async with forwarding_with(groups=1) as one:
+        one.orphan("a")
+        await asyncio.sleep(IDLE_SECONDS + 1.0)
+        one.orphan("b")
+        await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
+        assert set(one.state.tracker.wanted) == {"a"}
+
+
+async def test_who_asks_for_many_keys_does_not_crowd_out_other_events_and_every_refusal_counts() -> None:
+    async with forwarding_with(new_keys=1) as one:
+        for number in range(10):
+            one.orphan(f"spray-{number}")
+        await until(lambda: len(one.channel.tags) == 9, within=0.05)
+        assert sum(event == "dead-lettered" for event, _ in one.lifecycle.events) == 1
+        assert one.state.refused == {"budget": 9}

@@ -38,7 +38,7 @@ WAY_OUT = ["unbind", "look", "sample", "look", "sample", "sample", "look", "dele
 class Loop:
     """A queue loop and a target clock on stand-ins."""
 
-    def __init__(self, *, size: int = 8, **delays: float) -> None:
+    def __init__(self, *, size: int = 8, most: int = 100, **delays: float) -> None:
         self.state: PoolState = state_of(**delays)
         self.broker = StandInBroker()
         self.management = StandInManagement(self.broker)
@@ -46,7 +46,14 @@ class Loop:
         pool = ChannelPool(StandInConnection(self.broker), size)
         self.metrics = Metrics()
         loop = QueueLoop(
-            self.state, pool, self.management, self.lifecycle, self.metrics, statistics_interval=7.5, recheck=30.0
+            self.state,
+            pool,
+            self.management,
+            self.lifecycle,
+            self.metrics,
+            statistics_interval=7.5,
+            recheck=30.0,
+            most=most,
         )
         self.coroutines = (loop.run(), pass_time(self.state))
 
@@ -450,3 +457,28 @@ async def test_a_step_that_waited_for_a_channel_is_not_taken_when_its_key_is_wan
         await asyncio.sleep(10.0)
         assert "unbind" not in loop.broker.steps("42")
         assert loop.bound("42")
+
+
+async def test_there_are_never_more_queues_than_there_may_be_and_a_key_that_waits_gets_the_next_place() -> None:
+    loop = Loop(most=2, unbind_delay=30.0, stop_delay=5.0)
+    async with running(*loop.coroutines):
+        for key in ("a", "b", "c", "d"):
+            loop.state.require(key)
+        loop.state.keep("b", 1000.0)
+        loop.state.keep("c", 1000.0)
+        await until(lambda: loop.bound("a", "b"), within=1.0)
+        await asyncio.sleep(20.0)
+        assert set(loop.broker.queues) == {"a", "b"}
+        await until(lambda: loop.bound("b", "c"), within=120.0)
+        assert set(loop.broker.queues) == {"b", "c"}
+
+
+async def test_a_queue_that_the_broker_refuses_for_its_limit_is_no_foreign_queue() -> None:
+    loop = Loop()
+    said = "PRECONDITION_FAILED - cannot declare queue 'core-req-42': queue limit in vhost 'v' (60) is reached"
+    loop.broker.on = refuse(("declare", "42"), error=PreconditionFailed(said, code=406))
+    async with running(*loop.coroutines):
+        loop.state.require("42")
+        await until(lambda: "42" in loop.state.queues and loop.state.queues["42"].failures > 1, within=60.0)
+        assert loop.state.queues["42"].phase is Phase.UNKNOWN
+        assert "queue limit" in str(loop.state.queues["42"].error)

@@ -206,3 +206,49 @@ def test_a_key_steps_down_in_time_after_old_deadlines_of_others_were_dropped() -
         assert tracker.next_change() == lifetime
         assert tracker.advance(lifetime) == [key]
         assert tracker.advance(lifetime + STOP) == [key]
+
+
+def never(_: str) -> bool:
+    return False
+
+
+def test_room_is_made_by_the_keys_that_are_unused_for_longest() -> None:
+    tracker = tracker_of()
+    for at, key in enumerate("abcd"):
+        tracker.require(key, float(at))
+    before = tracker.generation
+
+    assert tracker.make_room(4, 8.0, idle=6.0, busy=never) == ["a"]
+    assert list(tracker.wanted) == ["b", "c", "d"]
+    assert tracker.generation == before + 1
+    assert tracker.make_room(4, 8.0, idle=6.0, busy=never) == []
+
+
+def test_an_unbound_key_counts_from_its_last_use_too() -> None:
+    tracker = tracker_of()
+    tracker.require("old", 0.0)
+    tracker.require("new", 3.0)
+    tracker.advance(11.0)
+    assert tracker.wanted["old"].status is Status.UNBOUND
+
+    assert tracker.make_room(2, 11.0, idle=1.0, busy=never) == ["old"]
+
+
+def test_keys_that_are_used_busy_or_have_windows_do_not_give_way() -> None:
+    tracker = tracker_of(warm=Delays(UNBIND, STOP, ("mon 00:00-24:00",)))
+    for key, at in (("used", 5.0), ("busy", 0.0), ("warm", 0.0)):
+        tracker.require(key, at)
+
+    assert tracker.make_room(1, 8.0, idle=6.0, busy=lambda key: key == "busy") == []
+    assert len(tracker.wanted) == 3
+
+
+def test_a_part_of_a_large_pool_is_kept_free_by_idle_keys_only() -> None:
+    tracker = tracker_of()
+    for number in range(14):
+        tracker.require(str(number), float(number))
+
+    assert tracker.make_room(16, 12.0, idle=10.0, busy=never) == ["0"]
+    for number in range(20, 23):
+        tracker.require(str(number), 12.0)
+    assert tracker.make_room(16, 12.0, idle=11.9, busy=never) == []

@@ -1,0 +1,66 @@
+"""Which requests may wake a key that has no queue: a pure decision; time is an argument, in monotonic seconds.
+
+A key outside of `pool.keys` is never woken. Each broker user has a token bucket of new keys, so that none can spend
+what the others need. Whether there is room for one more group is the target's matter (`TargetTracker.make_room`). A
+refusal is an answer, never a wait.
+"""
+
+from __future__ import annotations
+
+import math
+
+from osrdyne.intake.orphan_rules import ErrorAnswer
+from osrdyne_protocol import headers, statuses
+from osrdyne_protocol.settings import PoolSettings
+
+#: Most users whose buckets are remembered; all further ones share a bucket. A broker has fewer.
+MOST_USERS = 1000
+#: A key that nothing used for so many seconds gives way to a new one, once the pool has nearly all its groups. Counts
+#: of the broker, which renew a key whose events were lost, are not later than this.
+IDLE_SECONDS = 30.0
+#: The bucket of requests whose user is not known.
+_UNKNOWN = ""
+
+
+class WakeBudget:
+    """For each user, a bucket with `burst` tokens, which gets one more every `interval` seconds."""
+
+    def __init__(self, *, burst: int, interval: float) -> None:
+        self._interval = interval
+        self._capacity = burst * interval
+        #: When the bucket of each user is full again; a full one is not kept.
+        self._full_at: dict[str, float] = {}
+
+    def take(self, user: str, now: float) -> float:
+        """Take a token and return 0; without one, return the seconds until there is one."""
+        if user not in self._full_at and len(self._full_at) >= MOST_USERS:
+            self._full_at = {name: at for name, at in self._full_at.items() if at > now}
+            user = user if len(self._full_at) < MOST_USERS else _UNKNOWN
+        full_at = max(self._full_at.get(user, now), now) + self._interval
+        missing = full_at - self._capacity - now
+        if missing > 0:
+            return missing
+        self._full_at[user] = full_at
+        return 0.0
+
+
+def refusal(
+    key: str, user: str | bytes | None, pool: PoolSettings, budget: WakeBudget, *, now: float
+) -> ErrorAnswer | None:
+    """Return why a user's request may not wake a key; None when it may, and a token is then spent.
+
+    `user` is the message's `user-id`, which the broker has checked.
+    """
+    if not pool.may_wake(key):
+        return ErrorAnswer(statuses.REJECTED, "pool.keys does not name this key", refused="keys")
+    wait = budget.take(headers.text(user) or _UNKNOWN, now)
+    return _later("budget", "this user has woken too many new keys", wait) if wait else None
+
+
+def no_room(groups: int) -> ErrorAnswer:
+    """Return the answer for a new key while the pool has all its groups, and none of them is idle."""
+    return _later("groups", f"the pool has all of its {groups} worker groups, and none of them is idle", IDLE_SECONDS)
+
+
+def _later(refused: str, reason: str, seconds: float) -> ErrorAnswer:
+    return ErrorAnswer(statuses.THROTTLED, reason, retry_after_ms=math.ceil(seconds * 1000), refused=refused)
