@@ -14,7 +14,7 @@ from simulation.model import Event
 from simulation.model import history as kinds
 from simulation.model.message import Message
 from simulation.scenario import Kind
-from simulation.world import FOREIGN_QUEUE, LIMITS, NAMES, Outcome
+from simulation.world import FOREIGN_QUEUE, LIMITS, NAMES, NEW_KEY_INTERVAL, Outcome
 
 #: Seconds without a delivery after which a group may count as stuck: much longer than any work takes. Seconds without a
 #: consumer after which it may count as unserved.
@@ -59,11 +59,15 @@ class DaemonChecks(Checks):
         #: Keys that a client has ever asked for, and when a worker last took a request of each.
         self._asked_for: set[str | bytes] = set()
         self._active_at: dict[str | bytes, float] = {}
+        #: Sessions of daemons until now, each with a new budget, and keys whose queue a daemon has bound.
+        self._budgets = 0
+        self._woken: set[str] = set()
         #: Queues that the broker has lost for good, and from when until when it was killed and down.
         self._lost: set[str] = set()
         self._killed_at: float | None = None
         self._back_at: float | None = None
         self.handlers: Mapping[str, Callable[[Event], None]] = {
+            "acting": self._acting,
             "session ended": self._session_ended,
             "group started": self._group_started,
             "group stopping": self._group_stopping,
@@ -166,6 +170,16 @@ class DaemonChecks(Checks):
         self._bound_at[event.place] = event.at
         if event.actor.startswith("daemon") and event.detail[1] not in self._asked_for:
             self._break(8, f"{event.actor} made a queue for key {event.detail[1]!r}, without a request for it")
+
+        if event.actor.startswith("daemon"):
+            self._woken.add(event.detail[1])
+            # Its clients do not say who they are, so they share a budget.
+            most = self._budgets * (self._scenario.new_keys + event.at / NEW_KEY_INTERVAL)
+            if len(self._woken) > most:
+                self._break(8, f"{event.actor} woke {len(self._woken)} keys, more than all budgets, {most:.1f}")
+
+    def _acting(self, event: Event) -> None:
+        self._budgets += 1
 
     def _unbound(self, event: Event) -> None:
         self._changed(event)

@@ -238,6 +238,8 @@ class RequestChecks(Checks):
     def _allowed(self, plan: RequestPlan, request: _Request) -> set[str]:
         """The statuses with which a request may be answered."""
         allowed = self._allowed_of_its_own(plan)
+        if self._scenario.new_keys < 1000:
+            allowed = allowed | {statuses.THROTTLED}
         if self._scenario.kind is Kind.LOST:
             return self._allowed_of_lost(plan, request, allowed)
         if self._scenario.kind is Kind.STORM:

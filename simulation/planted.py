@@ -17,7 +17,15 @@ from osrdyne import leader, session, state
 from osrdyne.broker import publisher
 from osrdyne.errors import SessionEnded
 from osrdyne.failures import dead_letter_rules, error_replies
-from osrdyne.intake import activity_feed, activity_listener, bursts, orphan_forwarder, orphan_rules, queue_watcher
+from osrdyne.intake import (
+    activity_feed,
+    activity_listener,
+    bursts,
+    orphan_forwarder,
+    orphan_rules,
+    queue_watcher,
+    wake_rules,
+)
 from osrdyne.reconcile import consumer_rules, group_loop, group_rules, queue_loop, queue_rules
 from osrdyne.reconcile.queue_rules import Phase, QueueStep
 from osrdyne.target.tracker import Status
@@ -272,6 +280,10 @@ def _unserved_at_once() -> list[Patch]:
     return [(group_rules, "consumer_grace", lambda *_, **__: 0.0)]
 
 
+def _budget_never_spent() -> list[Patch]:
+    return [(wake_rules.WakeBudget, "take", lambda *_: 0.0)]
+
+
 MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a message is acknowledged before what follows is confirmed": _acknowledge_before_confirm,
     "a returned message counts as taken": _returned_counts_as_taken,
@@ -297,6 +309,7 @@ MISTAKES: dict[str, Callable[[], list[Patch]]] = {
     "a session ends when no events arrive": _feed_ends_the_session,
     "a group that consumes nothing is left as it is": _unserved_left_alone,
     "a group is given no time to consume": _unserved_at_once,
+    "the budget of new keys is never spent": _budget_never_spent,
     # Seen in runs in which the broker loses queues, and in no other.
     "what goes to one key's queue holds up what goes to all others": _all_on_one_channel,
     "a queue is taken for lost without evidence": _lost_without_evidence,

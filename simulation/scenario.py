@@ -111,6 +111,8 @@ class Scenario:
     faults: tuple[Fault, ...]
     #: When a second daemon starts, if one does.
     standby_at: float | None = None
+    #: New keys that a client may wake at once; beyond them it has to wait for a minute.
+    new_keys: int = 1000
     #: The load and all faults are over then, in seconds.
     end: float = 0.0
     #: Engine faults of keys are over then, too: what they delayed has to be brought to an end.
@@ -197,6 +199,8 @@ def scenario(seed: int) -> Scenario:
         tuple(sorted(requests, key=lambda one: one.at)),
         faults,
         standby_at=rng.uniform(0.0, end) if kind is Kind.STORM and rng.random() < 0.3 else None,
+        # Not of the seed's own numbers, which then stay what they were.
+        new_keys=1 if kind is Kind.STORM and seed % 10 == 0 else 1000,
         end=max(end, *(one.at + 0.5 for one in requests)),
         by_name={one.name: one for one in requests},
     )

@@ -20,7 +20,7 @@ from unittest import mock
 from osrdyne_amqp import Connection
 from osrdyne_client import AsyncClient
 from osrdyne_client.errors import RemoteError
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.settings import PoolLimits, PoolSettings
 from simulation import scenario as plans
 from simulation import virtual_time
 from simulation.model import History
@@ -50,6 +50,7 @@ _LIMITS = {
     "orphan_prefetch": 1024,
     "dead_letter_prefetch": 1024,
     "queue_actions": 256,
+    "new_keys": 1_000_000,
 }
 
 
@@ -82,7 +83,13 @@ class _World(World):
 
     def __init__(self, keys: int, length: float) -> None:
         pool = PoolSettings(
-            "core", unbind_delay=4.0, stop_delay=2.0, message_ttl=90.0, orphan_ttl=40.0, consumer_timeout=25.0
+            "core",
+            unbind_delay=4.0,
+            stop_delay=2.0,
+            message_ttl=90.0,
+            orphan_ttl=40.0,
+            consumer_timeout=25.0,
+            limits=PoolLimits(groups=100_000),
         )
         super().__init__(Scenario(0, Kind.CALM, "4.3", pool, (), (), (), end=length), History())
         self.broker.record = _forget  # type: ignore[method-assign]

@@ -60,6 +60,8 @@ LIMITS = {
     "orphan_prefetch": 16,
     "dead_letter_prefetch": 16,
 }
+#: Seconds until a client that has woken as many keys as it may can wake one more.
+NEW_KEY_INTERVAL = 60.0
 
 
 def daemon_settings(pool: PoolSettings, limits: Mapping[str, Any] = LIMITS, **broker: Any) -> DaemonSettings:
@@ -100,7 +102,8 @@ class World:
         self.uris = {
             role: f"amqp://{getattr(USERS, role)}:secret@model/v" for role in ("client", "worker", "daemon", "monitor")
         }
-        self.daemon_settings = daemon_settings(scenario.pool)
+        budget = {"new_keys": scenario.new_keys, "new_key_interval": NEW_KEY_INTERVAL}
+        self.daemon_settings = daemon_settings(scenario.pool, LIMITS | budget)
         self.engine = Engine(self)
         self.clients = [Client(self, number) for number in range(scenario.clients)]
         self.daemons = [DaemonProcess(self, "a")]

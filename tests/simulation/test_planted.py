@@ -22,6 +22,7 @@ _SEEN_BY = {
     "activity of an unknown key wakes it": 5,
     "one group's failure ends the session": 11,
     "a group that consumes nothing is left as it is": 45,
+    "the budget of new keys is never spent": 40,
     "what goes to one key's queue holds up what goes to all others": 20,
 }
 
