@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from faults import broker_faults, event_faults, network_faults, process_faults, sabotage, worker_faults
+from faults import broker_faults, event_faults, key_spray, network_faults, process_faults, sabotage, worker_faults
 from faults.rig import Rig
 
 #: Does one fault, undoes it, and returns what exactly it did. Raises when it could not.
@@ -41,6 +41,7 @@ KINDS: dict[str, Fault] = {
     "cut": network_faults.connections_cut,
     "delayed": network_faults.connections_delayed,
     "half-open": network_faults.connections_half_open,
+    "key-spray": key_spray.key_spray,
 }
 #: Kinds that lose requests on purpose, to show that a loss is seen. Only by name, never by chance.
 SABOTAGE: dict[str, Fault] = {"theft": sabotage.theft}
