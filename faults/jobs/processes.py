@@ -169,7 +169,9 @@ class Processes:
         query = select(tables.lock.c.run_id, tables.lock.c.type, tables.lock.c.resource, tables.lock.c.worker)
         rows = self.read(lambda connection: connection.execute(query.where(tables.lock.c.expires_at > now())).all())
         workers = self.workers()
-        return [Busy(*row[:3], workers[row.worker]) for row in rows or () if row.worker in workers]
+        # Behind the worker's id stands a random word.
+        runs = ((row, row.worker.rpartition(" ")[0]) for row in rows or ())
+        return [Busy(*row[:3], workers[worker]) for row, worker in runs if worker in workers]
 
     def workers(self) -> dict[str, psutil.Process]:
         """Return the processes of workers by their ids."""

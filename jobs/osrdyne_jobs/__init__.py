@@ -8,8 +8,8 @@
 `client` registers and casts, `worker` does, `redo` finds what was missed. `job_types` declares what there is to do,
 `store` has every change of a job as one transaction, over `tables` in a `database`; `migrations` makes the tables, and
 in `sqlite_queue` those that write to one file of SQLite wait for their turn. `forks` gives a fork of the process
-connections of its own. `preparation` makes database and users on
-a PostgreSQL server. `commands` is `osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over
+connections of its own. `preparation` makes database and users on a PostgreSQL server, and `restoring` has ids go on
+after a restore. `commands` is `osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over
 HTTP, and `figures` is what it shows of all jobs. `documents`, `messages`, `redo_rules` and `states` are pure; `errors`
 has what is raised. Docs: docs/jobs.md.
 """

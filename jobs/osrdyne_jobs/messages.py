@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from osrdyne_protocol import foreign_json, headers
+from osrdyne_protocol import foreign_json
 
 #: Bytes of a message that is read: it names a type and a number.
 _MOST_BYTES = 4096
@@ -23,12 +23,15 @@ def encode(type: str, job: int) -> bytes:  # noqa: A002 - the field's name
     return json.dumps({"type": type, "job": job}, separators=(",", ":")).encode()
 
 
-def decode(body: bytes) -> tuple[str, int | None]:
-    """Return the type of job that a message names, and the job where it names one. Raises NotAHint."""
+def decode(body: bytes) -> str:
+    """Return the type of job that a message names. Raises NotAHint.
+
+    The job is for people who look at the message. What it asks for is in the database: ids come again after a restore.
+    """
     try:
         named = foreign_json.read(body, most=_MOST_BYTES)
     except foreign_json.UnreadableJson as error:
         raise NotAHint(f"the request cannot be read: {error}; jobs are cast by osrdyne_jobs") from None
     if not isinstance(named, dict) or not isinstance(named.get("type"), str):
         raise NotAHint('the request has no "type"; jobs are cast by osrdyne_jobs')
-    return str(named["type"]), headers.integer(named, "job")
+    return str(named["type"])

@@ -113,6 +113,7 @@ lock = Table(
     Column("type", _TYPE, primary_key=True),
     Column("resource", _RESOURCE, primary_key=True),
     Column("run_id", Number),
+    #: The worker and a random word, by which a run knows its own lock: after a restore, ids of runs come again.
     Column("worker", _PROCESS, nullable=False),
     Column("expires_at", Float(53), nullable=False),
 )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_jobs import messages, states
-from osrdyne_jobs.database import check_tables, engine_for, reason
+from osrdyne_jobs.database import check_tables, engine_for, for_one_statement, reading, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes, check_seconds
 from osrdyne_jobs.store import records, running
@@ -38,8 +37,6 @@ LEASE = 30.0
 RENEWALS = 4
 #: Part of the consumer timeout for which a request is held.
 HELD = 0.5
-#: Jobs that were done whose ids a worker keeps.
-MOST_DONE = 1000
 #: Pauses in seconds between attempts to write an outcome while the database is away.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -65,6 +62,8 @@ class Run:
     #: The fencing token: later runs of this type and resource have larger ones. Give it to whatever you write to, and
     #: let that refuse a token smaller than one it has seen.
     token: int
+    #: What this run knows its lock by.
+    grip: records.Grip = field(repr=False)
     _engine: Engine = field(repr=False)
     _stopping: threading.Event = field(repr=False)
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -90,7 +89,7 @@ class Run:
         Raises LeaseLost.
         """
         with self._engine.begin() as connection:
-            running.hold(connection, self.token)
+            running.hold(connection, self.grip)
             yield connection
 
 
@@ -107,8 +106,8 @@ class _Leases:
         self._engine = engine
         self._lease = lease
         self._lock = threading.Lock()
-        #: By token: the run, and until when its lease lasts for certain, on this process's monotonic clock.
-        self._runs: dict[int, tuple[Run, float]] = {}
+        #: Each run, and until when its lease lasts for certain, on this process's monotonic clock.
+        self._runs: dict[records.Grip, tuple[Run, float]] = {}
         self._closed = threading.Event()
         self._threads = [
             threading.Thread(target=target, name=f"osrdyne jobs: {name}", daemon=True)
@@ -120,16 +119,16 @@ class _Leases:
     def add(self, run: Run, asked: float) -> None:
         """Renew the lease of a run, which the database was asked for at `asked` of the monotonic clock."""
         with self._lock:
-            self._runs[run.token] = run, asked + self._lease
+            self._runs[run.grip] = run, asked + self._lease
 
     def last(self, run: Run) -> bool:
         """Return whether the lease of a run lasts for certain, at this moment."""
         with self._lock:
-            return time.monotonic() < self._runs[run.token][1]
+            return time.monotonic() < self._runs[run.grip][1]
 
     def remove(self, run: Run) -> None:
         with self._lock:
-            self._runs.pop(run.token, None)
+            self._runs.pop(run.grip, None)
 
     def close(self) -> None:
         self._closed.set()
@@ -149,28 +148,30 @@ class _Leases:
         while not self._closed.wait(pause):
             pause = self._lease / RENEWALS
             with self._lock:
-                tokens = list(self._runs)
-            if not tokens:
+                grips = list(self._runs)
+            if not grips:
                 continue
             asked = time.monotonic()
             try:
                 with self._engine.begin() as connection:
-                    held, cancelled = running.renew(connection, tokens, self._lease)
+                    held, cancelled = running.renew(connection, grips, self._lease)
             except Exception as error:  # noqa: BLE001 - without this thread all leases would end
                 logger.warning("the leases of jobs could not be renewed", extra={"reason": _reason(error)})
                 pause = self._lease / RENEWALS / 4
             else:
-                self._note(tokens, held, cancelled, asked)
+                self._note(grips, held, cancelled, asked)
 
-    def _note(self, tokens: list[int], held: set[int], cancelled: set[int], asked: float) -> None:
+    def _note(
+        self, grips: list[records.Grip], held: set[records.Grip], cancelled: set[records.Grip], asked: float
+    ) -> None:
         with self._lock:
-            for token in tokens:
-                if token not in self._runs:  # it has ended meanwhile
+            for grip in grips:
+                if grip not in self._runs:  # it has ended meanwhile
                     continue
-                run, _ = self._runs[token]
-                if token in held:
-                    self._runs[token] = run, asked + self._lease
-                if token not in held or token in cancelled:
+                run, _ = self._runs[grip]
+                if grip in held:
+                    self._runs[grip] = run, asked + self._lease
+                if grip not in held or grip in cancelled:
                     run.cancelled.set()
 
 
@@ -202,6 +203,7 @@ class JobWorker:
         self._home = Home()
         self._engine = engine_for(database) if isinstance(database, str) else database
         self._owned = isinstance(database, str)
+        self._looking = for_one_statement(self._engine)
         try:
             check_tables(self._engine)
         except BaseException:
@@ -216,9 +218,6 @@ class JobWorker:
         #: A run begins only when a thread is free for it.
         self._free = threading.Semaphore(threads)
         self._closing = threading.Event()
-        #: The last jobs that this worker has done. One cast of a job that waits begins those behind it as well, and
-        #: their own casts then ask for nothing.
-        self._done: deque[int] = deque(maxlen=MOST_DONE)
 
     def run(self, **options: Any) -> None:
         """Serve the key of this process's environment until SIGTERM; `options` are those of `osrdyne_worker.run`.
@@ -245,12 +244,10 @@ class JobWorker:
         """
         self._home.check("this JobWorker")
         try:
-            named, job = messages.decode(request.body)
+            named = messages.decode(request.body)
             self._types.get(named)
         except (messages.NotAHint, InvalidJob) as error:
             raise Reject(str(error)) from None
-        if job in self._done:
-            return
         until = None if self._held is None else time.monotonic() + self._held
         if self._closing.is_set() or not self._free.acquire(timeout=_left(until)):
             return  # a long job goes on in that thread; redo casts again
@@ -300,6 +297,10 @@ class JobWorker:
         return self._name or "unnamed"
 
     def _begin(self, named: str, resource: str) -> Run | None:
+        # One cast begins all that waits, so those of the jobs behind it find nothing: that is seen by reading alone.
+        with reading(self._looking) as connection:
+            if not running.is_due(connection, type=named, resource=resource):
+                return None
         asked = time.monotonic()
         with self._engine.begin() as connection:
             begun = running.begin(connection, type=named, resource=resource, worker=self._called, lease=self._lease)
@@ -322,6 +323,7 @@ class JobWorker:
                 jobs=begun.jobs,
                 attempt=begun.attempts,
                 token=begun.token,
+                grip=begun.grip,
                 _engine=self._engine,
                 _stopping=self._closing,
             )
@@ -386,7 +388,7 @@ class JobWorker:
                     if goes_on:
                         begun = running.go_on(
                             connection,
-                            run.token,
+                            run.grip,
                             outcome,
                             reason,
                             type=run.type,
@@ -395,7 +397,7 @@ class JobWorker:
                             lease=self._lease,
                         )
                     else:
-                        running.finish(connection, run.token, outcome, reason)
+                        running.finish(connection, run.grip, outcome, reason)
             except LeaseLost:
                 logger.warning("a run lost its lease; the job is done again", extra={"token": run.token})
                 return asked, None
@@ -404,8 +406,6 @@ class JobWorker:
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
-            if outcome == states.DONE:
-                self._done.append(run.job)
             return asked, begun
 
 

@@ -217,7 +217,7 @@ def stop_one(world: World) -> None:
 
 def nap(world: World, seconds: float) -> None:
     """Let a worker that has a run stand still."""
-    names = {lock.worker for lock in world.watch.latest.locks.values()}
+    names = {lock.worker.rpartition(" ")[0] for lock in world.watch.latest.locks.values()}
     busy = [process for process in world.stops if process.alive and process.name in names]
     if busy:
         world.scheduler.pause(world.scheduler.random.choice(busy), seconds)

@@ -52,7 +52,7 @@ class Jobs:
             one = administration.get(connection, number)
             begun = running.begin(connection, type=one.type, resource=one.resource, worker="w-1", lease=60.0)
             assert begun is not None
-            running.finish(connection, begun.token, "failed", "it is \x1b[31mbroken")
+            running.finish(connection, begun.grip, "failed", "it is \x1b[31mbroken")
 
     def state(self, number: int) -> str:
         return self.client.get(number).state

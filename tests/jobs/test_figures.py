@@ -31,7 +31,7 @@ def registered_ago(jobs: Store, number: int, seconds: float) -> None:
 
 def test_each_state_has_its_number_and_its_oldest_job(jobs: Store) -> None:
     old, waiting, parked = jobs.register("a"), jobs.register("b"), jobs.register("c", attempts=1)
-    jobs.finish(jobs.begun("c").token, states.FAILED, "no")
+    jobs.finish(jobs.begun("c"), states.FAILED, "no")
     registered_ago(jobs, old, 2 * LONG)
 
     found = {one.state: one for one in jobs.do(figures.by_state)}
@@ -59,7 +59,7 @@ def test_runs_of_the_last_hour_count_by_their_outcome(jobs: Store) -> None:
     assert jobs.do(figures.runs) == dict.fromkeys(figures.OUTCOMES, 0)
     for resource, outcome in enumerate((states.DONE, states.DONE, states.FAILED, states.CANCELLED)):
         jobs.register(str(resource))
-        jobs.finish(jobs.begun(str(resource)).token, outcome)
+        jobs.finish(jobs.begun(str(resource)), outcome)
     jobs.register("lost")
     jobs.begun("lost", lease=0)
     assert jobs.do(figures.expired_leases) == 1
@@ -76,13 +76,11 @@ def test_runs_of_the_last_hour_count_by_their_outcome(jobs: Store) -> None:
 def test_failures_of_one_cause_count_together_the_most_frequent_first(jobs: Store) -> None:
     for number in range(3):
         last = jobs.register(f"busy {number}", attempts=number + 1)
-        jobs.finish(
-            jobs.begun(f"busy {number}").token, states.FAILED, f"TimeoutError: 'host-{number}' after 1{number} s"
-        )
+        jobs.finish(jobs.begun(f"busy {number}"), states.FAILED, f"TimeoutError: 'host-{number}' after 1{number} s")
     jobs.register("other")
-    jobs.finish(jobs.begun("other").token, states.FAILED, "KeyError: 'x'\nsecond line")
+    jobs.finish(jobs.begun("other"), states.FAILED, "KeyError: 'x'\nsecond line")
     jobs.register("fine")
-    jobs.finish(jobs.begun("fine").token)
+    jobs.finish(jobs.begun("fine"))
 
     first, second = jobs.do(figures.causes)
 

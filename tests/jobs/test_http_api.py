@@ -82,7 +82,7 @@ def test_a_job_that_is_wrong_is_refused_by_the_name_of_its_field(api: Administra
 
 def test_jobs_are_listed_by_what_is_asked_for(api: Administration, jobs: Store) -> None:
     numbers = [jobs.register(resource) for resource in "abab"]
-    jobs.finish(jobs.begun("a").token)
+    jobs.finish(jobs.begun("a"))
 
     def listed(asked: str) -> list[int]:
         return [one["id"] for one in api.get(f"/api/jobs?{asked}")["jobs"]]
@@ -127,12 +127,13 @@ def test_a_question_that_is_wrong_is_refused_by_the_name_of_its_field(
 
 def test_a_job_is_shown_with_its_attempts(api: Administration, jobs: Store) -> None:
     number = jobs.register(attempts=1)
-    token = jobs.begun().token
-    jobs.finish(token, states.FAILED, "ValueError: no")
+    begun = jobs.begun()
+    jobs.finish(begun, states.FAILED, "ValueError: no")
     shown = api.get(f"/api/jobs/{number}")
     assert (shown["state"], shown["reason"], shown["attempts"]) == (states.PARKED, "ValueError: no", 1)
     (run,) = shown["runs"]
-    assert (run["token"], run["worker"], run["outcome"], run["reason"]) == (token, "w", "failed", "ValueError: no")
+    assert (run["token"], run["worker"], run["outcome"]) == (begun.token, "w", "failed")
+    assert run["reason"] == "ValueError: no"
     times = [datetime.fromisoformat(one) for one in (shown["registered_at"], run["began_at"], run["ended_at"])]
     assert times == sorted(times)
     assert times[0].timestamp() == pytest.approx(jobs.get(number).registered_at, abs=0.001)
@@ -140,7 +141,7 @@ def test_a_job_is_shown_with_its_attempts(api: Administration, jobs: Store) -> N
 
 def test_a_parked_job_is_registered_again_and_cast(jobs: Store) -> None:
     number = jobs.register(attempts=1)
-    jobs.finish(jobs.begun().token, states.FAILED, "no")
+    jobs.finish(jobs.begun(), states.FAILED, "no")
     casts = Casts()
     with administration(jobs.engine, client=casts) as api:
         answer = api.ask("POST", f"/api/jobs/{number}/redo")
@@ -150,19 +151,19 @@ def test_a_parked_job_is_registered_again_and_cast(jobs: Store) -> None:
 
 def test_a_waiting_job_is_cancelled_and_a_running_one_hears_of_it(api: Administration, jobs: Store) -> None:
     waits, runs = jobs.register("a"), jobs.register("b")
-    token = jobs.begun("b").token
+    grip = jobs.begun("b").grip
     assert api.ask("POST", f"/api/jobs/{waits}/cancel").json == {"id": waits, "cancelled": True}
     assert api.ask("POST", f"/api/jobs/{runs}/cancel").json == {"id": runs, "cancelled": False}
     assert jobs.state(waits) == states.CANCELLED
-    assert jobs.do(lambda c: running.renew(c, [token], 60)) == ({token}, {token})
+    assert jobs.do(lambda c: running.renew(c, [grip], 60)) == ({grip}, {grip})
 
 
 def test_a_job_is_deleted_but_not_while_it_runs(api: Administration, jobs: Store) -> None:
     number = jobs.register()
-    token = jobs.begun().token
+    begun = jobs.begun()
     refused = api.ask("DELETE", f"/api/jobs/{number}")
     assert (refused.status, "runs" in refused.json["error"]) == (409, True)
-    jobs.finish(token)
+    jobs.finish(begun)
     deleted = api.ask("DELETE", f"/api/jobs/{number}")
     assert (deleted.status, deleted.text) == (204, "")
     assert api.ask("GET", f"/api/jobs/{number}").status == 404
@@ -171,7 +172,7 @@ def test_a_job_is_deleted_but_not_while_it_runs(api: Administration, jobs: Store
 @pytest.mark.parametrize("action", ["redo", "cancel"])
 def test_what_the_state_of_a_job_forbids_is_refused(api: Administration, jobs: Store, action: str) -> None:
     number = jobs.register()
-    jobs.finish(jobs.begun().token)
+    jobs.finish(jobs.begun())
     refused = api.ask("POST", f"/api/jobs/{number}/{action}")
     assert (refused.status, "is done" in refused.json["error"]) == (409, True)
 
@@ -184,7 +185,7 @@ def test_an_unknown_job_is_not_found(api: Administration, method: str, path: str
 
 def test_figures_and_schemas_are_shown(api: Administration, jobs: Store) -> None:
     number = jobs.register(attempts=1)
-    jobs.finish(jobs.begun().token, states.FAILED, "ValueError: no")
+    jobs.finish(jobs.begun(), states.FAILED, "ValueError: no")
     found = api.get("/api/jobs/figures")
     assert [one["state"] for one in found["states"] if one["jobs"]] == [states.PARKED]
     assert found["causes"] == [{"type": "t", "reason": "ValueError: no", "jobs": 1, "latest": number}]

@@ -42,9 +42,9 @@ def scraped(served: Administration) -> Samples:
 def test_a_scrape_shows_jobs_runs_ages_and_lag(served: Administration, jobs: Store) -> None:
     jobs.register("waits", due=-LONG)
     jobs.register("parked", attempts=1)
-    jobs.finish(jobs.begun("parked").token, states.FAILED, "no")
+    jobs.finish(jobs.begun("parked"), states.FAILED, "no")
     jobs.register("done")
-    jobs.finish(jobs.begun("done").token)
+    jobs.finish(jobs.begun("done"))
     jobs.register("hangs")
     jobs.begun("hangs", lease=0)
 
@@ -70,7 +70,7 @@ def test_each_scrape_reads_the_database_again(served: Administration, jobs: Stor
 
 def test_no_label_holds_what_a_client_chose(served: Administration, jobs: Store) -> None:
     jobs.register("secret-resource", attempts=1)
-    jobs.finish(jobs.begun("secret-resource").token, states.FAILED, "secret-reason")
+    jobs.finish(jobs.begun("secret-resource"), states.FAILED, "secret-reason")
     assert "secret" not in served.ask("GET", "/metrics").text
 
 

@@ -79,7 +79,7 @@ class Seen:
 
 def parked(jobs: Store, resource: str, reason: str) -> int:
     number = jobs.register(resource, attempts=1)
-    jobs.finish(jobs.begun(resource).token, states.FAILED, reason)
+    jobs.finish(jobs.begun(resource), states.FAILED, reason)
     return number
 
 

@@ -62,12 +62,12 @@ class Store:
         assert found is not None
         return found
 
-    def finish(self, token: int, outcome: str = states.DONE, reason: str | None = None) -> None:
-        self.do(lambda c: running.finish(c, token, outcome, reason))
+    def finish(self, run: records.Begun, outcome: str = states.DONE, reason: str | None = None) -> None:
+        self.do(lambda c: running.finish(c, run.grip, outcome, reason))
 
-    def go_on(self, token: int, outcome: str = states.DONE) -> records.Begun | None:
+    def go_on(self, run: records.Begun, outcome: str = states.DONE) -> records.Begun | None:
         return self.do(
-            lambda c: running.go_on(c, token, outcome, "because", type="t", resource="r", worker="w", lease=LONG)
+            lambda c: running.go_on(c, run.grip, outcome, "because", type="t", resource="r", worker="w", lease=LONG)
         )
 
     def state(self, number: int) -> str:
@@ -123,7 +123,7 @@ def test_a_job_runs_once_and_is_done(jobs: Store) -> None:
     begun = jobs.begun()
     assert (begun.job, begun.payload, begun.jobs, begun.attempts) == (number, '{"n": 1}', 1, 1)
     assert jobs.state(number) == states.RUNNING
-    jobs.finish(begun.token)
+    jobs.finish(begun)
     found = jobs.get(number)
     assert (found.state, found.attempts, found.reason) == (states.DONE, 1, None)
     assert found.finished_at is not None
@@ -138,20 +138,20 @@ def test_jobs_of_one_resource_run_one_after_the_other_in_the_order_of_their_regi
         begun = jobs.begun()
         assert jobs.begin(worker="other") is None
         done.append(begun.job)
-        jobs.finish(begun.token)
+        jobs.finish(begun)
     assert done == numbers
 
 
 def test_the_end_of_a_run_and_the_begin_of_the_next_one_are_one_transaction(jobs: Store) -> None:
     first, second = jobs.register(), jobs.register()
     one = jobs.begun()
-    two = jobs.go_on(one.token)
+    two = jobs.go_on(one)
     assert two is not None
     assert (two.job, two.attempts) == (second, 1)
     assert two.token > one.token
     assert [jobs.state(number) for number in (first, second)] == [states.DONE, states.RUNNING]
     assert jobs.begin() is None
-    assert jobs.go_on(two.token) is None
+    assert jobs.go_on(two) is None
     assert jobs.rows(lock) == 0
     assert jobs.rows(run) == 2
 
@@ -161,7 +161,7 @@ def test_a_run_that_lost_its_lease_does_not_begin_the_next_one(jobs: Store) -> N
     one = jobs.begun(lease=0.0)
     other = jobs.begun(worker="other")
     with pytest.raises(LeaseLost):
-        jobs.go_on(one.token)
+        jobs.go_on(one)
     assert other.job == first
     assert jobs.attempts(first) == [states.LOST, None]
     assert jobs.state(second) == states.REGISTERED
@@ -169,19 +169,19 @@ def test_a_run_that_lost_its_lease_does_not_begin_the_next_one(jobs: Store) -> N
 
 def test_a_run_that_failed_goes_on_with_the_next_job_and_with_its_own_after_a_pause(jobs: Store) -> None:
     first, second = jobs.register(), jobs.register()
-    two = jobs.go_on(jobs.begun().token, states.FAILED)
+    two = jobs.go_on(jobs.begun(), states.FAILED)
     assert two is not None
     assert two.job == second
     assert jobs.state(first) == states.FAILED
     jobs.overdue(first)
-    again = jobs.go_on(two.token)
+    again = jobs.go_on(two)
     assert again is not None
     assert (again.job, again.attempts) == (first, 2)
 
 
 def test_a_run_that_its_worker_stopped_goes_on_with_its_own_job(jobs: Store) -> None:
     first, _ = jobs.register(), jobs.register()
-    again = jobs.go_on(jobs.begun().token, states.CANCELLED)
+    again = jobs.go_on(jobs.begun(), states.CANCELLED)
     assert again is not None
     assert (again.job, again.attempts) == (first, 2)
 
@@ -190,10 +190,10 @@ def test_a_run_goes_on_with_all_jobs_that_coalesce(jobs: Store) -> None:
     numbers = [jobs.register(coalesce=True)]
     one = jobs.begun()
     numbers += [jobs.register(coalesce=True) for _ in range(3)]
-    two = jobs.go_on(one.token)
+    two = jobs.go_on(one)
     assert two is not None
     assert (two.job, two.jobs) == (numbers[-1], 3)
-    jobs.finish(two.token)
+    jobs.finish(two)
     assert [jobs.state(number) for number in numbers] == [states.DONE] * 4
 
 
@@ -204,11 +204,11 @@ def test_a_run_that_goes_on_waits_for_its_own_transaction(postgres: Postgres) ->
     migrate(jobs.engine)
     jobs.register()
     jobs.register()
-    token = jobs.begun().token
+    begun = jobs.begun()
     with ThreadPoolExecutor(1) as threads:
         with jobs.engine.begin() as writing:
-            running.hold(writing, token)
-            going = threads.submit(jobs.go_on, token)
+            running.hold(writing, begun.grip)
+            going = threads.submit(jobs.go_on, begun)
             until(lambda: postgres.psql(WAITING, name) == "1", what="the wait for the transaction")
         assert going.result(PATIENCE) is not None
     jobs.engine.dispose()
@@ -240,7 +240,7 @@ def test_of_many_workers_that_begin_at_once_one_does(jobs: Store) -> None:
         with ThreadPoolExecutor(8) as threads:
             begun = [one for one in threads.map(lambda n: jobs.begin(worker=str(n)), range(8)) if one is not None]
         assert [one.job for one in begun] == [number]
-        jobs.finish(begun[0].token)
+        jobs.finish(begun[0])
 
 
 def test_waiting_jobs_that_coalesce_are_done_by_one_run_and_those_that_come_meanwhile_by_one_more(jobs: Store) -> None:
@@ -248,11 +248,11 @@ def test_waiting_jobs_that_coalesce_are_done_by_one_run_and_those_that_come_mean
     first = jobs.begun()
     meanwhile = [jobs.register(coalesce=True) for _ in range(4)]
     assert (first.jobs, first.job) == (3, before[-1])
-    jobs.finish(first.token)
+    jobs.finish(first)
     assert [jobs.state(one) for one in before] == [states.DONE] * 3
     second = jobs.begun()
     assert (second.jobs, second.job) == (4, meanwhile[-1])
-    jobs.finish(second.token)
+    jobs.finish(second)
     assert jobs.begin() is None
 
 
@@ -260,14 +260,14 @@ def test_a_job_that_does_not_coalesce_keeps_its_place_among_those_that_do(jobs: 
     one, single, two = jobs.register(coalesce=True), jobs.register(), jobs.register(coalesce=True)
     first = jobs.begun()
     assert (first.jobs, first.job) == (2, two)
-    jobs.finish(first.token)
+    jobs.finish(first)
     assert [jobs.state(number) for number in (one, single)] == [states.DONE, states.REGISTERED]
     assert jobs.begun().job == single
 
 
 def test_a_job_that_fails_waits_for_its_next_attempt_and_lets_others_pass(jobs: Store) -> None:
     number, other = jobs.register(), jobs.register()
-    jobs.finish(jobs.begun().token, states.FAILED, "no fuel")
+    jobs.finish(jobs.begun(), states.FAILED, "no fuel")
     found = jobs.get(number)
     assert (found.state, found.reason) == (states.FAILED, "no fuel")
     assert jobs.begun().job == other
@@ -275,10 +275,10 @@ def test_a_job_that_fails_waits_for_its_next_attempt_and_lets_others_pass(jobs: 
 
 def test_a_job_that_failed_often_enough_is_parked_with_the_history_of_its_attempts(jobs: Store) -> None:
     number = jobs.register(attempts=2)
-    jobs.finish(jobs.begun().token, states.FAILED, "first")
+    jobs.finish(jobs.begun(), states.FAILED, "first")
     assert jobs.begin() is None
     jobs.overdue(number)
-    jobs.finish(jobs.begun().token, states.FAILED, "second")
+    jobs.finish(jobs.begun(), states.FAILED, "second")
     jobs.overdue(number)
     assert jobs.begin() is None
     assert (jobs.state(number), jobs.get(number).reason) == (states.PARKED, "second")
@@ -296,18 +296,18 @@ def test_the_job_of_a_worker_that_died_is_taken_over_by_the_next_one_and_the_fir
     assert (taken.job, taken.attempts) == (number, 2)
     assert taken.token > dead.token
     with pytest.raises(LeaseLost):
-        jobs.finish(dead.token)
+        jobs.finish(dead)
     assert jobs.state(number) == states.RUNNING
-    jobs.finish(taken.token)
+    jobs.finish(taken)
     assert jobs.attempts(number) == [states.LOST, states.DONE]
 
 
 def test_a_worker_that_was_late_and_was_not_replaced_keeps_its_run(jobs: Store) -> None:
     number = jobs.register()
     late = jobs.begun(lease=0)
-    assert jobs.do(lambda c: running.renew(c, [late.token], LONG)) == ({late.token}, set())
+    assert jobs.do(lambda c: running.renew(c, [late.grip], LONG)) == ({late.grip}, set())
     assert jobs.begin(worker="other") is None
-    jobs.finish(late.token)
+    jobs.finish(late)
     assert jobs.state(number) == states.DONE
 
 
@@ -315,7 +315,7 @@ def test_a_lease_that_was_taken_over_is_not_renewed(jobs: Store) -> None:
     jobs.register()
     dead = jobs.begun(lease=0)
     alive = jobs.begun()
-    assert jobs.do(lambda c: running.renew(c, [dead.token, alive.token], LONG)) == ({alive.token}, set())
+    assert jobs.do(lambda c: running.renew(c, [dead.grip, alive.grip], LONG)) == ({alive.grip}, set())
 
 
 def test_redo_ends_runs_without_a_worker_and_their_jobs_are_due_at_once(jobs: Store) -> None:
@@ -333,11 +333,11 @@ def test_redo_ends_runs_without_a_worker_and_their_jobs_are_due_at_once(jobs: St
 def test_what_a_run_writes_is_fenced(jobs: Store) -> None:
     jobs.register()
     dead = jobs.begun(lease=0)
-    jobs.do(lambda c: running.hold(c, dead.token))
+    jobs.do(lambda c: running.hold(c, dead.grip))
     alive = jobs.begun()
-    jobs.do(lambda c: running.hold(c, alive.token))
+    jobs.do(lambda c: running.hold(c, alive.grip))
     with pytest.raises(LeaseLost):
-        jobs.do(lambda c: running.hold(c, dead.token))
+        jobs.do(lambda c: running.hold(c, dead.grip))
 
 
 @pytest.mark.full
@@ -351,8 +351,8 @@ def test_a_transaction_of_a_run_holds_a_successor_up_and_not_the_renewal_of_its_
     former = jobs.begun(lease=0)
     with ThreadPoolExecutor(1) as threads:
         with engine.begin() as connection:
-            running.hold(connection, former.token)
-            assert jobs.do(lambda c: running.renew(c, [former.token], 0)) == ({former.token}, set())
+            running.hold(connection, former.grip)
+            assert jobs.do(lambda c: running.renew(c, [former.grip], 0)) == ({former.grip}, set())
             assert jobs.do(lambda c: scans.lose(c, 10)) == 0
             successor = threads.submit(jobs.begun)
             with pytest.raises(TimeoutError):
@@ -404,8 +404,8 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_hears_of_it(jobs: 
     assert jobs.begin("a") is None
     begun = jobs.begun("b")
     assert not jobs.do(lambda c: administration.cancel(c, number))
-    assert jobs.do(lambda c: running.renew(c, [begun.token], LONG)) == ({begun.token}, {begun.token})
-    jobs.finish(begun.token, states.CANCELLED)
+    assert jobs.do(lambda c: running.renew(c, [begun.grip], LONG)) == ({begun.grip}, {begun.grip})
+    jobs.finish(begun, states.CANCELLED)
     assert jobs.state(number) == states.CANCELLED
     with pytest.raises(WrongState, match="is cancelled"):
         jobs.do(lambda c: administration.cancel(c, number))
@@ -415,9 +415,9 @@ def test_a_run_is_cancelled_when_all_its_jobs_are(jobs: Store) -> None:
     one, two = jobs.register(coalesce=True), jobs.register(coalesce=True)
     begun = jobs.begun()
     jobs.do(lambda c: administration.cancel(c, one))
-    assert jobs.do(lambda c: running.renew(c, [begun.token], LONG))[1] == set()
+    assert jobs.do(lambda c: running.renew(c, [begun.grip], LONG))[1] == set()
     jobs.do(lambda c: administration.cancel(c, two))
-    assert jobs.do(lambda c: running.renew(c, [begun.token], LONG))[1] == {begun.token}
+    assert jobs.do(lambda c: running.renew(c, [begun.grip], LONG))[1] == {begun.grip}
 
 
 def test_a_cancelled_job_whose_run_fails_or_is_lost_is_not_tried_again(jobs: Store) -> None:
@@ -426,7 +426,7 @@ def test_a_cancelled_job_whose_run_fails_or_is_lost_is_not_tried_again(jobs: Sto
     jobs.begun("b", lease=0)
     for number in (fails, lost):
         jobs.do(partial(administration.cancel, id=number))
-    jobs.finish(failing.token, states.FAILED)
+    jobs.finish(failing, states.FAILED)
     assert jobs.begin("b") is None
     assert [jobs.state(number) for number in (fails, lost)] == [states.CANCELLED] * 2
 
@@ -435,17 +435,17 @@ def test_a_job_that_was_done_before_it_heard_of_its_cancelling_is_done(jobs: Sto
     number = jobs.register()
     begun = jobs.begun()
     jobs.do(lambda c: administration.cancel(c, number))
-    jobs.finish(begun.token)
+    jobs.finish(begun)
     assert jobs.state(number) == states.DONE
 
 
 def test_a_parked_job_gets_all_its_attempts_again_and_a_done_one_does_not(jobs: Store) -> None:
     number = jobs.register(attempts=1)
-    jobs.finish(jobs.begun().token, states.FAILED)
+    jobs.finish(jobs.begun(), states.FAILED)
     assert jobs.state(number) == states.PARKED
     jobs.do(lambda c: administration.redo(c, number))
     assert jobs.cast_due() == (1, ["r"])
-    jobs.finish(jobs.begun().token)
+    jobs.finish(jobs.begun())
     with pytest.raises(WrongState, match="only a failed, parked or cancelled"):
         jobs.do(lambda c: administration.redo(c, number))
     jobs.do(lambda c: history.archive(c, after=-1, keep=LONG, most=1))
@@ -460,7 +460,7 @@ def test_a_job_is_deleted_with_its_attempts_but_not_while_it_runs(jobs: Store) -
     begun = jobs.begun()
     with pytest.raises(WrongState, match="runs"):
         jobs.do(lambda c: administration.delete_job(c, number))
-    jobs.finish(begun.token)
+    jobs.finish(begun)
     jobs.do(lambda c: administration.delete_job(c, number))
     with pytest.raises(UnknownJob):
         jobs.get(number)
@@ -473,7 +473,7 @@ def test_jobs_of_one_run_that_are_deleted_at_once_leave_no_run(postgres: Postgre
     jobs = Store(engine_for(postgres.url("deletions")))
     migrate(jobs.engine)
     first, second = (jobs.register(coalesce=True) for _ in range(2))
-    jobs.finish(jobs.begun().token)
+    jobs.finish(jobs.begun())
     with ThreadPoolExecutor(1) as threads:
         with jobs.engine.begin() as connection:
             administration.delete_job(connection, first)
@@ -500,7 +500,7 @@ def test_redo_casts_due_jobs_oldest_first_once_for_a_resource_and_not_again_unti
 
 def test_what_failed_is_not_starved_by_what_is_new(jobs: Store) -> None:
     failed = jobs.register("failed")
-    jobs.finish(jobs.begun("failed").token, states.FAILED)
+    jobs.finish(jobs.begun("failed"), states.FAILED)
     jobs.overdue(failed)
     for number in range(10):
         jobs.register(f"new {number}", due=-1)
@@ -509,7 +509,7 @@ def test_what_failed_is_not_starved_by_what_is_new(jobs: Store) -> None:
 
 def test_what_failed_and_was_cast_can_begin(jobs: Store) -> None:
     number = jobs.register()
-    jobs.finish(jobs.begun().token, states.FAILED)
+    jobs.finish(jobs.begun(), states.FAILED)
     jobs.overdue(number)
     assert jobs.cast_due() == (1, ["r"])
     assert jobs.begun().job == number
@@ -521,7 +521,7 @@ def test_a_resource_whose_job_runs_is_not_cast_and_the_next_is_due_soon_after_it
     assert begun.job == first
     assert jobs.cast_due() == (1, [])
     assert jobs.get(second).due_at > begun_at(jobs, begun) + LONG / 2
-    jobs.finish(begun.token)
+    jobs.finish(begun)
     assert jobs.get(second).due_at < begun_at(jobs, begun) + LONG / 2
 
 
@@ -546,7 +546,7 @@ def test_a_job_that_is_cast_in_vain_is_cast_less_and_less_often(jobs: Store) -> 
         (lambda c: scans.cast_due(c, most=10, pause=1.0), "ix_osrdyne_job_due"),
         (lambda c: history.archive(c, after=1.0, keep=1.0, most=10), "ix_osrdyne_job_finished"),
         (lambda c: scans.lose(c, 10), "ix_osrdyne_job_lock_expiry"),
-        (lambda c: running.renew(c, [1], LONG), "ix_osrdyne_job_lock_run"),
+        (lambda c: running.renew(c, [records.Grip(1, "w")], LONG), "ix_osrdyne_job_lock_run"),
     ],
     ids=["begin", "cast", "archive", "lose", "renew"],
 )
@@ -586,7 +586,7 @@ def test_one_redo_process_leads_until_it_resigns_or_its_lease_ends(jobs: Store) 
 def test_jobs_that_ended_move_to_the_history_and_leave_it_in_batches(jobs: Store) -> None:
     numbers = [jobs.register(str(n)) for n in range(5)]
     for n in range(4):
-        jobs.finish(jobs.begun(str(n)).token)
+        jobs.finish(jobs.begun(str(n)))
 
     def archive(*, keep: float) -> tuple[int, int]:
         return jobs.do(lambda c: history.archive(c, after=-1, keep=keep, most=3))
@@ -603,7 +603,7 @@ def test_jobs_that_ended_move_to_the_history_and_leave_it_in_batches(jobs: Store
 
 def test_jobs_are_listed_by_what_is_asked_for_and_in_pages(jobs: Store) -> None:
     numbers = [jobs.register(resource) for resource in "abab"]
-    jobs.finish(jobs.begun("a").token)
+    jobs.finish(jobs.begun("a"))
 
     def listed(**asked: Any) -> list[int]:
         with reading(jobs.engine) as connection:
@@ -622,7 +622,7 @@ def test_jobs_are_listed_by_what_is_asked_for_and_in_pages(jobs: Store) -> None:
 def test_reasons_and_names_of_any_text_are_kept(jobs: Store) -> None:
     resource = "é/\N{GREEK SMALL LETTER OMEGA} '; drop table"
     number = jobs.register(resource)
-    jobs.finish(jobs.begun(resource).token, states.FAILED, "a\0b" + "x" * 3000)
+    jobs.finish(jobs.begun(resource), states.FAILED, "a\0b" + "x" * 3000)
     found = jobs.get(number)
     assert found.resource == resource
     assert found.reason is not None

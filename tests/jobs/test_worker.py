@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, Engine, text
 
-from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states
+from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states, tables
 from osrdyne_jobs.database import engine_for, migrate, reading
 from osrdyne_jobs.errors import NoSchema
 from osrdyne_jobs.store import administration, records, running, scans
@@ -94,18 +94,87 @@ def test_a_handler_gets_what_was_registered_and_all_that_is_due_is_done(
     assert sorted(one.token for one in runs) == [one.token for one in runs]
 
 
-def test_the_cast_of_a_job_that_the_worker_has_done_asks_for_nothing(
+def restore_what_was_empty(engine: Engine) -> None:
+    """Bring the database back to a state without jobs, as a back-up has it: its ids begin again."""
+    with engine.begin() as connection:
+        for table in tables.metadata.tables:
+            connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608 - our own names
+        if engine.dialect.name == "sqlite":
+            connection.execute(text("DELETE FROM sqlite_sequence"))
+        else:
+            for table in ("osrdyne_job", "osrdyne_job_run"):
+                connection.execute(text(f"ALTER SEQUENCE {table}_id_seq RESTART"))
+
+
+def test_a_worker_does_jobs_whose_ids_came_again_with_a_restored_database(
     engine: Engine, client: JobClient, make_worker: MakeWorker
 ) -> None:
     worker = make_worker(lambda _: None)
-    statements: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
-    first, second = (client.submit("plain", "r", {}).id for _ in range(2))
-    worker.handle(request(job=first))
-    statements.clear()
-    worker.handle(request(job=second))
-    assert statements == []
-    assert [state(engine, one) for one in (first, second)] == [states.DONE] * 2
+    before = [client.submit("plain", "r", {}).id for _ in range(3)]
+    for one in before:
+        worker.handle(request(job=one))
+    restore_what_was_empty(engine)
+    again = [client.submit("plain", "r", {}).id for _ in range(3)]
+    assert again == before
+    worker.handle(request(job=again[0]))
+    assert [state(engine, one) for one in again] == [states.DONE] * 3
+
+
+def test_a_run_of_before_a_restore_touches_no_run_that_has_its_token_now(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
+) -> None:
+    runs: list[Run] = []
+    goes_on = threading.Event()
+
+    def handler(run: Run) -> None:
+        runs.append(run)
+        assert goes_on.wait(PATIENCE)
+        with run.transaction():
+            pass
+
+    first, second = (make_worker(handler, lease=STEADY, name=name) for name in ("first", "second"))
+    client.submit("plain", "r", {})
+    former = aside(first.handle, request())
+    until(lambda: runs, what="the first run")
+    restore_what_was_empty(engine)
+    now = client.submit("plain", "r", {})
+    latter = aside(second.handle, request())
+    until(lambda: len(runs) > 1, what="the run of the restored database")
+    assert runs[0].token == runs[1].token
+    until(runs[0].cancelled.is_set, what="the news that the lease is lost")
+    assert not runs[1].cancelled.is_set()
+    with pytest.raises(LeaseLost), runs[0].transaction():
+        pass
+    goes_on.set()
+    former.result(PATIENCE)
+    latter.result(PATIENCE)
+    assert state(engine, now.id) == states.DONE
+
+
+def test_one_worker_tells_its_runs_apart_where_a_restored_database_gave_both_one_token(
+    engine: Engine, client: JobClient, make_worker: MakeWorker, aside: Callable[..., Future[None]]
+) -> None:
+    runs: list[Run] = []
+    goes_on = threading.Event()
+
+    def handler(run: Run) -> None:
+        runs.append(run)
+        assert goes_on.wait(PATIENCE)
+
+    worker = make_worker(handler, lease=STEADY, threads=2)
+    client.submit("plain", "r", {})
+    former = aside(worker.handle, request())
+    until(lambda: runs, what="the first run")
+    restore_what_was_empty(engine)
+    now = client.submit("single", "r", {})
+    latter = aside(worker.handle, request("single"))
+    until(lambda: len(runs) > 1, what="the run of the restored database")
+    until(runs[0].cancelled.is_set, what="the news that the lease is lost")
+    goes_on.set()
+    former.result(PATIENCE)
+    latter.result(PATIENCE)
+    assert not runs[1].cancelled.is_set()
+    assert state(engine, now.id) == states.DONE
 
 
 def test_a_job_that_another_worker_was_told_of_just_before_the_end_is_begun_all_the_same(

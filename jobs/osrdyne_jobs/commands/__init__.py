@@ -2,8 +2,8 @@
 
 An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. `looking` has `list` and `show`,
 `changing` has `cancel` and `delete`, and what `redo` does with ids. `create`, `redo`, `schemas`, `migrate`,
-`prepare_database` and `serve` have a module each. `options` declares what several take, `database` opens the database
-that they name, `types` loads types of jobs, `text` prints for a person.
+`prepare_database`, `restored` and `serve` have a module each. `options` declares what several take, `database` opens
+the database that they name, `types` loads types of jobs, `text` prints for a person.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _COMMANDS = {
     "schemas": "schemas:command",
     "migrate": "migrate:command",
     "prepare-database": "prepare_database:command",
+    "restored": "restored:command",
     "serve": "serve:command",
 }
 _PLAIN: Any = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,20 @@ class Job:
 FIELDS = tuple(Job.__dataclass_fields__)
 
 
+class Grip(NamedTuple):
+    """Which run has a lock."""
+
+    #: Grows from run to run of one type and resource: the fencing token.
+    token: int
+    #: The worker and a random word. A database that is restored gives its tokens again, to other runs.
+    holder: str
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A run that has begun."""
 
-    #: Grows from run to run of one type and resource: the fencing token.
-    token: int
+    grip: Grip
     type: str
     resource: str
     #: The job that was registered last of those that this run does.
@@ -52,6 +61,11 @@ class Begun:
     jobs: int
     #: Attempts of that job, this one included.
     attempts: int
+
+    @property
+    def token(self) -> int:
+        """The fencing token."""
+        return self.grip.token
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import BindParameter, Connection, Row, and_, bindparam, case, delete, func, insert, select, update
 
 from osrdyne_jobs import states
 from osrdyne_jobs.database import now
 from osrdyne_jobs.errors import LeaseLost
 from osrdyne_jobs.store.outcomes import LOST, end, settle
-from osrdyne_jobs.store.records import Begun
+from osrdyne_jobs.store.records import Begun, Grip
 from osrdyne_jobs.store.sql import (
     IDS,
     LOCK_OF_RESOURCE,
@@ -27,7 +28,12 @@ from osrdyne_jobs.tables import attempt, job, lock, run
 
 #: Seconds for which a begin waits for the transaction of a former run, on PostgreSQL.
 LOCK_PATIENCE = 5
+#: Characters of a worker's name that are kept with a lock. A random word follows them.
+MOST_NAME = 220
 
+_HOLDERS: BindParameter[list[str]] = bindparam("holders", expanding=True)
+#: The lock of one run. Its token alone is not enough: after a restore another run may have it.
+_OF_GRIP = and_(lock.c.run_id == TOKEN, lock.c.worker == bindparam("holder"))
 #: When a lease ends that begins now.
 _UNTIL = now() + seconds("lease")
 _LOCK = insert(lock).values(expires_at=_UNTIL)
@@ -38,15 +44,20 @@ _EXPIRED = select(lock.c.run_id).where(LOCK_OF_RESOURCE, lock.c.expires_at <= no
 #: Not an update of the lock's row: see `_give_back`.
 _TAKE_OVER = delete(lock).where(LOCK_OF_RESOURCE, lock.c.expires_at <= now()).returning(lock.c.run_id)
 _OF_RUN_NOW = update(lock).where(LOCK_OF_RESOURCE).values(run_id=TOKEN)
-_RENEW = update(lock).where(lock.c.run_id.in_(IDS)).values(expires_at=_UNTIL).returning(lock.c.run_id)
+_RENEW = (
+    update(lock)
+    .where(lock.c.run_id.in_(IDS), lock.c.worker.in_(_HOLDERS))
+    .values(expires_at=_UNTIL)
+    .returning(lock.c.run_id, lock.c.worker)
+)
 _CANCELLED = (
     select(job.c.run_id)
     .where(job.c.run_id.in_(IDS), job.c.state == states.RUNNING)
     .group_by(job.c.run_id)
     .having(func.count() == func.sum(case((job.c.cancel, 1), else_=0)))
 )
-_HOLD = select(lock.c.run_id).where(lock.c.run_id == TOKEN).with_for_update(read=True, key_share=True)
-_GIVE_BACK = delete(lock).where(lock.c.run_id == TOKEN).returning(lock.c.run_id)
+_HOLD = select(lock.c.run_id).where(_OF_GRIP).with_for_update(read=True, key_share=True)
+_GIVE_BACK = delete(lock).where(_OF_GRIP).returning(lock.c.run_id)
 _BEGIN_RUN = insert(run).values(began_at=now()).returning(run.c.id)
 _CLAIMED = {"state": states.RUNNING, "run_id": TOKEN, "attempts": job.c.attempts + 1, "cancel": False}
 _CLAIM_ONE = (
@@ -67,9 +78,8 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
     Returns None where there is nothing to do now, or another run has the lock. A lock whose lease ran out is taken
     over. Jobs run in the order of their registration; one that failed waits for its time and lets others pass.
     """
-    first = next_job(connection, type, resource)
-    expired = _expired(connection, type, resource) if first is None else first.expired
-    if (first is None and not expired) or expired is False:
+    first, expired = _look(connection, type, resource)
+    if not _may_begin(first, expired):
         return None
     if connection.dialect.name == "postgresql":
         # A run that ended within a transaction of its own may still hold its lock.
@@ -78,7 +88,8 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
     which = {"of_type": type, "of_resource": resource}
     if expired:
         former = connection.execute(_TAKE_OVER, which).first()
-    values = {"type": type, "resource": resource, "worker": worker, "lease": lease, "run_id": None}
+    holder = _holder(worker)
+    values = {"type": type, "resource": resource, "worker": holder, "lease": lease, "run_id": None}
     if connection.execute(_TAKE[connection.dialect.name], values).first() is None:
         return None
     if former is not None:
@@ -87,12 +98,12 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
     # Only now, with the lock: the tokens of later runs are larger.
     token = _begin_run(connection, type, resource, worker)
     connection.execute(_OF_RUN_NOW, {**which, "token": token})
-    return _claim_first(connection, token, first, type, resource)
+    return _claim_first(connection, Grip(token, holder), first, type, resource)
 
 
 def go_on(
     connection: Connection,
-    token: int,
+    grip: Grip,
     outcome: str,
     reason: str | None = None,
     *,
@@ -105,20 +116,38 @@ def go_on(
 
     Returns None where nothing is to be done now; the lock is free then. Raises LeaseLost, and writes nothing then.
     """
-    _give_back(connection, token)
-    end(connection, token, outcome, reason)
+    _give_back(connection, grip)
+    end(connection, grip.token, outcome, reason)
     following = next_job(connection, type, resource)
     if following is None:
         return None
     # Until this transaction ends, nobody else can take the lock.
-    after = _begin_run(connection, type, resource, worker)
-    values = {"type": type, "resource": resource, "worker": worker, "lease": lease, "run_id": after}
+    after = Grip(_begin_run(connection, type, resource, worker), _holder(worker))
+    values = {"type": type, "resource": resource, "worker": after.holder, "lease": lease, "run_id": after.token}
     connection.execute(_LOCK, values)
     return _claim_first(connection, after, following, type, resource)
 
 
-def _expired(connection: Connection, type: str, resource: str) -> bool:  # noqa: A002
-    return connection.execute(_EXPIRED, {"of_type": type, "of_resource": resource}).first() is not None
+def _holder(worker: str) -> str:
+    return f"{worker[:MOST_NAME]} {secrets.token_hex(8)}"
+
+
+def is_due(connection: Connection, *, type: str, resource: str) -> bool:  # noqa: A002
+    """Return whether there is something for `begin` to do. Reads only."""
+    return _may_begin(*_look(connection, type, resource))
+
+
+def _look(connection: Connection, type: str, resource: str) -> tuple[Row[Any, Any, Any] | None, bool | None]:  # noqa: A002
+    """Return the next job, and whether the lock's lease ran out; None where there is no lock."""
+    first = next_job(connection, type, resource)
+    if first is not None:
+        return first, first.expired
+    expired = connection.execute(_EXPIRED, {"of_type": type, "of_resource": resource}).first() is not None
+    return None, expired
+
+
+def _may_begin(first: Row[Any, Any, Any] | None, expired: bool | None) -> bool:
+    return expired is not False if first is not None else bool(expired)
 
 
 def _begin_run(connection: Connection, type: str, resource: str, worker: str) -> int:  # noqa: A002
@@ -128,71 +157,73 @@ def _begin_run(connection: Connection, type: str, resource: str, worker: str) ->
 
 def _claim_first(
     connection: Connection,
-    token: int,
+    grip: Grip,
     first: Row[Any, Any, Any] | None,
     type: str,  # noqa: A002
     resource: str,
 ) -> Begun | None:
     """Give a run its jobs. Where there are none any more, delete it with its lock, and return None."""
     while first is not None:
-        begun = _claim(connection, token, first, type, resource)
+        begun = _claim(connection, grip, first, type, resource)
         if begun is not None:  # else it was cancelled a moment ago
             return begun
         first = next_job(connection, type, resource)
-    connection.execute(delete(lock).where(lock.c.run_id == token))
-    connection.execute(delete(run).where(run.c.id == token))
+    connection.execute(delete(lock).where(lock.c.run_id == grip.token))
+    connection.execute(delete(run).where(run.c.id == grip.token))
     return None
 
 
 def _claim(
     connection: Connection,
-    token: int,
+    grip: Grip,
     first: Row[Any, Any, Any],
     type: str,  # noqa: A002
     resource: str,
 ) -> Begun | None:
     """Make the jobs of a run its own. A job that was cancelled a moment ago is not among them."""
-    claimed: dict[str, Any] = {"token": token}
+    claimed: dict[str, Any] = {"token": grip.token}
     if first.coalesce:
         claimed |= {"of_type": type, "of_resource": resource}
         count = connection.execute(_CLAIM_ALL, claimed).rowcount
-        last = connection.execute(_LAST, {"token": token}).first()
+        last = connection.execute(_LAST, {"token": grip.token}).first()
     else:
         last = connection.execute(_CLAIM_ONE, {**claimed, "job": first.id}).first()
         count = 1
     if last is None:
         return None
-    connection.execute(_ATTEMPTS, {"token": token})
-    return Begun(token, type, resource, last.id, last.payload, count, last.attempts)
+    connection.execute(_ATTEMPTS, {"token": grip.token})
+    return Begun(grip, type, resource, last.id, last.payload, count, last.attempts)
 
 
-def renew(connection: Connection, tokens: Collection[int], lease: float) -> tuple[set[int], set[int]]:
+def renew(connection: Connection, grips: Collection[Grip], lease: float) -> tuple[set[Grip], set[Grip]]:
     """Renew the leases of runs. Returns those that still have their lock, and of them those that were cancelled.
 
     A run is cancelled when all its jobs are.
     """
-    held = {int(one.run_id) for one in connection.execute(_RENEW, {"ids": list(tokens), "lease": lease})}
+    which = {"ids": [one.token for one in grips], "holders": [one.holder for one in grips]}
+    held = {Grip(*row) for row in connection.execute(_RENEW, {**which, "lease": lease})}
     if not held:
         return held, set()
-    return held, {int(one.run_id) for one in connection.execute(_CANCELLED, {"ids": list(held)})}
+    cancelled = {row.run_id for row in connection.execute(_CANCELLED, {"ids": [one.token for one in held]})}
+    return held, {one for one in held if one.token in cancelled}
 
 
-def hold(connection: Connection, token: int) -> None:
+def hold(connection: Connection, grip: Grip) -> None:
     """Keep the lock of a run until this transaction ends, so that what it writes is fenced. Raises LeaseLost.
 
     On PostgreSQL its lease can be renewed meanwhile.
     """
-    if connection.execute(_HOLD, {"token": token}).first() is None:
+    if connection.execute(_HOLD, grip._asdict()).first() is None:
         raise LeaseLost
 
 
-def finish(connection: Connection, token: int, outcome: str, reason: str | None = None) -> None:
+def finish(connection: Connection, grip: Grip, outcome: str, reason: str | None = None) -> None:
     """End a run as done, failed or cancelled, and give its lock back. Raises LeaseLost, and writes nothing then."""
-    _give_back(connection, token)
-    settle(connection, token, outcome, reason)
+    _give_back(connection, grip)
+    settle(connection, grip.token, outcome, reason)
 
 
-def _give_back(connection: Connection, token: int) -> None:
+def _give_back(connection: Connection, grip: Grip) -> None:
     # Not an update of the lock's row: only a deletion waits for a transaction of this run (`hold`).
-    if connection.execute(_GIVE_BACK, {"token": token}).first() is None:
+    if connection.execute(_GIVE_BACK, grip._asdict()).first() is None:
         raise LeaseLost
