@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from datetime import date
 
-from sqlalchemy import Column, Connection, Date, Engine, Float, Integer, MetaData, String, Table, delete, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Date,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    delete,
+    insert,
+    select,
+)
 
 from examples.airports.day_figures import Figures
 from examples.airports.jobs_account import Effect
@@ -20,7 +34,7 @@ airport_day = Table(
     metadata,
     Column("airport", String(3), primary_key=True),
     Column("day", Date, primary_key=True),
-    Column("token", Integer, nullable=False),
+    Column("token", BigInteger, nullable=False),
     Column("flights", Integer, nullable=False),
     Column("cancelled", Integer, nullable=False),
     Column("mean_delay", Float(53)),
@@ -30,7 +44,7 @@ airport_day = Table(
 airport_run = Table(
     "airport_run",
     metadata,
-    Column("token", Integer, primary_key=True, autoincrement=False),
+    Column("token", BigInteger, primary_key=True, autoincrement=False),
     Column("airport", String(3), nullable=False),
     Column("began", Float(53), nullable=False),
     Column("ended", Float(53), nullable=False),

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
 import psutil
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 
 from faults.jobs import load
 from faults.jobs.processes import WORKER, Busy, Processes
 from faults.jobs.worker import BEGINS, REFUSED, WRITES
 from osrdyne_jobs import states, tables
+from osrdyne_jobs.database import now
 from osrdyne_protocol.worker_environment import WORKER_ID
 from testbed.dockerd import runs
 from testbed.waiting import until
@@ -40,6 +42,36 @@ def postgres_killed(on: Processes, random: Random) -> str:
     on.postgres.start()
     assert log.read_text().count(RECOVERED) == before + 1, "PostgreSQL does not say that it was killed"
     return f"within {len(busy)} runs; its log says that it was not shut down"
+
+
+def database_restored(on: Processes, random: Random) -> str:
+    """Put files of a back-up in place of the database's while all programs live; then say that it was restored.
+
+    Ids come again before that is said, and the jobs that have them are done.
+    """
+    backup = on.directory / "backup"
+    on.postgres.stop()
+    on.postgres.back_up(backup)
+    began = time.monotonic()
+    on.postgres.start()
+    on.until_recovered(within=PATIENCE)
+    on.last(random.uniform(0.0, 4.0))
+    on.postgres.kill()
+    known = on.newest_submitted()
+    on.forgotten.append((began, time.monotonic()))
+    on.postgres.restore(backup)
+    on.postgres.start()
+    job = tables.job.c
+    again = select(func.count()).where(job.registered_at > _clock(on), job.id <= known, job.state == states.DONE)
+    most = len(load.TYPES) * len(load.RESOURCES)
+    until(lambda: (on.read(lambda connection: connection.execute(again).scalar()) or 0) >= most, within=PATIENCE)
+    on.say_restored()
+    return f"{most} jobs whose ids had come again were done; then ids went on far above {known}"
+
+
+def _clock(on: Processes) -> float:
+    """Return the time of the database."""
+    return until(lambda: on.read(lambda connection: connection.execute(select(now())).scalar_one()), within=PATIENCE)
 
 
 def broker_killed(on: Processes, random: Random) -> str:
@@ -188,6 +220,7 @@ def unfenced(on: Processes, random: Random) -> str:
 
 KINDS: dict[str, Fault] = {
     "postgres-killed": postgres_killed,
+    "database-restored": database_restored,
     "broker-killed": broker_killed,
     "worker-killed": worker_killed,
     "worker-stopped": worker_stopped,

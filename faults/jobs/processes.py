@@ -61,6 +61,8 @@ class Processes:
         self._wait = threading.Event()
         self.redo: list[subprocess.Popen[bytes]] = []
         self.notes, self.journal = directory / "notes", directory / "journal"
+        #: Between a back-up and its restore, by the monotonic clock: jobs that were asked for then are gone.
+        self.forgotten: list[tuple[float, float]] = []
         #: While this file exists, workers write without the fence.
         self.unfenced = directory / "unfenced"
 
@@ -215,9 +217,26 @@ class Processes:
             return {row.id: row.outcome for row in connection.execute(select(tables.run.c.id, tables.run.c.outcome))}
 
     def submitted(self) -> dict[int, float]:
-        """Return when the jobs were asked for that the client knows to be registered."""
+        """Return when the jobs were asked for that the client knows to be registered, without those of no back-up."""
+        return {
+            number: asked
+            for number, asked in self._journal()
+            if not any(begin <= asked <= end for begin, end in self.forgotten)
+        }
+
+    def newest_submitted(self) -> int:
+        """Return the id of the job that the client noted last."""
+        return self._journal()[-1][0]
+
+    def _journal(self) -> list[tuple[int, float]]:
         lines = self.journal.read_text().splitlines() if self.journal.exists() else []
-        return {int(number): float(asked) for number, asked in map(str.split, lines)}
+        return [(int(number), float(asked)) for number, asked in map(str.split, lines)]
+
+    def say_restored(self) -> None:
+        """Have the database give no id again."""
+        command = [sys.executable, "-m", "osrdyne.cli", "jobs", "restored"]
+        environment = {**os.environ, "OSRDYNE_JOBS_DATABASE": self.database}
+        subprocess.run(command, env=environment, check=True, capture_output=True, stdin=subprocess.DEVNULL)
 
     # --- waiting --------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from pathlib import Path
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
-from sqlalchemy import Column, Float, Integer, MetaData, String, Table, insert
+from sqlalchemy import BigInteger, Column, Float, MetaData, String, Table, insert
 
 from faults.jobs import load
 from osrdyne_jobs import JobWorker, LeaseLost, Run, engine_for
@@ -27,7 +27,7 @@ metadata = MetaData()
 effect = Table(
     "effect",
     metadata,
-    Column("token", Integer, primary_key=True, autoincrement=False),
+    Column("token", BigInteger, primary_key=True, autoincrement=False),
     Column("type", String(20), nullable=False),
     Column("resource", String(20), nullable=False),
     Column("began", Float(53), nullable=False),
