@@ -105,6 +105,7 @@ def parts() -> list[Part]:
         Part("browser", browser.command, frozenset({"jobs", "pipeline"})),
         Part("Redis", partial(installed, "redis"), frozenset({"relay", "infra"}), small=True),
         Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs"})),
+        Part("PgBouncer", partial(installed, "pgbouncer"), frozenset({"jobs"})),
         Part("qpid-proton", proton.folder, frozenset({"bus"})),
         Part("oslo.messaging", oslo.folder, frozenset({"bus"})),
         Part("Java of brokers", partial(java.ensure, "Artemis"), frozenset({"bus"})),

@@ -7,7 +7,8 @@
 
 `client` registers and casts, `worker` does, `redo` finds what was missed. `job_types` declares what there is to do,
 `store` has every change of a job as one transaction, over `tables` in a `database`; `migrations` makes the tables, and
-in `sqlite_queue` those that write to one file of SQLite wait for their turn. `forks` gives a fork of the process
+in `sqlite_queue` those that write to one file of SQLite wait for their turn. `addresses` reads where the database is,
+`postgresql` connects to it, and `bounds` has the time that a call may take. `forks` gives a fork of the process
 connections of its own. `preparation` makes database and users on a PostgreSQL server, and `restoring` has ids go on
 after a restore. `commands` is `osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over
 HTTP, and `figures` is what it shows of all jobs. `documents`, `messages`, `redo_rules` and `states` are pure; `errors`
@@ -20,7 +21,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from osrdyne_jobs.client import AsyncJobClient, JobClient, Registered
     from osrdyne_jobs.database import async_engine_for, engine_for, engine_from_environment, migrate
-    from osrdyne_jobs.errors import InvalidJob, JobError, LeaseLost, NoSchema, NotRegistered, UnknownJob, WrongState
+    from osrdyne_jobs.errors import (
+        InvalidAddress,
+        InvalidJob,
+        JobError,
+        LeaseLost,
+        NoAnswer,
+        NoSchema,
+        NotRegistered,
+        UnknownJob,
+        WrongState,
+    )
     from osrdyne_jobs.job_types import JobType
     from osrdyne_jobs.redo import Redo, Scan
     from osrdyne_jobs.store.records import Job
@@ -29,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncJobClient",
+    "InvalidAddress",
     "InvalidJob",
     "Job",
     "JobCancelled",
@@ -37,6 +49,7 @@ __all__ = [
     "JobType",
     "JobWorker",
     "LeaseLost",
+    "NoAnswer",
     "NoSchema",
     "NotRegistered",
     "Redo",
@@ -58,9 +71,11 @@ _MODULES = {
     "osrdyne_jobs.client": ("AsyncJobClient", "JobClient", "Registered"),
     "osrdyne_jobs.database": ("async_engine_for", "engine_for", "engine_from_environment", "migrate"),
     "osrdyne_jobs.errors": (
+        "InvalidAddress",
         "InvalidJob",
         "JobError",
         "LeaseLost",
+        "NoAnswer",
         "NoSchema",
         "NotRegistered",
         "UnknownJob",

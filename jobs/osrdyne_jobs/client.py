@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs import messages
+from osrdyne_jobs import bounds, messages
 from osrdyne_jobs.database import (
     async_engine_for,
     begin_reading,
@@ -28,8 +28,9 @@ from osrdyne_jobs.database import (
     for_one_statement,
     reading,
     reason,
+    writing,
 )
-from osrdyne_jobs.errors import NotRegistered
+from osrdyne_jobs.errors import InvalidJob, NoAnswer, NotRegistered
 from osrdyne_jobs.job_types import JobType, JobTypes, check_resource, check_seconds
 from osrdyne_jobs.store import administration, records, registration
 from osrdyne_protocol.forks import Home, keep
@@ -111,8 +112,11 @@ class _Casts:
 class _Base:
     """What both clients share."""
 
-    def __init__(self, types: Iterable[JobType], caster: Caster | None, cast_after: float) -> None:
+    def __init__(self, types: Iterable[JobType], caster: Caster | None, cast_after: float, timeout: float) -> None:
         self.types = JobTypes(types)
+        self._timeout = check_seconds("timeout", timeout)
+        if self._timeout <= 0:
+            raise InvalidJob("timeout", "give it more than 0")
         self._cast_after = check_seconds("cast_after", cast_after)
         self._casts = _Casts(caster)
         self._checked = False
@@ -151,30 +155,34 @@ class JobClient(_Base):
         client: Caster | None = None,
         *,
         cast_after: float = CAST_AFTER,
+        timeout: float = bounds.PATIENCE,
     ) -> None:
         """Register jobs of these types in a database, an address or an engine of `osrdyne_jobs.engine_for`.
 
         `client`: an open `osrdyne_client.Client` of the pool. Without one, redo casts all jobs.
         `cast_after`: seconds after which redo casts a job that has not begun; 0 or less for at once.
+        `timeout`: seconds after which a call gives the database up, whatever it waits for; at least two where it must
+        connect.
         """
-        super().__init__(types, client, cast_after)
-        self._engine = engine_for(database) if isinstance(database, str) else database
+        super().__init__(types, client, cast_after, timeout)
+        self._engine = engine_for(database, timeout=timeout) if isinstance(database, str) else database
         self._registering = for_one_statement(self._engine)
         self._owned = isinstance(database, str)
 
     def submit(self, type: str, resource: str, payload: Any) -> Registered:  # noqa: A002
         """Register a job and cast it. Once this returns, the job will be done.
 
-        Raises InvalidJob, which names the field, before anything is written; NotRegistered where the database refuses
-        or is away; NoSchema.
+        Raises InvalidJob, which names the field, before anything is written; NotRegistered where the database refuses,
+        is away, or does not answer in time; NoSchema.
         """
         values = self._values(type, resource, payload)
         try:
-            if not self._checked:
-                check_tables(self._engine)
-                self._checked = True
-            with self._registering.begin() as connection:
-                job = _register(connection, values)
+            with bounds.within(self._timeout):
+                if not self._checked:
+                    check_tables(self._engine)
+                    self._checked = True
+                with self._registering.begin() as connection:
+                    job = _register(connection, values)
         except SQLAlchemyError as error:
             raise _not_registered(error) from error
         self.cast(job)
@@ -185,16 +193,18 @@ class JobClient(_Base):
 
         Call `cast` after the commit. Raises InvalidJob, and what SQLAlchemy raises.
         """
-        return _register(connection, self._values(type, resource, payload))
+        values = self._values(type, resource, payload)
+        with bounds.within(self._timeout):
+            return _register(connection, values)
 
     def get(self, id: int) -> records.Job:  # noqa: A002
-        """Return a job. Raises UnknownJob."""
-        with reading(self._engine) as connection:
+        """Return a job. Raises UnknownJob and NoAnswer."""
+        with _answering(), reading(self._engine, timeout=self._timeout) as connection:
             return administration.get(connection, id)
 
     def cancel(self, id: int) -> bool:  # noqa: A002
-        """Cancel a job; as `administration.cancel` of the store."""
-        with self._engine.begin() as connection:
+        """Cancel a job; as `administration.cancel` of the store. Raises NoAnswer, too."""
+        with _answering(), writing(self._engine, timeout=self._timeout) as connection:
             return administration.cancel(connection, id)
 
     def close(self) -> None:
@@ -225,10 +235,11 @@ class AsyncJobClient(_Base):
         client: Caster | None = None,
         *,
         cast_after: float = CAST_AFTER,
+        timeout: float = bounds.PATIENCE,
     ) -> None:
         """Do what `JobClient` does; `client` is an `osrdyne_client.AsyncClient`."""
-        super().__init__(types, client, cast_after)
-        self._engine = async_engine_for(database) if isinstance(database, str) else database
+        super().__init__(types, client, cast_after, timeout)
+        self._engine = async_engine_for(database, timeout=timeout) if isinstance(database, str) else database
         self._registering = for_one_statement(self._engine)
         self._owned = isinstance(database, str)
 
@@ -236,12 +247,13 @@ class AsyncJobClient(_Base):
         """Register a job and cast it; as `JobClient.submit`."""
         values = self._values(type, resource, payload)
         try:
-            if not self._checked:
-                async with self._reading() as connection:
-                    await connection.run_sync(check_tables_over)
-                self._checked = True
-            async with self._registering.begin() as connection:
-                job = await connection.run_sync(_register, values)
+            with bounds.within(self._timeout):
+                if not self._checked:
+                    async with self._reading() as connection:
+                        await connection.run_sync(check_tables_over)
+                    self._checked = True
+                async with self._registering.begin() as connection:
+                    job = await connection.run_sync(_register, values)
         except SQLAlchemyError as error:
             raise _not_registered(error) from error
         self.cast(job)
@@ -255,12 +267,15 @@ class AsyncJobClient(_Base):
         payload: Any,
     ) -> Registered:
         """Register a job within the caller's transaction; as `JobClient.register`."""
-        return await connection.run_sync(_register, self._values(type, resource, payload))
+        values = self._values(type, resource, payload)
+        with bounds.within(self._timeout):
+            return await connection.run_sync(_register, values)
 
     async def get(self, id: int) -> records.Job:  # noqa: A002
-        """Return a job. Raises UnknownJob."""
-        async with self._reading() as connection:
-            return await connection.run_sync(partial(administration.get, id=id))
+        """Return a job. Raises UnknownJob and NoAnswer."""
+        with _answering(), bounds.within(self._timeout):
+            async with self._reading() as connection:
+                return await connection.run_sync(partial(administration.get, id=id))
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[AsyncConnection]:
@@ -269,9 +284,10 @@ class AsyncJobClient(_Base):
             yield connection
 
     async def cancel(self, id: int) -> bool:  # noqa: A002
-        """Cancel a job; as `administration.cancel` of the store."""
-        async with self._engine.begin() as connection:
-            return await connection.run_sync(partial(administration.cancel, id=id))
+        """Cancel a job; as `administration.cancel` of the store. Raises NoAnswer, too."""
+        with _answering(), bounds.within(self._timeout):
+            async with self._engine.begin() as connection:
+                return await connection.run_sync(partial(administration.cancel, id=id))
 
     async def close(self) -> None:
         """Wait for the casts and close the connections; as `JobClient.close`."""
@@ -287,6 +303,15 @@ class AsyncJobClient(_Base):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Word the errors of the database."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise NoAnswer(f"the database did not do what it was asked: {reason(error)}. Ask again later") from error
 
 
 def _not_registered(error: SQLAlchemyError) -> NotRegistered:

@@ -26,27 +26,18 @@ from sqlalchemy import (
     select,
     table,
 )
-from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from osrdyne_jobs import forks
+from osrdyne_jobs import addresses, bounds, forks
 from osrdyne_jobs.errors import JobError, NoSchema
 from osrdyne_jobs.sqlite_queue import BEGIN, WRITE_AHEAD_LOG, QueuedConnection
-from osrdyne_protocol.errors import OsrdyneError
 
 # A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-from osrdyne_protocol import log_lines
-
-logger = log_lines.logger(__name__)
-
-#: Seconds for which SQLite waits for another process's transaction.
-SQLITE_PATIENCE = 30.0
-#: Seconds after which a connection to PostgreSQL that was not used is tried before it is used again.
-PING_AFTER = 1.0
 #: Whether the transaction that begins now only reads.
 _READS: ContextVar[bool] = ContextVar("osrdyne_jobs_reads", default=False)
 
@@ -73,18 +64,17 @@ def _now_of_sqlite(*_: Any, **__: Any) -> str:
 Address = str | Callable[[], str]
 
 
-def engine_for(address: Address, *, clock: Callable[[], float] = time.time) -> Engine:
+def engine_for(address: Address, *, clock: Callable[[], float] = time.time, timeout: float = bounds.PATIENCE) -> Engine:
     """Return an engine for `postgresql://user:password@host/database` or `sqlite:////absolute/path`.
 
     A function is called at each new connection to PostgreSQL: so a program goes on with a new password. `clock` is
-    that of SQLite, which has none of its own: the machine's, or a test's. In a fork of this process the engine begins
-    with connections of its own. Raises JobError for another database.
+    that of SQLite, which has none of its own: the machine's, or a test's. `timeout`: seconds to wait for a connection
+    that others use, and on SQLite for their transactions. In a fork of this process the engine begins with connections
+    of its own. Raises InvalidAddress, a JobError.
     """
-    parsed = _url(address if isinstance(address, str) else address())
-    engine = create_engine(parsed, **_options(parsed))
-    _set_up(engine, clock)
-    if not isinstance(address, str) and engine.dialect.name == "postgresql":
-        _follow(engine, address)
+    made, read = _made(address, create_engine, "pysqlite", timeout)
+    engine: Engine = made
+    _set_up(engine, address, read, clock)
     return engine
 
 
@@ -104,87 +94,39 @@ def engine_from_environment() -> Engine:
     return engine_for(os.environ[VARIABLE].strip())
 
 
-def _follow(engine: Engine, address: Callable[[], str]) -> None:
-    """Have each new connection use the present address. Where that cannot be read, the last one is used."""
-    known: dict[str, Any] = {}
-
-    @event.listens_for(engine, "do_connect")
-    def connects(dialect: Any, _: Any, __: Any, parameters: dict[str, Any]) -> None:
-        try:
-            known.update(dialect.create_connect_args(_url(address()))[1])
-        except (OSError, OsrdyneError) as error:
-            logger.warning("the database's address cannot be read", extra={"reason": str(error)})
-        parameters.update(known)
-
-
-def async_engine_for(address: Address) -> AsyncEngine:
+def async_engine_for(address: Address, *, timeout: float = bounds.PATIENCE) -> AsyncEngine:
     """Return the same for asyncio."""
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    parsed = _url(address if isinstance(address, str) else address(), asynchronous=True)
-    engine = create_async_engine(parsed, **_options(parsed))
-    _set_up(engine.sync_engine, time.time)
-    if not isinstance(address, str) and engine.dialect.name == "postgresql":
-        _follow(engine.sync_engine, address)
+    made, read = _made(address, create_async_engine, "aiosqlite", timeout)
+    engine: AsyncEngine = made
+    _set_up(engine.sync_engine, address, read, time.time)
     return engine
 
 
-def _url(url: str, *, asynchronous: bool = False) -> Any:
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):  # whose text may have a part of the password
-        raise JobError("the database's address is no URL; write postgresql://user:password@host/database") from None
-    match parsed.get_backend_name():
-        case "postgresql":
-            return parsed.set(drivername="postgresql+psycopg")
-        case "sqlite":
-            return parsed.set(drivername="sqlite+aiosqlite" if asynchronous else "sqlite+pysqlite")
-    raise JobError(f"jobs are kept in PostgreSQL or SQLite, not in {parsed.get_backend_name()}")
+def _made(
+    address: Address, make: Callable[..., Any], driver: str, timeout: float
+) -> tuple[Any, addresses.DatabaseAddress]:
+    """Return an engine that is not set up, and its address. No error of it shows the values of a statement."""
+    read = addresses.read(address if isinstance(address, str) else address())
+    options: dict[str, Any] = {"hide_parameters": True}
+    url = read.url
+    if not read.is_postgresql:
+        url = url.set(drivername=f"sqlite+{driver}")
+        options["connect_args"] = {"timeout": timeout, "factory": QueuedConnection}
+    if read.is_postgresql or url.database not in (None, "", ":memory:"):
+        options["pool_timeout"] = timeout
+    return make(url, **options), read
 
 
-#: Seconds after which PostgreSQL ends a transaction that does nothing: that of a worker that is gone, or hangs.
-IDLE_IN_TRANSACTION = 60
-#: Both ends notice within half a minute that the other one is gone.
-_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-
-
-def _options(url: Any) -> dict[str, Any]:
-    """Return the options of an engine. No error of it shows the values of a statement."""
-    if url.get_backend_name() == "sqlite":
-        return {"hide_parameters": True, "connect_args": {"timeout": SQLITE_PATIENCE, "factory": QueuedConnection}}
-    server: dict[str, int] = {f"tcp_{name}": value for name, value in _KEEPALIVE.items()}
-    server["idle_in_transaction_session_timeout"] = IDLE_IN_TRANSACTION * 1000
-    given: dict[str, Any] = {"connect_timeout": 10, "tcp_user_timeout": 30_000, **_KEEPALIVE}
-    given["options"] = " ".join(f"-c {name}={value}" for name, value in server.items())
-    return {"hide_parameters": True, "connect_args": given}
-
-
-def _set_up(engine: Engine, clock: Callable[[], float]) -> None:
+def _set_up(engine: Engine, address: Address, read: addresses.DatabaseAddress, clock: Callable[[], float]) -> None:
     forks.follow(engine)
-    if engine.dialect.name == "sqlite":
-        _set_up_sqlite(engine, clock)
+    if read.is_postgresql:
+        from osrdyne_jobs import postgresql
+
+        postgresql.set_up(engine, address, read)
     else:
-        _set_up_pings(engine)
-
-
-def _set_up_pings(engine: Engine) -> None:
-    """Have a connection that rested for a while be tried before it is used: the server may have restarted.
-
-    SQLAlchemy's `pool_pre_ping` tries each time, which costs a job a tenth of its time.
-    """
-
-    @event.listens_for(engine, "checkin")
-    def rests(_: Any, record: Any) -> None:
-        record.info["rests_since"] = time.monotonic()
-
-    @event.listens_for(engine, "checkout")
-    def wakes(connection: Any, record: Any, _: Any) -> None:
-        if time.monotonic() - record.info.get("rests_since", time.monotonic()) < PING_AFTER:
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except engine.dialect.loaded_dbapi.Error as error:
-            raise DisconnectionError from error  # the pool opens another one
+        _set_up_sqlite(engine, clock)
 
 
 def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
@@ -204,7 +146,12 @@ def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
         # A transaction that begins by reading and then writes would fail where another has written meanwhile.
         cursor = dbapi_connection.cursor()
         try:
-            dialect.do_execute(cursor, "BEGIN" if _READS.get() else BEGIN, ())
+            if _READS.get():
+                dialect.do_execute(cursor, "BEGIN", ())
+            else:
+                # As a parameter: where this is asyncio, another thread waits.
+                left = bounds.left()
+                dialect.do_execute(cursor, BEGIN, () if left is None else (left,))
         finally:
             cursor.close()
 
@@ -233,10 +180,17 @@ def begin_reading(connection: Connection) -> None:
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
-    """Give a connection whose transaction only reads."""
-    with engine.connect() as connection:
+def reading(engine: Engine, *, timeout: float = bounds.PATIENCE) -> Iterator[Connection]:
+    """Give a connection whose transaction only reads, and takes so many seconds at most."""
+    with bounds.within(timeout), engine.connect() as connection:
         begin_reading(connection)
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine, *, timeout: float = bounds.PATIENCE) -> Iterator[Connection]:
+    """Give a connection whose transaction is committed in the end, within so many seconds."""
+    with bounds.within(timeout), engine.begin() as connection:
         yield connection
 
 

@@ -18,6 +18,10 @@ class InvalidJob(JobError, ValueError):
         self.problem = problem
 
 
+class InvalidAddress(JobError, ValueError):
+    """The address of a database cannot be read, or has what it cannot have."""
+
+
 class UnknownJob(JobError, LookupError):
     """There is no job of this id. Finished jobs are deleted after the time that the settings give."""
 
@@ -36,6 +40,10 @@ class NoSchema(JobError):
 
 class NotRegistered(JobError):
     """The database did not take the job. Where its answer to the commit was lost, the job may be there all the same."""
+
+
+class NoAnswer(JobError):
+    """The database is away, refuses, or did not answer in time. A change may have been made all the same: look."""
 
 
 class CannotServe(JobError):

@@ -14,9 +14,9 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 
-from osrdyne_jobs.errors import NotPrepared
+from osrdyne_jobs import addresses
+from osrdyne_jobs.errors import InvalidAddress, NotPrepared
 
 #: The schema `public` belongs to the owner of the database since this version.
 OLDEST = 15
@@ -37,18 +37,20 @@ class Address:
     @classmethod
     def of(cls, address: str, whose: str) -> Address:
         """Parse `postgresql://user:password@host:port/database`. Raises NotPrepared, whose text has no part of it."""
-        scheme, _, rest = address.strip().partition("://")
         try:
-            if scheme.partition("+")[0] not in ("postgresql", "postgres"):
-                raise ValueError
-            found = conninfo_to_dict(f"postgresql://{rest}")
-        except (psycopg.Error, ValueError):
+            read = addresses.read(address)
+        except InvalidAddress as error:
+            raise NotPrepared(f"the address of {whose}: {error}") from None
+        if not read.is_postgresql:
             problem = "is none of PostgreSQL; write postgresql://user:password@host/database"
-            raise NotPrepared(f"the address of {whose} {problem}") from None
+            raise NotPrepared(f"the address of {whose} {problem}")
+        if read.pooler:
+            raise NotPrepared(f"the address of {whose} is that of a pooler; name the server itself")
+        found = read.parameters
         for part, name in (("user", "user"), ("dbname", "database")):
             if not found.get(part):
                 raise NotPrepared(f"the address of {whose} names no {name}")
-        return cls(str(found["user"]), str(found["dbname"]), str(found.get("password") or ""), dict(found))
+        return cls(str(found["user"]), str(found["dbname"]), str(found.get("password") or ""), found)
 
     @property
     def server(self) -> tuple[str, str]:

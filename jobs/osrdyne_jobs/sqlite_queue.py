@@ -21,7 +21,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 from osrdyne_protocol.errors import OtherProcess
@@ -178,15 +178,17 @@ class _Cursor(sqlite3.Cursor):
     connection: QueuedConnection
 
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
-        queue = self.connection.queue
-        if sql != BEGIN or queue is None:
-            return self._execute(sql, parameters)
-        with queue.turn(self.connection.patience):
-            return self._execute(sql, parameters)
+        """Do what it says. A parameter of `BEGIN` is for how many seconds it waits, where that is less."""
+        queue, patience = self.connection.queue, self.connection.patience
+        if sql != BEGIN:
+            return self._execute(sql, parameters, None)
+        patience = min(patience, *parameters) if parameters else patience
+        until = time.monotonic() + patience
+        with nullcontext() if queue is None else queue.turn(patience):
+            return self._execute(sql, (), until)
 
-    def _execute(self, sql: str, parameters: Any) -> Self:
+    def _execute(self, sql: str, parameters: Any, until: float | None) -> Self:
         """Execute a statement, again and again while others keep it from being executed, as long as patience lasts."""
-        until = None
         while True:
             try:
                 return super().execute(sql, parameters)

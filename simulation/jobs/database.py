@@ -19,7 +19,8 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from osrdyne_jobs.database import SQLITE_PATIENCE, engine_for, migrate
+from osrdyne_jobs.bounds import PATIENCE
+from osrdyne_jobs.database import engine_for, migrate
 from simulation.jobs.scheduler import Process, Scheduler
 from simulation.jobs.threads import Semaphore
 
@@ -112,7 +113,7 @@ class Database:
             raise sqlite3.OperationalError("the database is away")
 
     def _become_writer(self, connection: Any) -> None:
-        if not self._free.acquire(timeout=SQLITE_PATIENCE):
+        if not self._free.acquire(timeout=PATIENCE):
             raise sqlite3.OperationalError("database is locked")
         self._writer = connection
 

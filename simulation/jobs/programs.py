@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs import JobClient, JobWorker, NotRegistered, Redo, RedoSettings, UnknownJob, WrongState
+from osrdyne_jobs import JobClient, JobWorker, NoAnswer, NotRegistered, Redo, RedoSettings, UnknownJob, WrongState
 from osrdyne_jobs.store import administration
 from osrdyne_worker import Request
 from simulation.jobs.scenario import LOAD, TYPES, Do, Plan
@@ -183,7 +183,7 @@ def _cancel_one(world: World, client: JobClient, number: int) -> None:
     world.ledger.cancel_asked.add(number)
     try:
         ended = client.cancel(number)
-    except (WrongState, UnknownJob, SQLAlchemyError):
+    except (WrongState, UnknownJob, NoAnswer):
         return
     world.scheduler.note(f"job {number} is cancelled{'' if ended else ' while it runs'}")
     world.ledger.cancel_taken.add(number)

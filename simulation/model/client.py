@@ -143,7 +143,7 @@ class ModelConnection(Connection):
     def killed(self) -> None:
         for channel in self._channels:
             assert isinstance(channel, ModelChannel)
-            channel.killed(ConnectionLost(f"{self._where}: the connection was closed by this program"))
+            channel.killed(ConnectionLost(f"{self.where}: the connection was closed by this program"))
 
 
 class _InOrder(dict[asyncio.Future[Any], None]):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Connection, Engine, Table, event, func, select, text, update
 
-from osrdyne_jobs import database, states
+from osrdyne_jobs import postgresql, states
 from osrdyne_jobs.database import async_engine_for, check_tables, engine_for, migrate, reading
 from osrdyne_jobs.errors import LeaseLost, NoSchema, UnknownJob, WrongState
 from osrdyne_jobs.store import administration, history, outcomes, records, registration, running, scans
@@ -218,7 +218,7 @@ def test_a_run_that_goes_on_waits_for_its_own_transaction(postgres: Postgres) ->
 def test_a_connection_that_rested_is_tried_before_it_is_used(
     private_postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "PING_AFTER", 0.0)
+    monkeypatch.setattr(postgresql, "PING_AFTER", 0.0)
     private_postgres.create_database("rests")
     engine = engine_for(private_postgres.url("rests"))
     migrate(engine)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_jobs import states
 from osrdyne_jobs.commands.database import opened
 from osrdyne_jobs.commands.options import DatabaseFile, Ids, Json, one_line_errors
-from osrdyne_jobs.database import place, reason
+from osrdyne_jobs.database import place, reason, writing
 from osrdyne_jobs.errors import UnknownJob, WrongState
 from osrdyne_jobs.store import administration
 from osrdyne_protocol.console.output import CANNOT, NO, complain, print_json
@@ -78,7 +78,7 @@ def _changed(engine: Engine, ids: Iterable[int], change: Change) -> tuple[list[d
     status = 0
     for number in ids:
         try:
-            with engine.begin() as connection:
+            with writing(engine) as connection:
                 state = change(connection, number)
             outcomes.append({"id": number, "state": state})
         except (UnknownJob, WrongState) as error:

@@ -29,7 +29,7 @@ class Backend:
     def reading(self) -> Iterator[Connection]:
         """Give a connection whose transaction only reads. Raises NoSchema and SQLAlchemyError."""
         self._check()
-        with database.reading(self._engine) as connection:
+        with database.reading(self._engine, timeout=STATEMENT_PATIENCE) as connection:
             _bound(connection)
             yield connection
 
@@ -37,7 +37,7 @@ class Backend:
     def writing(self) -> Iterator[Connection]:
         """Give a connection whose transaction is committed in the end. Raises NoSchema and SQLAlchemyError."""
         self._check()
-        with self._engine.begin() as connection:
+        with database.writing(self._engine, timeout=STATEMENT_PATIENCE) as connection:
             _bound(connection)
             yield connection
 

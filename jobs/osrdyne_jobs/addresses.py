@@ -1,0 +1,121 @@
+"""Reads the address of a database, for all programs and commands alike. What it cannot use, it names.
+
+PostgreSQL's addresses are read by libpq: `postgres://`, several hosts, and all its parameters are as `psql` has them.
+`pooler=true` is ours. No text of an error has a part of the address that may be its password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from osrdyne_jobs.errors import InvalidAddress
+
+_EXAMPLE = "postgresql://user:password@host/database"
+#: Names what is ours: a pooler stands between, which gives each transaction another connection.
+POOLER = "pooler"
+_FLAGS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseAddress:
+    """An address that was read."""
+
+    #: For people and SQLAlchemy: without password and parameters.
+    url: URL
+    #: What libpq connects with; empty for SQLite.
+    parameters: dict[str, Any] = field(default_factory=dict, repr=False)
+    #: Whether a pooler stands between, so that a session is only as long as a transaction.
+    pooler: bool = False
+
+    @property
+    def is_postgresql(self) -> bool:
+        return self.url.get_backend_name() == "postgresql"
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts it names."""
+        return str(self.parameters.get("host", "")).count(",") + 1
+
+
+def read(text: str) -> DatabaseAddress:
+    """Read an address of PostgreSQL or SQLite. Raises InvalidAddress."""
+    scheme, separator, rest = text.strip().partition("://")
+    match scheme.lower().partition("+"):
+        case (("postgresql" | "postgres"), _, ("" | "psycopg")):
+            return _postgresql(rest)
+        case "sqlite", _, ("" | "pysqlite" | "aiosqlite"):
+            return _sqlite(rest)
+        case "postgresql" | "postgres" | "sqlite", _, _:
+            raise InvalidAddress("the database's address names a driver; leave out what follows the +")
+    if separator and re.fullmatch(r"[a-zA-Z0-9+]{1,20}", scheme):
+        raise InvalidAddress(f"jobs are kept in PostgreSQL or SQLite, not in {scheme.partition('+')[0]}")
+    raise InvalidAddress(f"the database's address is no URL; write {_EXAMPLE}")
+
+
+def _sqlite(rest: str) -> DatabaseAddress:
+    if "?" in rest:
+        _refuse_parameters(rest, frozenset())
+    try:
+        return DatabaseAddress(make_url(f"sqlite://{rest}"))
+    except (ArgumentError, ValueError):
+        raise InvalidAddress("the database's address cannot be read; write sqlite:////absolute/path") from None
+
+
+def _postgresql(rest: str) -> DatabaseAddress:
+    import psycopg  # not where SQLite is the store
+    from psycopg.conninfo import conninfo_to_dict
+
+    known = frozenset(one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults()) | {"ssl", POOLER}
+    given = _refuse_parameters(rest, known)
+    place, _, query = rest.partition("?")
+    kept = [part for part in query.split("&") if part and part.partition("=")[0] != POOLER]
+    whole = f"postgresql://{place}{'?' if kept else ''}{'&'.join(kept)}"
+    try:
+        if place.count("@") > 1 or "@" in place.partition("/")[2]:  # libpq would take a part of a password for a host
+            raise ValueError
+        parameters: dict[str, Any] = dict(conninfo_to_dict(whole))
+        hosts, ports = (str(parameters.get(name) or "") for name in ("host", "port"))
+        if not re.fullmatch(r"(\d{1,5})?(,(\d{1,5})?)*", ports):
+            raise ValueError
+        url = URL.create(
+            "postgresql+psycopg",
+            username=parameters.get("user"),
+            host=hosts or None,
+            port=int(ports) if ports.isdecimal() else None,
+            database=parameters.get("dbname"),
+        )
+    except (psycopg.Error, ValueError):  # whose text may have a part of the password
+        raise InvalidAddress(
+            f"the database's address cannot be read; write {_EXAMPLE}, and what is special in a password "
+            "percent-encoded"
+        ) from None
+    pooler = given.get(POOLER, "false")
+    if pooler not in _FLAGS:
+        raise InvalidAddress(f"{POOLER} in the database's address is true or false")
+    if not given.get("connect_timeout", "0").isdecimal():
+        raise InvalidAddress("connect_timeout in the database's address is a whole number of seconds")
+    return DatabaseAddress(url, parameters, _FLAGS[pooler])
+
+
+def _refuse_parameters(rest: str, known: frozenset[str]) -> dict[str, str]:
+    """Return the parameters of an address. Raises InvalidAddress for one that is unknown, or given twice."""
+    query = rest.partition("?")[2]
+    named = parse_qsl(query, keep_blank_values=True)
+    counts = Counter(name for name, _ in named)
+    for name, count in counts.items():
+        if not re.fullmatch(r"\w{1,40}", name) or "@" in query:  # perhaps a part of a password
+            raise InvalidAddress(
+                "a parameter of the database's address cannot be read; in a password write ? as %3F, and @ as %40"
+            )
+        if name not in known:
+            raise InvalidAddress(f"the database's address has a parameter {name}, which is unknown; leave it out")
+        if count > 1:
+            raise InvalidAddress(f"the database's address has {name} {count} times; give it once")
+    return dict(named)
