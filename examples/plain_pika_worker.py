@@ -14,8 +14,9 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import NackError
 
+from osrdyne_protocol.names import is_reply_address
+
 KEY = os.environ["WORKER_KEY"]  # the empty string is a key like any other
-QUEUE = os.environ["WORKER_REQUESTS_QUEUE"]
 stopping = threading.Event()
 
 
@@ -25,14 +26,16 @@ def report(events: BlockingChannel, event: str) -> None:
 
 
 def serve(channel: BlockingChannel, tag: int, request: pika.BasicProperties, body: bytes) -> None:
+    if request.reply_to and not is_reply_address(request.reply_to):
+        channel.basic_reject(tag, requeue=False)  # a worker may write into any queue, and its client may not
+        return
     try:
         status, answer = "ok", KEY.encode() + b": " + body
     except Exception as error:  # noqa: BLE001 - a bad request is answered, it stops no worker
         status, answer = "error", str(error).encode()
     if request.reply_to:
-        properties = pika.BasicProperties(
-            correlation_id=request.correlation_id, headers={"x-status": status}, delivery_mode=2
-        )
+        sent = {"x-status": status}
+        properties = pika.BasicProperties(correlation_id=request.correlation_id, headers=sent, delivery_mode=2)
         try:
             channel.basic_publish("", request.reply_to, answer, properties)  # returns once it is confirmed
         except NackError:
@@ -48,7 +51,7 @@ with pika.BlockingConnection(pika.URLParameters(os.environ["WORKER_AMQP_URI"])) 
     channel.basic_qos(prefetch_count=1)
     report(events, "started")
     while not stopping.is_set():  # a broker may cancel its consumer, which ends the inner loop: consume again
-        for method, request, body in channel.consume(QUEUE, inactivity_timeout=0.2):
+        for method, request, body in channel.consume(os.environ["WORKER_REQUESTS_QUEUE"], inactivity_timeout=0.2):
             if method:
                 report(events, "request-received")
                 serve(channel, method.delivery_tag, request, body)

@@ -158,11 +158,11 @@ def _hops_not_counted() -> list[Patch]:
 def _expired_forwarded() -> list[Patch]:
     decide = orphan_rules.decide
 
-    def timeless(message: Any, names: Any, **options: Any) -> Any:
-        decision = decide(message, names, **options)
+    def timeless(message: Any, **options: Any) -> Any:
+        decision = decide(message, **options)
         if isinstance(decision, orphan_rules.ErrorAnswer) and decision.status == statuses.EXPIRED:
             early = {**options, "now_ms": options["now_ms"] - 10**9}
-            decision = decide(message, names, **early)
+            decision = decide(message, **early)
             return replace(decision, deadline_ms=options["now_ms"] + 60_000)
         return decision
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from osrdyne_amqp import Channel, Message, Properties
 from osrdyne_protocol import events, headers, statuses
+from osrdyne_protocol.names import is_reply_address
 from osrdyne_worker import Request, WorkerEnvironment, serve
 from simulation import scenario as plans
 from simulation.workers import Worker
@@ -72,7 +73,7 @@ class FleetWorker(Worker):
         if plan is not None and plan.do == plans.REJECT:
             channel.reject(message.delivery_tag, requeue=False)
             self._finished()
-        elif not message.properties.reply_to:
+        elif not is_reply_address(message.properties.reply_to):
             self._settle(channel, message)
         else:
             properties = Properties(

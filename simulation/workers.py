@@ -10,6 +10,7 @@ from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol import events, headers, statuses
+from osrdyne_protocol.names import is_reply_address
 from simulation import scenario as plans
 from simulation.scenario import Kind
 
@@ -152,7 +153,7 @@ class Worker:
 
     async def _reply(self, message: Message, replies: Channel) -> None:
         reply_to = message.properties.reply_to
-        if not reply_to or self._world.names.owns_queue(reply_to):
+        if not is_reply_address(reply_to):
             return
         properties = Properties(
             correlation_id=message.properties.correlation_id, headers={headers.X_STATUS: statuses.OK}, delivery_mode=2

@@ -16,7 +16,7 @@ from simulation.model.management import ModelManagement
 from simulation.model.message import Message
 from simulation.model.objects import Objects, Version
 from simulation.model.refusals import Refusal
-from simulation.model.routing import REPLY_TO
+from simulation.model.routing import direct_address
 from simulation.model.server import ServerConnection
 from simulation.model.server_channel import ServerChannel
 from simulation.model.timing import Range, Timing
@@ -207,8 +207,8 @@ class ModelBroker(Objects):
 
     def reply_directly(self, address: str, message: Message) -> None:
         """Deliver a reply to an address of direct reply-to; when its listener is gone, nothing happens."""
-        serial, number, tag = address.removeprefix(REPLY_TO + ".").split(".", 2)
         for server in self._connections.values():
-            channel = server.channels.get(int(number))
-            if str(server.serial) == serial and channel is not None and channel.reply_tag == tag:
-                channel.deliver_reply(message, tag)
+            for channel in server.channels.values():
+                tag = channel.reply_tag
+                if tag is not None and direct_address(server.serial, channel.number, tag) == address:
+                    channel.deliver_reply(message, tag)

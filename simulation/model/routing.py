@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +13,14 @@ if TYPE_CHECKING:
 
 #: The pseudo queues of direct reply-to.
 REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+def direct_address(serial: int, number: int, tag: str) -> str:
+    """Return an address of direct reply-to in the form of RabbitMQ: an Erlang process, and a key."""
+    node = b"reply@1"
+    process = b"\x83Xv\0" + bytes([len(node)]) + node + struct.pack(">III", serial, number, 1)
+    key = hashlib.sha256(tag.encode()).digest()[:16]
+    return ".".join((REPLY_TO, *(base64.b64encode(one).decode() for one in (process, key))))
 
 
 class Exchange:

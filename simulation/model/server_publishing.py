@@ -10,7 +10,7 @@ from simulation.model import history
 from simulation.model.lane import Lane
 from simulation.model.message import Message
 from simulation.model.refusals import Refusal
-from simulation.model.routing import REPLY_TO
+from simulation.model.routing import REPLY_TO, direct_address
 from simulation.model.stall import UNREACHED, Stall
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class ServerPublishing:
             return properties
         if self.reply_tag is None:
             raise Refusal(406, "PRECONDITION_FAILED - fast reply consumer does not exist")
-        return {**properties, "reply_to": f"{REPLY_TO}.{self.connection.serial}.{self.number}.{self.reply_tag}"}
+        return {**properties, "reply_to": direct_address(self.connection.serial, self.number, self.reply_tag)}
 
     def _is_direct_reply(self, message: Message, mandatory: bool) -> bool:
         """Deliver a direct reply; False: this is none, or there is no route for it."""

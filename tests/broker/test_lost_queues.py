@@ -26,6 +26,7 @@ from testbed.workers import MINIMAL
 pytestmark = pytest.mark.both_versions
 
 OTHERS = [f"other-{number}" for number in range(5)]
+CALLERS_OWN = f"reply-test-{0:032x}"
 
 
 @pytest.fixture
@@ -91,12 +92,12 @@ async def test_an_answer_to_a_lost_queue_delays_no_other_answer_of_a_worker(pool
     given = WorkerEnvironment("w", "42", pool.names.pool, queue, exchange, pool.uri(pool.users.worker))
     connection = await Connection.open(administrator(pool), name="test: a caller whose queue is lost")
     channel = await connection.channel(confirm=True)
-    await channel.declare_queue("a-callers-own", arguments={"x-queue-type": "quorum"})
-    await asyncio.to_thread(lose, pool.broker, pool.vhost, "a-callers-own")
+    await channel.declare_queue(CALLERS_OWN, arguments={"x-queue-type": "quorum"})
+    await asyncio.to_thread(lose, pool.broker, pool.vhost, CALLERS_OWN)
     stop = asyncio.Event()
     worker = asyncio.create_task(serve(lambda request: request.body, given, stop, prefetch=8, threads=0, grace=1.0))
     # Given a request whose answer the broker does not take on 4.0, ahead of others
-    lost = Properties(reply_to="a-callers-own", correlation_id="lost")
+    lost = Properties(reply_to=CALLERS_OWN, correlation_id="lost")
     await channel.publish(pool.names.request_exchange, "42", b"first", lost)
     async with AsyncClient(pool.client_uri, pool.names.pool, timeout=PATIENCE) as client:
         for number in range(20):

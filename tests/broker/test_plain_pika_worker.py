@@ -18,7 +18,7 @@ from testbed.waiting import until
 from tests.conftest import Vhost
 
 WORKER = Path(__file__).parents[2] / "examples" / "plain_pika_worker.py"
-KEY, QUEUE, ACTIVITY, REPLIES = "a\nb é", "pool-req-~x", "pool-activity-xchg", "reply-test"
+KEY, QUEUE, ACTIVITY, REPLIES = "a\nb é", "pool-req-~x", "pool-activity-xchg", f"reply-test-{0:032x}"
 
 
 class Peer:
@@ -82,7 +82,7 @@ def test_a_worker_of_plain_pika_follows_the_protocol(peer: Peer) -> None:
 
     # When it gets a request without reply-to, one whose caller is gone, and one of a caller who waits
     peer.ask(b"1")
-    peer.ask(b"2", reply_to="gone", correlation_id="2")
+    peer.ask(b"2", reply_to=f"reply-gone-{0:032x}", correlation_id="2")
     peer.ask(b"3", reply_to=REPLIES, correlation_id="3")
 
     # Then the last is answered with its correlation id and a status, and all are settled and reported

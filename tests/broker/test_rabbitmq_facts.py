@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +13,9 @@ import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from osrdyne_amqp import Connection, Properties
+from osrdyne_amqp import Connection, Message, Properties
+from osrdyne_amqp.errors import BrokerError, Returned
+from osrdyne_protocol.names import is_reply_address
 from testbed.amqp_1_0 import MAP, TRUE, UUID, Sender, compound, message
 from testbed.waiting import PATIENCE, until
 from tests.conftest import Vhost
@@ -332,3 +336,48 @@ async def test_line_breaks_are_stripped_from_the_name_of_a_queue(vhost: Vhost) -
     async with asyncio.timeout(PATIENCE):
         await channel.publish("", "ab", b"m", Properties(), mandatory=True)
     await connection.close()
+
+
+# --- direct reply-to --------------------------------------------------------------------------------------------------
+
+
+async def test_a_broken_address_of_direct_reply_to_closes_the_connection_that_publishes_to_it(vhost: Vhost) -> None:
+    asking = await Connection.open(vhost.amqp_uri(), name="asks")
+    asked: asyncio.Queue[Message] = asyncio.Queue()
+    caller = await asking.channel(confirm=True)
+    await caller.declare_queue("q", arguments=QUORUM)
+    await caller.consume("q", asked.put_nowait, on_cancel=lambda: None)
+    await caller.consume("amq.rabbitmq.reply-to", lambda _: None, on_cancel=lambda: None, no_ack=True)
+    await caller.publish("", "q", b"", Properties(reply_to="amq.rabbitmq.reply-to"))
+    address = (await asyncio.wait_for(asked.get(), PATIENCE)).properties.reply_to
+    # Given an address as the broker writes it, and as a client may write it
+    assert is_reply_address(address)
+    others = [forged(address, node) for node in (b"reply@1", b"reply@9999999999")]
+    broken = "amq.rabbitmq.reply-to.g1h2AA.x"
+    await caller.publish("", "q", b"", Properties(reply_to=broken))
+    assert (await asyncio.wait_for(asked.get(), PATIENCE)).properties.reply_to == broken
+
+    # When a reply goes to one that is broken
+    answering = await Connection.open(vhost.amqp_uri(), name="answers")
+    for there in (address, *others):
+        assert is_reply_address(there)
+        with contextlib.suppress(Returned):
+            await (await answering.channel(confirm=True)).publish("", there, b"", mandatory=True)
+    with pytest.raises(BrokerError) as ended:
+        await (await answering.channel(confirm=True)).publish("", broken, b"", mandatory=True)
+
+    # Then 4.0 closes the connection, and only for that
+    assert not is_reply_address(broken)
+    if vhost.broker.version == "4.0":
+        assert ended.value.code == 541
+    else:
+        assert isinstance(ended.value, Returned)
+    await answering.close()
+    await asking.close()
+
+
+def forged(address: str, node: bytes) -> str:
+    """An address of direct reply-to with another node."""
+    process, key = address.removeprefix("amq.rabbitmq.reply-to.").split(".")
+    encoded = b"\x83Xv\0" + bytes([len(node)]) + node + base64.b64decode(process)[-12:]
+    return f"amq.rabbitmq.reply-to.{base64.b64encode(encoded).decode()}.{key}"

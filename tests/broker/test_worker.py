@@ -25,6 +25,9 @@ from testbed.peer import administrator, consuming, make_request_queue
 from testbed.pool import Pool
 from testbed.waiting import PATIENCE, until_in_thread
 
+#: Reply queues: one that refuses more, one of the test's own, and one that is not there.
+FULL, MINE, GONE = (f"reply-test-{number:032x}" for number in range(3))
+
 
 @pytest.fixture
 def pool(make_pool: Callable[..., Pool]) -> Pool:
@@ -208,8 +211,8 @@ async def test_a_request_is_acknowledged_only_after_its_reply_was_accepted(
     channel = await connection.channel(confirm=True)
     # Given a caller whose reply queue is full
     full = {"x-queue-type": "classic", "x-max-length": 1, "x-overflow": "reject-publish"}
-    await channel.declare_queue("full", arguments=full)
-    await channel.publish("", "full", b"in the way")
+    await channel.declare_queue(FULL, arguments=full)
+    await channel.publish("", FULL, b"in the way")
     handled: list[bytes] = []
 
     def handle(request: Request) -> bytes:
@@ -218,12 +221,12 @@ async def test_a_request_is_acknowledged_only_after_its_reply_was_accepted(
 
     async with working(pool, handle):
         # When the worker has an answer that the broker does not accept
-        await channel.publish(pool.names.request_exchange, "42", b"q", Properties(reply_to="full", correlation_id="c"))
+        await channel.publish(pool.names.request_exchange, "42", b"q", Properties(reply_to=FULL, correlation_id="c"))
         await until_in_thread(lambda: handled)
         # Then the request stays the worker's until there is room for the answer
         await asyncio.sleep(0.1)
         assert await until_in_thread(lambda: pool.depth(pool.names.request_queue("42")) == 1)
-        async with consuming(pool, "full") as reader:
+        async with consuming(pool, FULL) as reader:
             reader.ack(await reader.take())
             answer = await reader.take()
         assert (answer.body, answer.properties.correlation_id) == (b"answer", "c")
@@ -264,15 +267,15 @@ async def test_a_request_without_reply_to_is_worked_on_and_acknowledged(pool: Po
 async def test_requests_of_foreign_clients_with_odd_properties_are_answered(pool: Pool) -> None:
     connection = await Connection.open(administrator(pool), name="test")
     channel = await connection.channel(confirm=True)
-    await channel.declare_queue("mine", arguments={"x-queue-type": "classic"})
+    await channel.declare_queue(MINE, arguments={"x-queue-type": "classic"})
     odd: list[Properties] = [
-        Properties(reply_to="mine"),
-        Properties(reply_to="mine", correlation_id=b"\xff\xfe"),
-        Properties(reply_to="mine", correlation_id="c", headers={"x-deadline": "soon", "x-rpc-path": b"\xff"}),
-        Properties(reply_to="mine", correlation_id="d", headers={"x-rpc-path": "p" * 120_000}),
-        Properties(reply_to="mine", correlation_id="e", headers={"deep": {"a": [1, {"b": None}]}}),
+        Properties(reply_to=MINE),
+        Properties(reply_to=MINE, correlation_id=b"\xff\xfe"),
+        Properties(reply_to=MINE, correlation_id="c", headers={"x-deadline": "soon", "x-rpc-path": b"\xff"}),
+        Properties(reply_to=MINE, correlation_id="d", headers={"x-rpc-path": "p" * 120_000}),
+        Properties(reply_to=MINE, correlation_id="e", headers={"deep": {"a": [1, {"b": None}]}}),
     ]
-    async with working(pool, echo), consuming(pool, "mine") as reader:
+    async with working(pool, echo), consuming(pool, MINE) as reader:
         for properties in odd:
             await channel.publish(pool.names.request_exchange, "42", b"q", properties)
             reply = await reader.take()
@@ -286,14 +289,14 @@ async def test_a_reply_whose_caller_is_gone_is_final(pool: Pool) -> None:
     connection = await Connection.open(administrator(pool), name="test")
     channel = await connection.channel(confirm=True)
     async with working(pool, echo):
-        await channel.publish(pool.names.request_exchange, "42", b"q", Properties(reply_to="no-queue"))
+        await channel.publish(pool.names.request_exchange, "42", b"q", Properties(reply_to=GONE))
         finished = (await activity(pool, "finished"))[-1]
         assert finished["x-outcome"] == "ok"
         await until_in_thread(lambda: pool.depth(pool.names.request_queue("42")) == 0)
     await connection.close()
 
 
-async def test_a_reply_to_that_names_a_queue_of_the_pool_is_refused_and_dead_lettered(pool: Pool) -> None:
+async def test_a_reply_to_that_is_not_the_address_of_a_reply_queue_is_refused_and_dead_lettered(pool: Pool) -> None:
     connection = await Connection.open(administrator(pool), name="test")
     channel = await connection.channel(confirm=True)
     seen: list[bytes] = []
@@ -301,7 +304,7 @@ async def test_a_reply_to_that_names_a_queue_of_the_pool_is_refused_and_dead_let
         working(pool, lambda request: seen.append(request.body)),
         consuming(pool, pool.names.dead_letter_queue) as letters,
     ):
-        for queue in (pool.names.request_queue("43"), pool.names.orphan_queue):
+        for queue in (pool.names.request_queue("43"), "other-orphan", "amq.rabbitmq.reply-to.g1h2AA.x"):
             await channel.publish(pool.names.request_exchange, "42", b"evil", Properties(reply_to=queue))
             letter = await letters.take()
             letters.ack(letter)

@@ -30,6 +30,8 @@ from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 
 NAMES = PoolNames("core")
+#: Reply queues of two callers.
+A_CALLER, ANOTHER_CALLER = f"reply-core-client-{1:032x}", f"reply-core-client-{2:032x}"
 #: Seconds that every call takes, so that there is a moment for something else to happen.
 LATENCY = 0.001
 

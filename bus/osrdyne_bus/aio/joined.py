@@ -13,6 +13,7 @@ from osrdyne_bus.aio.senders import AnyAddress, Senders
 from osrdyne_bus.engine import BusConnection, SendLink, Subscription
 from osrdyne_bus.engine.rabbitmq_nodes import RabbitMQNodes
 from osrdyne_bus.errors import LinkRefused
+from osrdyne_protocol.names import is_reply_address
 
 #: What a peer offers where one link can reach any address.
 ANY_ADDRESS = "ANONYMOUS-RELAY"
@@ -44,8 +45,12 @@ class Joined:
         return ANY_ADDRESS in self.connection.capabilities and self.nodes is not None
 
     def is_reply_address(self, address: str) -> bool:
-        """Whether a reply may go there. On RabbitMQ only a queue: an exchange could refuse the link of all replies."""
-        return self.nodes is None or address.startswith(QUEUES)
+        """Whether a reply may go there. On RabbitMQ only to what is for replies: `address` comes from a caller, whose
+        own rights may not reach other queues. An exchange could refuse the link of all replies.
+        """
+        if self.nodes is None:
+            return True
+        return address.startswith(QUEUES) and is_reply_address(unquote(address.removeprefix(QUEUES)))
 
     async def provide(self, address: str) -> None:
         """Make what a receiver attaches to, where the peer does not. Raises MessagingError."""

@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from osrdyne.intake.delivery_history import PastDelivery
-from osrdyne.intake.orphan_rules import names_pool_queue, republished
+from osrdyne.intake.orphan_rules import REFUSED_REPLY_TO, republished
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
-from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.names import PoolNames, is_reply_address
 
 #: Reason of a kept letter that has none: it was published directly to the dead-letter exchange.
 NOT_DEAD_LETTERED = "not_dead_lettered"
@@ -54,7 +54,8 @@ def decide(message: Message, names: PoolNames) -> Verdict:
     cause = headers.text(given.get(headers.X_FIRST_DEATH_REASON))
     queue = headers.text(given.get(headers.X_FIRST_DEATH_QUEUE)) or ""
     key = original_key(message)
-    answerable = bool(message.properties.reply_to) and not names_pool_queue(message.properties.reply_to, names)
+    reply_to = message.properties.reply_to
+    answerable = is_reply_address(reply_to)
     if message.malformed is not None:
         fate = statuses.INVALID_REQUEST
         return Verdict(fate if answerable else None, message.malformed, None if answerable else fate, key, queue)
@@ -65,11 +66,18 @@ def decide(message: Message, names: PoolNames) -> Verdict:
     answered = failed and was_answered(message)
     return Verdict(
         status=cause if answerable and not answered else None,
-        reason=_REASONS[cause] if failed or cause != statuses.DELIVERY_LIMIT else _DAEMON_FAILED,
+        reason=_reason(cause, failed=failed, refused=bool(reply_to) and not answerable),
         keep_as=cause if failed or not answerable else None,
         key=key,
         queue=queue,
     )
+
+
+def _reason(cause: str, *, failed: bool, refused: bool) -> str:
+    if cause == statuses.DELIVERY_LIMIT and not failed:
+        return _DAEMON_FAILED
+    # Workers reject such a request unseen.
+    return REFUSED_REPLY_TO if refused and cause == statuses.REJECTED else _REASONS[cause]
 
 
 def original_key(message: Message) -> str | None:

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from osrdyne.broker.publisher import MessageRefused, Publisher
 from osrdyne.failures import dead_letter_rules
 from osrdyne.intake.delivery_history import PastDelivery
-from osrdyne.intake.orphan_rules import names_pool_queue
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import events, headers
-from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.names import PoolNames, is_reply_address
 from osrdyne_protocol.pauses import back_off
 
 log = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ class ErrorReplies:
         arguments).
         """
         reply_to = message.properties.reply_to
-        if not reply_to or names_pool_queue(reply_to, self._names):
+        if not is_reply_address(reply_to):
             return False
         given: dict[str, object] = {
             headers.X_STATUS: headers.status_for(message.properties.headers, status),

@@ -60,7 +60,7 @@ class OrphanForwarder(MessageHandler):
     async def _process(self, message: Message) -> None:
         now_ms = events.steady_ms(self.state.clock)
         seen_ms = now_ms()
-        decision = orphan_rules.decide(message, self.state.names, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=seen_ms)
+        decision = orphan_rules.decide(message, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=seen_ms)
         if isinstance(decision, Forward):
             decision = self._refusal(message, decision.key) or decision
         if isinstance(decision, ErrorAnswer):

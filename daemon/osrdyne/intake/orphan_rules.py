@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
-from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.names import is_reply_address
 
 #: Longest time to live that a broker accepts.
 _LONGEST_EXPIRATION_MS = 2**32 - 1
 #: Forwards of one request after which it counts as unroutable. Each waits longer than the one before.
 MAX_HOPS = 12
+#: Why a request with such a `reply-to` is kept.
+REFUSED_REPLY_TO = "reply-to is not the address of a reply queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class ErrorAnswer:
     refused: str | None = None
 
 
-def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: int) -> Forward | ErrorAnswer:
+def decide(message: Message, *, orphan_ttl_ms: int, now_ms: int) -> Forward | ErrorAnswer:
     """Decide what to do with one orphan that is seen at `now_ms`."""
     if message.malformed is not None:
         return ErrorAnswer(statuses.INVALID_REQUEST, message.malformed)
@@ -61,8 +63,8 @@ def decide(message: Message, names: PoolNames, *, orphan_ttl_ms: int, now_ms: in
         return ErrorAnswer(
             statuses.INVALID_REQUEST, "CC and BCC headers are not supported; publish one request for each key"
         )
-    if names_pool_queue(message.properties.reply_to, names):
-        return ErrorAnswer(statuses.REJECTED, "reply-to names a queue of the pool itself")
+    if message.properties.reply_to and not is_reply_address(message.properties.reply_to):
+        return ErrorAnswer(statuses.REJECTED, REFUSED_REPLY_TO)
     hops = max(0, headers.integer(given, headers.X_HOPS) or 0)
     if hops >= MAX_HOPS:
         return ErrorAnswer(statuses.UNROUTABLE, f"forwarded {hops} times and found no queue each time")
@@ -83,11 +85,6 @@ def republished(original: Properties, *, without: Collection[str]) -> Properties
     result.headers = {name: value for name, value in (original.headers or {}).items() if name not in without}
     result.user_id = None
     return result
-
-
-def names_pool_queue(reply_to: str | bytes | None, names: PoolNames) -> bool:
-    """Return whether an answer would go into the pool itself, where it would be taken for a request."""
-    return reply_to is not None and names.owns_queue(headers.text(reply_to) or "")
 
 
 def at_publish(forward: Forward, *, now_ms: int) -> Properties:

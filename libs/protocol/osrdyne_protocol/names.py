@@ -5,9 +5,11 @@ No other module spells a name out. docs/protocol.md has the rules.
 
 from __future__ import annotations
 
+import base64
 import re
 import secrets
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from osrdyne_protocol.errors import InvalidPoolName
 from osrdyne_protocol.keys import SHORT_STRING_BYTES, digest, name_part
@@ -22,12 +24,18 @@ POOL_NAME_BYTES = 63
 
 _POOL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 
+#: Names that `reply_queue` makes, and what the broker makes of direct reply-to: an Erlang process, and a random key.
+_REPLY_QUEUE = re.compile(r"reply-.+-[0-9a-f]{32}")
+_DIRECT_REPLY_TO = re.compile(r"amq\.rabbitmq\.reply-to\.([A-Za-z0-9+/]+={0,2})\.[A-Za-z0-9+/]{22}==")
+_ERLANG_PROCESS = re.compile(rb"\x83X(?:w|v\0)(.)(reply@[0-9]{1,10}).{12}", re.DOTALL)
+
 
 def check_pool_name(pool: str) -> str:
     """Return `pool` when it is a pool name; raise `InvalidPoolName` with the reason when it is not.
 
     A name with `-req-` inside or `-req` at its end is refused, because names of one pool would then fall
-    into the patterns of another.
+    into the patterns of another. `reply` at the beginning is refused, because request queues could look like reply
+    queues then.
     """
     if not _POOL_NAME.fullmatch(pool):
         raise InvalidPoolName(
@@ -37,6 +45,10 @@ def check_pool_name(pool: str) -> str:
         raise InvalidPoolName(f"pool name {pool!r} is {len(pool)} bytes long; at most {POOL_NAME_BYTES}")
     if "-req-" in pool or pool.endswith("-req"):
         raise InvalidPoolName(f"pool name {pool!r}: '-req' inside it would collide with another pool's queues")
+    if pool == "reply" or pool.startswith("reply-"):
+        raise InvalidPoolName(
+            f"pool name {pool!r}: with 'reply' at its beginning its queues could look like reply queues"
+        )
     return pool
 
 
@@ -116,7 +128,7 @@ class PoolNames:
         return prefix + name_part(key, SHORT_STRING_BYTES - len(prefix))
 
     def owns_queue(self, queue: str) -> bool:
-        """Return whether a queue belongs to this pool, so that clients may not name it in `reply-to`."""
+        """Return whether a queue belongs to this pool."""
         static = (
             self.orphan_queue,
             self.dead_letter_queue,
@@ -133,6 +145,25 @@ class PoolNames:
 def reply_queue(user: str) -> str:
     """Return a new reply queue name for a broker user: `reply-{user}-` and 128 random bits as hexadecimal."""
     return f"reply-{user}-{secrets.token_hex(16)}"
+
+
+def is_reply_address(address: str | bytes | None) -> TypeGuard[str]:
+    """Return whether a reply may go to this `reply-to`; every program that sends replies has to ask.
+
+    A program that sends replies may write into every queue of its virtual host, and `reply-to` comes from a client. So
+    a reply goes to a reply queue or to direct reply-to, and nowhere else: no object of any pool has such a name. An
+    address of direct reply-to must have the broker's form, because a broken one can close the connection of the program
+    that replies (docs/rabbitmq-facts.md#addresses-of-direct-reply-to).
+    """
+    if not isinstance(address, str):
+        return False  # None, or not UTF-8
+    if _REPLY_QUEUE.fullmatch(address):
+        return True
+    direct = _DIRECT_REPLY_TO.fullmatch(address)
+    if direct is None or len(direct[1]) % 4:
+        return False
+    process = _ERLANG_PROCESS.fullmatch(base64.b64decode(direct[1]))
+    return process is not None and process[1][0] == len(process[2])
 
 
 def instance_tail(instance: str) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 from osrdyne_protocol import log_lines, statuses
 from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.headers import X_ACQUIRED_COUNT, X_DEADLINE, X_DELIVERY_COUNT, integer
-from osrdyne_protocol.names import PoolNames
 
 logger = log_lines.logger(__name__)
 
@@ -66,11 +65,6 @@ class Outcome:
     status: str
     body: bytes = b""
     reason: str | None = None
-
-
-def is_refused(pool: PoolNames, reply_to: object) -> bool:
-    """Return whether a reply must not be sent there: it would let clients fill the pool's own queues."""
-    return isinstance(reply_to, str) and pool.owns_queue(reply_to)
 
 
 def deadline_of(headers: Mapping[str, Any]) -> float | None:

@@ -23,13 +23,13 @@ from osrdyne_amqp.event_line import EventLine
 from osrdyne_amqp.message import MAX_BODY
 from osrdyne_protocol import events, expiry, log_lines, statuses
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, status_for
-from osrdyne_protocol.names import PoolNames
+from osrdyne_protocol.names import is_reply_address
 from osrdyne_protocol.pauses import LoggedFailures, jittered
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker import consumer_timeout
 from osrdyne_worker.errors import HandlerHung
 from osrdyne_worker.events import ActivityEvents
-from osrdyne_worker.handling import Outcome, Request, deadline_of, error_if_too_large, hang_was_not_counted, is_refused
+from osrdyne_worker.handling import Outcome, Request, deadline_of, error_if_too_large, hang_was_not_counted
 from osrdyne_worker.in_flight import InFlight
 from osrdyne_worker.runners import Runner
 from osrdyne_worker.session import Delivery, WorkerSession, connect
@@ -99,7 +99,6 @@ class Worker:
         self._environment = environment
         self._runner = runner
         self._options = options
-        self._pool = PoolNames(environment.pool)
         self._loop = asyncio.get_running_loop()
         self._in_hand: set[InFlight] = set()
         self._line = EventLine(
@@ -272,8 +271,8 @@ class Worker:
         correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None
         # A request that failed a worker before may end this one in a moment: its event must leave first.
         self._activity.tell(events.REQUEST_RECEIVED, request_id=correlation_id, at_once=message.redelivered)
-        if message.malformed is not None or is_refused(self._pool, properties.reply_to):
-            reason = message.malformed or "its reply-to is a queue of the pool"
+        if message.malformed is not None or (properties.reply_to and not is_reply_address(properties.reply_to)):
+            reason = message.malformed or "its reply-to is not the address of a reply queue"
             logger.warning("refused a request", extra={"request_id": correlation_id, "reason": reason})
             session.reject(message.delivery_tag, requeue=False)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pika
 import pytest
 
 from osrdyne_bus.aio import AsyncBus, AsyncBusServer
@@ -11,7 +12,8 @@ from osrdyne_bus.errors import (
     LoginRefused,
     MessageTooLarge,
 )
-from testbed.waiting import PATIENCE
+from osrdyne_bus.wire import BusRequest, request_envelope
+from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.brokers import *  # noqa: F403 - its tests
 from tests.bus.on_peers.conformance import *  # noqa: F403 - its tests
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
@@ -55,6 +57,20 @@ async def test_a_user_who_may_not_declare_serves_queues_that_infrastructure_code
             assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
     finally:
         management.delete("users", user)
+
+
+async def test_a_caller_reaches_no_queue_by_its_reply_to_but_one_for_replies(open_bus: OpenBus, vhost: Vhost) -> None:
+    bus, far = await open_bus(), await open_bus()
+    theirs = vhost.broker.management
+    theirs.put("queues", vhost.name, "theirs", body={"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    server = AsyncBusServer(far, named("n"), echo())
+    async with server:
+        asked = request_envelope(BusRequest("echo", body=b"forged", id="1", reply_to="/queues/theirs"))
+        await bus.send(lambda scheme: scheme.shared(MAPS), asked, PATIENCE)
+        await until_async(lambda: server.lost_replies == 1)
+        assert (await client(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
+    with pika.BlockingConnection(pika.URLParameters(vhost.amqp_uri())) as connection:
+        assert connection.channel().basic_get("theirs") == (None, None, None)
 
 
 async def test_a_message_that_the_peer_does_not_take_is_refused_before_it_leaves(open_bus: OpenBus) -> None:

@@ -20,7 +20,7 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_client.errors import Expired
 from osrdyne_client.replies import read
 from osrdyne_protocol import events, expiry, headers
-from tests.unit.stand_ins import NAMES, Settled, StandInLifecycle, StandInPublisher, state_of, until
+from tests.unit.stand_ins import A_CALLER, NAMES, Settled, StandInLifecycle, StandInPublisher, state_of, until
 
 #: Wall clock of the tests in seconds, and the time to live of request queues.
 NOW, TTL = 1_700_000_000, 60.0
@@ -58,7 +58,7 @@ def letter(
     }
     if death is not None:
         given["x-death"] = [death]
-    properties = Properties(headers=given, reply_to="reply-1", correlation_id="7")
+    properties = Properties(headers=given, reply_to=A_CALLER, correlation_id="7")
     return Message(b"", "core-dl-xchg", "42", properties, 1, redelivered=False)
 
 
@@ -94,7 +94,7 @@ async def told(message: Message, prepare: Any, monkeypatch: pytest.MonkeyPatch) 
         )
         responder.on_message(message)
         await until(lambda: settled.tags, within=5.0)
-    (reply,) = publisher.sent_to("", "reply-1")
+    (reply,) = publisher.sent_to("", A_CALLER)
     return headers.text(reply.properties.headers.get(headers.X_EXPIRED_AT))
 
 

@@ -9,8 +9,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from osrdyne_protocol import keys
+from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.errors import InvalidKey, InvalidPoolName
-from osrdyne_protocol.names import DatabaseNames, PoolNames, check_pool_name, engine_name, reply_queue
+from osrdyne_protocol.names import (
+    DatabaseNames,
+    PoolNames,
+    check_pool_name,
+    engine_name,
+    is_reply_address,
+    reply_queue,
+)
+from osrdyne_protocol.settings import PoolSettings
 from tests import hard_keys
 
 #: With what only a name can get wrong: composed characters, our own hash mark, spaces, other line breaks, a hyphen.
@@ -25,7 +34,7 @@ KEYS = st.one_of(
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=255),
 ).filter(lambda key: len(key.encode()) <= 255)
 POOLS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True).filter(
-    lambda pool: "-req-" not in pool and not pool.endswith("-req")
+    lambda pool: "-req-" not in pool and not pool.endswith("-req") and not re.match("reply(-|$)", pool)
 )
 unhurried = settings(deadline=None)
 
@@ -122,11 +131,68 @@ def test_a_pool_name_is_taken(pool: str) -> None:
         ("p" * 64, "64 bytes long; at most 63"),
         ("a-req-b", "collide"),
         ("a-req", "collide"),
+        ("reply", "look like reply queues"),
+        ("reply-core", "look like reply queues"),
     ],
 )
 def test_another_pool_name_is_refused_with_the_reason(pool: str, why: str) -> None:
     with pytest.raises(InvalidPoolName, match=why):
         PoolNames(pool)
+
+
+#: As RabbitMQ 4.0 and 4.3 write it.
+DIRECT = "amq.rabbitmq.reply-to.g1h2AA9yZXBseUAxMzEzNDQxNjQAAARVAAAAAGsIyfM=.Z0nlxAg9qm4JIopSv6eZwg=="
+
+
+@pytest.mark.parametrize(
+    "address", [f"reply-core-client-{'0' * 32}", f"reply-é.é-{'0' * 32}", f"reply-a-req-b-{'0' * 32}", DIRECT]
+)
+def test_a_reply_goes_to_a_reply_queue_or_to_direct_reply_to(address: str) -> None:
+    assert is_reply_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", [None, "", b"reply-a-" + b"0" * 32, b"\xff", "queue", f"reply--{'0' * 32}", "reply-a-00"]
+)
+def test_a_reply_goes_to_no_other_address(address: str | bytes | None) -> None:
+    assert not is_reply_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", [f"reply-a-{'0' * 31}", f"reply-a-{'0' * 33}", f"reply-a-{'A' * 32}", f" reply-a-{'0' * 32}"]
+)
+def test_a_name_that_begins_as_a_reply_queue_and_is_none_is_no_address(address: str) -> None:
+    assert not is_reply_address(address)
+    assert not is_reply_address(f"reply-a-{'0' * 32}\n")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "amq.rabbitmq.reply-to",
+        "amq.rabbitmq.reply-to.",
+        "amq.rabbitmq.reply-to.g1h2AA.Z0nlxAg9qm4JIopSv6eZwg==",
+        DIRECT.replace("A9y", "A8y"),
+        DIRECT.replace("=.", "."),
+        DIRECT[:-1],
+        DIRECT + ".x",
+        "/queues/" + DIRECT,
+    ],
+)
+def test_a_broken_address_of_direct_reply_to_is_none(address: str) -> None:
+    assert not is_reply_address(address)
+
+
+@unhurried
+@given(POOLS, KEYS)
+@example("core", "0" * 32)
+@example("a-reply-b", "-" + "0" * 32)
+def test_no_object_of_a_pool_has_the_name_of_a_reply_queue(pool: str, key: str) -> None:
+    declared = topology(PoolSettings(pool))
+    static = [*(one.name for one in declared.queues), *(one.name for one in declared.exchanges)]
+    names = PoolNames(pool)
+    for name in (*static, names.leader_queue, names.poison_lock_queue, names.request_queue(key)):
+        assert not is_reply_address(name)
 
 
 @unhurried

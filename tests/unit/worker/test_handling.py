@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from osrdyne_protocol.names import PoolNames
 from osrdyne_worker import handling
 from osrdyne_worker.handling import (
     Outcome,
@@ -21,7 +20,6 @@ from osrdyne_worker.handling import (
     error_if_too_large,
     invoke,
     invoke_async,
-    is_refused,
 )
 
 
@@ -110,18 +108,6 @@ def test_a_deadline_is_read_from_whole_milliseconds_only() -> None:
     for value in ("1700000000500", 1.5, True, None, b"1"):
         assert deadline_of({"x-deadline": value}) is None
     assert deadline_of({}) is None
-
-
-@pytest.mark.parametrize("queue", ["core-req-42", "core-req-", "core-orphan", "core-dl", "core-parked", "core-leader"])
-def test_a_reply_to_the_pool_itself_is_refused(queue: str) -> None:
-    assert is_refused(PoolNames("core"), queue)
-
-
-@pytest.mark.parametrize(
-    "queue", ["reply-core-client-00", "amq.rabbitmq.reply-to.g1", None, "", "cores-req-1", b"\xff"]
-)
-def test_any_other_reply_to_is_not(queue: object) -> None:
-    assert not is_refused(PoolNames("core"), queue)
 
 
 def test_an_answer_larger_than_may_be_sent_becomes_an_error_that_names_both_sizes() -> None:

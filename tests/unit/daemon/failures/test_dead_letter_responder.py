@@ -17,11 +17,21 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses
-from tests.unit.stand_ins import NAMES, Sent, Settled, StandInLifecycle, StandInPublisher, state_of, until
+from tests.unit.stand_ins import (
+    A_CALLER,
+    ANOTHER_CALLER,
+    NAMES,
+    Sent,
+    Settled,
+    StandInLifecycle,
+    StandInPublisher,
+    state_of,
+    until,
+)
 
 pytestmark = pytest.mark.looptime
 
-REPLIES = ("", "reply-1")
+REPLIES = ("", A_CALLER)
 POISON = ("", NAMES.poison_queue)
 BACK = (NAMES.dead_letter_exchange, "42")
 
@@ -53,7 +63,7 @@ class Responder:
     def letter(self, reason: str = "expired", *, more: dict[str, Any] | None = None, **properties: Any) -> int:
         self.delivered += 1
         given = {headers.X_FIRST_DEATH_REASON: reason, headers.X_FIRST_DEATH_QUEUE: "core-req-42"} | (more or {})
-        properties = {"reply_to": "reply-1", "correlation_id": "7"} | properties
+        properties = {"reply_to": A_CALLER, "correlation_id": "7"} | properties
         self.deliver(Properties(headers=given, **properties))
         return self.delivered
 
@@ -91,13 +101,13 @@ async def test_what_workers_failed_on_is_answered_first_and_then_kept() -> None:
     async with responding() as one:
         one.letter("delivery_limit")
         await until(lambda: one.acked == [1])
-        assert [sent.routing_key for sent in one.publisher.sent] == ["reply-1", NAMES.poison_queue]
+        assert [sent.routing_key for sent in one.publisher.sent] == [A_CALLER, NAMES.poison_queue]
         assert one.sent(POISON)[0].body == b"body"
 
 
 async def test_a_reply_that_is_returned_is_final() -> None:
     async with responding() as one:
-        one.publisher.gone.add("reply-1")
+        one.publisher.gone.add(A_CALLER)
         one.letter("expired")
         await until(lambda: one.acked == [1])
         assert len(one.publisher.sent) == 1
@@ -131,7 +141,7 @@ async def test_when_the_inventory_is_full_the_caller_is_answered_once_and_the_co
         assert one.publisher.confirmed[-1].routing_key == NAMES.poison_queue
 
 
-@pytest.mark.parametrize("reply_to", ["reply-1", None])
+@pytest.mark.parametrize("reply_to", [A_CALLER, None])
 async def test_a_dead_letter_that_keeps_going_back_has_one_event_for_its_answer_and_one_when_kept(
     reply_to: str | None,
 ) -> None:
@@ -157,8 +167,8 @@ async def test_a_full_inventory_does_not_stop_the_replies_of_others() -> None:
         one.publisher.refusing[POISON] = Nacked()
         for _ in range(200):
             one.letter("delivery_limit")
-        one.letter("expired", reply_to="reply-2")
-        await until(lambda: len(one.sent(("", "reply-2"))) == 1, within=0.1)
+        one.letter("expired", reply_to=ANOTHER_CALLER)
+        await until(lambda: len(one.sent(("", ANOTHER_CALLER))) == 1, within=0.1)
         assert len(one.sent(REPLIES)) == 200
 
 
@@ -184,7 +194,7 @@ async def test_a_reply_queue_that_takes_no_reply_costs_a_copy_not_the_session(er
     async with responding() as one:
         one.publisher.refusing[REPLIES] = error
         one.letter("expired")
-        one.letter("expired", reply_to="reply-2")
+        one.letter("expired", reply_to=ANOTHER_CALLER)
         await until(lambda: 2 in one.acked, within=1.0)
         await until(lambda: sorted(one.acked) == [1, 2], within=30.0)
         assert len(one.sent(POISON)) == 1

@@ -13,9 +13,7 @@ from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.dead_letter_rules import NOT_DEAD_LETTERED, Verdict
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
-from osrdyne_protocol.names import PoolNames
-
-NAMES = PoolNames("core")
+from tests.unit.stand_ins import A_CALLER, NAMES
 
 
 def letter(
@@ -33,37 +31,37 @@ def verdict(message: Message) -> Verdict:
 
 @pytest.mark.parametrize("reason", ["expired", "rejected", "maxlen", b"expired"])
 def test_a_caller_is_answered_with_the_brokers_reason_and_nothing_is_kept(reason: str | bytes) -> None:
-    found = verdict(letter(reason, reply_to="reply-1"))
+    found = verdict(letter(reason, reply_to=A_CALLER))
     assert found.status == (reason if isinstance(reason, str) else reason.decode())
     assert found.keep_as is None
     assert found.reason
 
 
 def test_what_workers_failed_on_is_answered_and_kept() -> None:
-    found = verdict(letter("delivery_limit", reply_to="reply-1"))
+    found = verdict(letter("delivery_limit", reply_to=A_CALLER))
     assert (found.status, found.keep_as) == (statuses.DELIVERY_LIMIT, statuses.DELIVERY_LIMIT)
 
 
 def test_a_delivery_limit_elsewhere_is_no_poison() -> None:
-    found = verdict(letter("delivery_limit", "core-orphan", reply_to="reply-1"))
+    found = verdict(letter("delivery_limit", "core-orphan", reply_to=A_CALLER))
     assert (found.status, found.keep_as) == (statuses.DELIVERY_LIMIT, None)
 
 
-@pytest.mark.parametrize("reply_to", [None, "", "core-orphan", "core-req-7"])
-def test_what_cannot_be_answered_is_kept(reply_to: str | None) -> None:
+@pytest.mark.parametrize("reply_to", [None, "", "core-orphan", "core-req-7", "other-orphan", b"\xff"])
+def test_what_cannot_be_answered_is_kept(reply_to: str | bytes | None) -> None:
     found = verdict(letter("expired", reply_to=reply_to))
     assert (found.status, found.keep_as) == (None, statuses.EXPIRED)
 
 
 def test_what_did_not_die_on_the_broker_is_kept_as_it_came() -> None:
-    assert verdict(letter(None, reply_to="reply-1")).keep_as == NOT_DEAD_LETTERED
-    assert verdict(letter("made up", reply_to="reply-1")).keep_as == "made up"
-    assert verdict(letter(7, reply_to="reply-1")).keep_as == NOT_DEAD_LETTERED
-    assert verdict(letter(None, reply_to="reply-1")).status is None
+    assert verdict(letter(None, reply_to=A_CALLER)).keep_as == NOT_DEAD_LETTERED
+    assert verdict(letter("made up", reply_to=A_CALLER)).keep_as == "made up"
+    assert verdict(letter(7, reply_to=A_CALLER)).keep_as == NOT_DEAD_LETTERED
+    assert verdict(letter(None, reply_to=A_CALLER)).status is None
 
 
 def test_what_has_headers_that_cannot_be_read_is_answered_or_kept_with_the_reason() -> None:
-    unread = replace(letter(None, reply_to="reply-1"), malformed="too long")
+    unread = replace(letter(None, reply_to=A_CALLER), malformed="too long")
     found = verdict(unread)
     assert (found.status, found.keep_as, found.reason) == (statuses.INVALID_REQUEST, None, "too long")
     found = verdict(replace(unread, properties=Properties(reply_to="core-orphan")))
@@ -71,12 +69,12 @@ def test_what_has_headers_that_cannot_be_read_is_answered_or_kept_with_the_reaso
 
 
 def test_a_caller_that_has_its_answer_is_not_answered_again() -> None:
-    message = letter("delivery_limit", reply_to="reply-1", more={headers.X_ANSWERED: True})
+    message = letter("delivery_limit", reply_to=A_CALLER, more={headers.X_ANSWERED: True})
     assert (verdict(message).status, verdict(message).keep_as) == (None, statuses.DELIVERY_LIMIT)
 
 
 def test_a_client_cannot_make_its_own_request_vanish_by_marking_it_answered() -> None:
-    assert verdict(letter("expired", reply_to="reply-1", more={headers.X_ANSWERED: True})).status == statuses.EXPIRED
+    assert verdict(letter("expired", reply_to=A_CALLER, more={headers.X_ANSWERED: True})).status == statuses.EXPIRED
 
 
 def test_the_key_is_that_of_the_first_publish() -> None:
@@ -109,7 +107,7 @@ def test_a_kept_copy_says_why_and_never_expires_or_fans_out() -> None:
 
 
 def test_a_dead_letter_goes_back_with_the_mark_only_when_its_caller_was_answered() -> None:
-    message = letter("delivery_limit", reply_to="reply-1", user_id="guest", more={"CC": ["core-req-7"]})
+    message = letter("delivery_limit", reply_to=A_CALLER, user_id="guest", more={"CC": ["core-req-7"]})
     marked = dead_letter_rules.put_back(message, answered=True)
     assert marked.headers[headers.X_ANSWERED] is True
     assert marked.user_id is None

@@ -11,12 +11,12 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, Nacked
 from osrdyne_protocol import headers, statuses
-from tests.unit.stand_ins import NAMES, StandInPublisher
+from tests.unit.stand_ins import A_CALLER, NAMES, StandInPublisher
 
 pytestmark = pytest.mark.looptime
 
 
-def request(reply_to: str = "reply-1") -> Message:
+def request(reply_to: str = A_CALLER) -> Message:
     return Message(b"body", NAMES.request_exchange, "42", Properties(correlation_id="7", reply_to=reply_to), 1, False)
 
 
@@ -29,13 +29,13 @@ async def test_a_reply_that_the_broker_refuses_once_is_sent_again(error: Excepti
     publisher = StandInPublisher()
     publisher.answers = [error, error, None]
     assert await answerer_on(publisher).settle(request(), status=statuses.EXPIRED, reason="too late")
-    assert [sent.routing_key for sent in publisher.sent] == ["reply-1"] * 3
+    assert [sent.routing_key for sent in publisher.sent] == [A_CALLER] * 3
     assert publisher.confirmed[-1].properties.headers[headers.X_STATUS] == statuses.EXPIRED
 
 
 async def test_a_reply_queue_that_refuses_for_long_counts_as_no_caller_and_the_request_is_kept() -> None:
     publisher = StandInPublisher()
-    publisher.refusing["", "reply-1"] = Nacked()
+    publisher.refusing["", A_CALLER] = Nacked()
     assert await answerer_on(publisher).settle(request(), status=statuses.EXPIRED, reason="too late")
     assert 15.0 <= asyncio.get_running_loop().time() < 25.0
     assert publisher.confirmed[-1].routing_key == NAMES.poison_queue
@@ -43,7 +43,7 @@ async def test_a_reply_queue_that_refuses_for_long_counts_as_no_caller_and_the_r
 
 async def test_of_many_refused_replies_only_some_are_tried_again() -> None:
     publisher = StandInPublisher()
-    publisher.refusing["", "reply-1"] = Nacked()
+    publisher.refusing["", A_CALLER] = Nacked()
     error_replies = answerer_on(publisher)
     async with asyncio.TaskGroup() as tasks:
         for _ in range(200):

@@ -21,7 +21,7 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import events, headers, statuses
 from osrdyne_protocol.settings import PoolLimits, PoolSettings
-from tests.unit.stand_ins import NAMES, Settled, StandInLifecycle, StandInPublisher, follower, state_of, until
+from tests.unit.stand_ins import A_CALLER, NAMES, Settled, StandInLifecycle, StandInPublisher, follower, state_of, until
 
 pytestmark = pytest.mark.looptime
 
@@ -92,7 +92,7 @@ class Forwarder:
     def orphan(self, key: str | bytes = "42", *, malformed: str | None = None, **properties: Any) -> int:
         self.delivered += 1
         tag = self.delivered
-        properties = {"reply_to": "reply-1", "correlation_id": f"id {tag}"} | properties
+        properties = {"reply_to": A_CALLER, "correlation_id": f"id {tag}"} | properties
         body = str(tag).encode()
         message = Message(body, "core-req-xchg", key, Properties(**properties), tag, False, malformed)
         self.forwarder.on_message(message)
@@ -102,7 +102,7 @@ class Forwarder:
         self.state.queues[key] = QueueState(Phase.BOUND, asserted=self.state.tracker.generation)
 
     def answers(self) -> list[str]:
-        return [one.properties.headers[headers.X_STATUS] for one in self.publisher.sent_to("", "reply-1")]
+        return [one.properties.headers[headers.X_STATUS] for one in self.publisher.sent_to("", A_CALLER)]
 
 
 @asynccontextmanager
@@ -173,7 +173,7 @@ async def test_an_orphan_whose_queue_is_never_bound_is_answered_expired_with_the
         await until(lambda: one.channel.tags == [1], within=ORPHAN_TTL + 1.0)
         assert asyncio.get_running_loop().time() >= ORPHAN_TTL
         assert one.answers() == [statuses.EXPIRED]
-        (reply,) = one.publisher.sent_to("", "reply-1")
+        (reply,) = one.publisher.sent_to("", A_CALLER)
         assert reply.properties.correlation_id == "id 1"
         assert "no permission" in reply.properties.headers[headers.X_REASON]
 
@@ -258,7 +258,7 @@ async def test_what_can_be_neither_answered_nor_kept_goes_back_to_the_tail() -> 
 
 async def test_a_reply_queue_that_refuses_the_answer_ends_nothing() -> None:
     async with forwarding_with() as one:
-        one.publisher.refusing["", "reply-1"] = Nacked()
+        one.publisher.refusing["", A_CALLER] = Nacked()
         one.orphan("a\0b")
         await until(lambda: one.channel.tags == [1], within=30.0)
         assert len(one.publisher.sent_to("", NAMES.poison_queue)) == 1
