@@ -17,12 +17,13 @@ def drain(rig: Rig) -> None:
     """Empty the broker into the ledger. Daemons, workers and clients must have ended before."""
     names, ledger = rig.pool.names, rig.ledger
     skipped = {names.activity_queue, names.events_stream, names.leader_queue}
+    inventory = (names.poison_queue, names.unanswered_queue, names.waiting_queue)
     uri = rig.broker.amqp_uri(vhost=VHOST)
     with closing(pika.BlockingConnection(pika.URLParameters(uri))) as connection:
         channel = connection.channel()
 
         def empty(queue: str) -> bool:
-            take = ledger.poison if queue == names.poison_queue else ledger.queue
+            take = ledger.poison if queue in inventory else ledger.queue
             while True:
                 method, properties, body = channel.basic_get(queue, auto_ack=True)
                 if method is None:

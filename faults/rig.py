@@ -322,7 +322,8 @@ class Rig:
     def is_empty(self, *, but: tuple[str, ...] = ()) -> bool:
         """Say whether no queue holds a request, ready or unacknowledged; what was kept as poison is at its end."""
         names = self.pool.names
-        kept = {names.activity_queue, names.events_stream, names.poison_queue, names.leader_queue, *but}
+        inventory = (names.poison_queue, names.unanswered_queue, names.waiting_queue)
+        kept = {names.activity_queue, names.events_stream, *inventory, names.leader_queue, *but}
         queues = self.broker.management.get("queues", VHOST)
         return all(
             one.get("messages", 0) == 0

@@ -14,7 +14,7 @@ from simulation.model import Event
 from simulation.model import history as kinds
 from simulation.model.message import Message
 from simulation.scenario import Kind
-from simulation.world import FOREIGN_QUEUE, LIMITS, NAMES, NEW_KEY_INTERVAL, Outcome
+from simulation.world import FOREIGN_QUEUE, INVENTORY, LIMITS, NAMES, NEW_KEY_INTERVAL, Outcome
 
 #: Seconds without a delivery after which a group may count as stuck: much longer than any work takes. Seconds without a
 #: consumer after which it may count as unserved.
@@ -130,7 +130,7 @@ class DaemonChecks(Checks):
         message = event.message
         assert message is not None
         if event.actor.startswith("daemon"):
-            if message.exchange == "" and message.routing_key != NAMES.poison_queue:
+            if message.exchange == "" and message.routing_key not in INVENTORY:
                 self._confirms[event.actor, name_of(message)].append(event.at)
             self._came_back.add(message.id)
 
@@ -142,6 +142,8 @@ class DaemonChecks(Checks):
     def _acked(self, event: Event) -> None:
         if event.place not in (NAMES.orphan_queue, NAMES.dead_letter_queue) or event.message is None:
             return
+        if event.message.headers.get(headers.X_LAST_DEATH_QUEUE) == NAMES.unanswered_queue:
+            return  # the broker dropped it
         # The session publishes on its first connection. Those that consume have a name behind that one's.
         session = ".".join(event.actor.split(".")[:2])
         unspent = self._confirms[session, name_of(event.message)]
@@ -289,5 +291,5 @@ class DaemonChecks(Checks):
             if plan.start == plans.TAKEN and name not in outcome.queues and not self._had("queue deleted"):
                 self._break(6, f"{name!r} is gone, although it is foreign")
         if not outcome.at_rest and not self._without_ttl():
-            kept = {name: names for name, names in outcome.left.items() if name != NAMES.poison_queue}
+            kept = {name: names for name, names in outcome.left.items() if name not in INVENTORY}
             self._break(7, f"not at rest after {outcome.seconds:.0f} s: groups {outcome.groups}, queues {kept}")

@@ -14,7 +14,7 @@ from simulation.findings import Checks, Verdict, name_of
 from simulation.model import Event
 from simulation.model import history as kinds
 from simulation.scenario import BACK, RETURN_BOUND, Kind, RequestPlan
-from simulation.world import NAMES, Outcome
+from simulation.world import INVENTORY, NAMES, Outcome
 
 #: Seconds that an orphan of a healthy key may take, from the broker to its queue, whatever other keys do.
 ORPHAN_BOUND = 2.0
@@ -156,7 +156,7 @@ class RequestChecks(Checks):
         message = event.message
         assert message is not None
         request = self._requests[name_of(message)]
-        if event.place == "" and message.routing_key != NAMES.poison_queue:
+        if event.place == "" and message.routing_key not in INVENTORY:
             if request.answer_sent_at is None:
                 request.answer_sent_at = event.at
         elif event.place == NAMES.request_exchange and request.published_at is None:
@@ -165,7 +165,7 @@ class RequestChecks(Checks):
     def _routed(self, event: Event) -> None:
         assert event.message is not None
         request = self._requests[name_of(event.message)]
-        if event.place == NAMES.poison_queue:
+        if event.place in INVENTORY:
             request.poisoned = True
         elif event.place == NAMES.orphan_queue:
             request.orphaned_at = request.orphaned_at or event.at

@@ -23,15 +23,14 @@ from simulation.scenario import TAKEN, KeyPlan, RequestPlan, Scenario
 from simulation.workers import Worker
 
 NAMES = PoolNames("core")
+#: Where copies of requests are kept that could not be served.
+INVENTORY = (NAMES.poison_queue, NAMES.unanswered_queue, NAMES.waiting_queue)
 USERS = Users.of("core")
 #: A queue of another pool in the same virtual host: no program of the run may touch it.
 FOREIGN_QUEUE = "corex-req-42"
 
 #: Seconds between two looks whether everything has come to its end.
 _LOOK = 5.0
-#: Seconds after the load in which every request has come to the end of its time, and a dead letter that found no queue
-#: has been tried again, which the broker does after 180.
-_OVER = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +190,7 @@ class World:
         resent = "queues lost" in faults and "confirms never" not in faults
         if resent and any(client.waits_for_confirms for client in self.clients):
             return False
-        if not any(self.broker.messages(name) for name in (NAMES.orphan_queue, NAMES.dead_letter_queue)):
-            return True
-        # When the inventory is full, what belongs there circles until a person makes room.
-        kept = len(self.broker.messages(NAMES.poison_queue))
-        return kept >= self.scenario.pool.poison_max_length and self.loop.time() > self.scenario.end + _OVER
+        return not any(self.broker.messages(name) for name in (NAMES.orphan_queue, NAMES.dead_letter_queue))
 
     async def run(self) -> Outcome:
         self.start()

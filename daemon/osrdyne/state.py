@@ -90,6 +90,9 @@ class PoolState:
     alarm: str | None = None
     #: Why the management API does not answer, None while it does; written by the queue watcher.
     uncounted: str | None = None
+    #: Copies of requests without a caller that were dropped from the inventory since this daemon began; written by the
+    #: dead-letter responder.
+    dropped: int = 0
     #: Static queues that the broker lost, and what to do about each; written by `static_queues`. Outlives a connection:
     #: such a queue does not come back by itself.
     lost_static: dict[str, str] = field(default_factory=dict)

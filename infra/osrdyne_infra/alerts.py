@@ -23,15 +23,18 @@ def rules(pool: str, namespace: str) -> list[dict[str, Any]]:
         return f"max({of('osrdyne_queue_messages', f'queue={chr(34)}{queue}{chr(34)}')}) > 0"
 
     leaders, failed = of("osrdyne_leader"), of("osrdyne_keys", 'state="failed"')
-    refused = of("osrdyne_poison_total", 'outcome="refused"')
+    full = of("osrdyne_poison_total", 'outcome=~"waiting|refused"')
+    dropped = of("osrdyne_poison_total", 'outcome="dropped"')
     return [
         _rule("NoLeader", f"(sum({leaders}) or vector(0)) != 1", "1m", "not exactly one daemon acts", pool),
         _rule("KeysFailed", f"max({failed}) > 0", "5m", "workers of a key cannot be started", pool),
         _rule("OrphansWait", waiting(names.orphan_queue), "5m", "requests wait for their queue", pool),
         _rule("DeadLettersWait", waiting(names.dead_letter_queue), "5m", "error replies are not sent", pool),
         _rule("Poison", waiting(names.poison_queue), "1m", "requests failed again and again", pool),
+        _rule("Unanswered", waiting(names.unanswered_queue), "1m", "requests without a caller were not served", pool),
+        _rule("UnansweredDropped", f"sum(increase({dropped}[10m])) > 0", "0m", "such requests are dropped", pool),
         _rule("Parked", waiting(names.parked_queue), "1m", "messages cannot be delivered to the daemon", pool),
-        _rule("PoisonRefused", f"sum(increase({refused}[10m])) > 0", "0m", "the poison inventory is full", pool),
+        _rule("PoisonRefused", f"sum(increase({full}[10m])) > 0", "0m", "the poison inventory is full", pool),
         _rule(
             "TopologyDrifts", f"max({of('osrdyne_topology_findings')}) > 0", "5m", "the broker is not as declared", pool
         ),

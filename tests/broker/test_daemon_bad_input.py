@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pika
@@ -55,12 +54,12 @@ def client(served: Served, make_client: MakeClient) -> ForeignClient:
 
 
 def kept(pool: Pool) -> list[tuple[pika.BasicProperties, bytes]]:
-    """Take everything out of the poison inventory."""
+    """Take all requests without a caller out of the inventory."""
     connection = pika.BlockingConnection(pika.URLParameters(pool.broker.amqp_uri(vhost=pool.vhost)))
     channel = connection.channel()
     found: list[tuple[pika.BasicProperties, bytes]] = []
     while True:
-        method, properties, body = channel.basic_get(pool.names.poison_queue, auto_ack=True)
+        method, properties, body = channel.basic_get(pool.names.unanswered_queue, auto_ack=True)
         if method is None:
             connection.close()
             return found
@@ -132,7 +131,7 @@ def test_a_request_without_reply_to_is_served_and_without_correlation_id_is_answ
     until(answered, what="answer without correlation id")
     assert [answer.body.split(b"|")[2] for answer in client.answers[None]] == [b"anonymous"]
     until(lambda: pool.depth(pool.names.request_queue("42")) == 0, what="empty queue")
-    assert pool.depth(pool.names.poison_queue) == 0
+    assert pool.depth(pool.names.poison_queue) == pool.depth(pool.names.unanswered_queue) == 0
 
 
 @pytest.mark.parametrize("queue", ["orphan", "dl", "activity", "req-own"])
@@ -176,44 +175,9 @@ def test_a_request_that_expires_without_a_caller_is_kept_with_its_key(
     pool = make_pool(message_ttl=1.0)
     make_daemon(pool, worker=["/does/not/exist"])
     make_client(pool).send("a/b", b"precious", reply_to=None)
-    until(lambda: pool.depth(pool.names.poison_queue) == 1, what="kept request")
+    until(lambda: pool.depth(pool.names.unanswered_queue) == 1, what="kept request")
     [(properties, body)] = kept(pool)
     assert (properties.headers["x-osrdyne-poison-key"], body) == ("a/b", b"precious")
-
-
-def test_a_full_poison_inventory_holds_up_no_error_reply_and_loses_no_copy(
-    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
-) -> None:
-    pool = make_pool(message_ttl=1.0, poison_max_length=3)
-    daemon = make_daemon(pool, worker=["/does/not/exist"], limits={"dead_letter_prefetch": 8})
-    client = make_client(pool)
-    # Given more requests without a caller than the inventory holds, and than the daemon may have in hand
-    for number in range(40):
-        client.send("silent", f"{number}".encode(), reply_to=None)
-    until(lambda: (pool.depth(pool.names.poison_queue) or 0) >= 3, what="full inventory")
-    # Then callers still get their errors
-    asked = [client.send("asked", b"x") for _ in range(10)]
-    assert {answer.status for answer in client.wait(*asked)} == {"expired"}
-    # And once there is room again, every copy arrives, once and with its key
-    seen: list[bytes] = []
-    keys = set()
-
-    def all_seen() -> bool:
-        for properties, body in kept(pool):
-            seen.append(body)
-            keys.add(properties.headers["x-osrdyne-poison-key"])
-        return len(set(seen)) == 40
-
-    until(all_seen, what="40 copies")
-    assert len(seen) == 40
-    assert keys == {"silent"}
-    assert all(len(client.answers[one]) == 1 for one in asked)
-    until(partial(is_drained, pool), what="empty dead-letter queue")
-    assert daemon.get("/readyz") == "ready\n"
-
-
-def is_drained(pool: Pool) -> bool:
-    return pool.depth(pool.names.dead_letter_queue) == 0
 
 
 def test_a_missing_static_queue_is_named_with_what_to_do(make_pool: MakePool, make_daemon: MakeDaemon) -> None:

@@ -140,7 +140,8 @@ def test_an_alarm_of_the_broker_and_the_depths_of_the_pools_queues_are_seen(
         body = {"properties": {}, "routing_key": "core-poison", "payload": "x", "payload_encoding": "string"}
         broker.management.call("POST", "exchanges", pool.vhost, "amq.default", "publish", body=body)
     until(lambda: daemon.status()["queues"]["core-poison"] == 3, what="the depth of the poison queue")
-    assert daemon.status()["queues"] == {"core-orphan": 0, "core-dl": 0, "core-poison": 3, "core-parked": 0}
+    rest = {"core-unanswered": 0, "core-waiting": 0, "core-parked": 0}
+    assert daemon.status()["queues"] == {"core-orphan": 0, "core-dl": 0, "core-poison": 3, **rest}
     assert metric(daemon, 'osrdyne_queue_messages{queue="core-poison"}') == 3
     assert daemon.status()["alarm"] is None
 
@@ -150,7 +151,7 @@ def test_an_alarm_of_the_broker_and_the_depths_of_the_pools_queues_are_seen(
     assert metric(daemon, "osrdyne_broker_alarm") == 1
     text = osrdyne("status", "--url", daemon.url).out.decode()
     assert "broker alarm (memory): it takes no publishes" in text
-    assert "messages in core-orphan 0, core-dl 0, core-poison 3, core-parked 0" in text
+    assert "messages in core-orphan 0, core-dl 0, core-poison 3, core-unanswered 0, core-waiting 0" in text
 
     broker.rabbitmqctl("set_vm_memory_high_watermark", "absolute", f"{MEMORY_MB}MB")
     until(lambda: daemon.status()["alarm"] is None, what="the end of the alarm")

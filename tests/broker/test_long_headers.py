@@ -69,7 +69,7 @@ def test_a_request_without_a_caller_is_kept(make_pool: MakePool, make_daemon: Ma
     with Sender.to_exchange(pool.client_uri, pool.names.request_exchange, "cold") as sender:
         sender.send(message(b"question", application=LONG))
 
-    until(lambda: pool.depth(pool.names.poison_queue) == 1, what="the copy")
+    until(lambda: pool.depth(pool.names.unanswered_queue) == 1, what="the copy")
 
     (entry,) = json.loads(poison(pool, tmp_path, "list", "--json"))["entries"]
     assert (entry["key"], entry["reason"], entry["size"]) == ("cold", "invalid_request", len(b"question"))

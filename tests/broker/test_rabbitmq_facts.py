@@ -16,7 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from osrdyne_amqp import Connection, Message, Properties
 from osrdyne_amqp.errors import BrokerError, Returned
 from osrdyne_protocol.names import is_reply_address
-from testbed.amqp_1_0 import MAP, TRUE, UUID, Sender, compound, message
+from testbed.amqp_1_0 import MAP, TRUE, UUID, Sender, compound, message, text
 from testbed.waiting import PATIENCE, until
 from tests.conftest import Vhost
 
@@ -336,6 +336,24 @@ async def test_line_breaks_are_stripped_from_the_name_of_a_queue(vhost: Vhost) -
     async with asyncio.timeout(PATIENCE):
         await channel.publish("", "ab", b"m", Properties(), mandatory=True)
     await connection.close()
+
+
+def test_the_deaths_that_a_publisher_writes_are_replaced_by_the_brokers_own(
+    channel: BlockingChannel, vhost: Vhost
+) -> None:
+    with_dead_letters(channel, {**AT_LEAST_ONCE, "x-message-ttl": 1})
+    names = [f"x-{which}-death-{what}" for which in ("first", "last") for what in ("reason", "queue", "exchange")]
+    death = {"queue": "forged", "reason": "delivery_limit", "count": 1, "exchange": "", "routing-keys": ["k"]}
+    publish(channel, b"", headers={**dict.fromkeys(names, "forged"), "x-death": [death]})
+    forged = {name: text("forged") for name in names}
+    with Sender.to_queue(vhost.amqp_uri(), "q") as sender:
+        sender.send(message(application=forged, annotations=forged))
+
+    for _ in range(2):
+        _, properties, _ = take(channel, "dead", ack=True)
+        assert {properties.headers[f"x-{which}-death-queue"] for which in ("first", "last")} == {"q"}
+        assert {properties.headers[f"x-{which}-death-reason"] for which in ("first", "last")} == {"expired"}
+        assert [one["queue"] for one in properties.headers["x-death"]] == ["q"]
 
 
 # --- direct reply-to --------------------------------------------------------------------------------------------------

@@ -43,10 +43,10 @@ def test_a_client_of_a_pool_reaches_no_queue_of_another_pool_by_its_reply_to(
     sent = [client.send(key, b"body", reply_to=queue) for queue in theirs for key in ("warm", "cold", "a\0b")]
 
     # Then each request is kept, nothing was written there, and the pool serves
-    until(lambda: pool.depth(pool.names.poison_queue) == len(sent), what="the kept requests")
+    until(lambda: pool.depth(pool.names.unanswered_queue) == len(sent), what="the kept requests")
     assert client.ask("warm").status == "ok"
     assert [channel.queue_declare(queue, passive=True).method.message_count for queue in theirs] == [0] * len(theirs)
-    reasons = [channel.basic_get(pool.names.poison_queue)[1].headers["x-osrdyne-poison-reason"] for _ in sent]
+    reasons = [channel.basic_get(pool.names.unanswered_queue)[1].headers["x-osrdyne-poison-reason"] for _ in sent]
     assert sorted(reasons) == ["invalid_key"] * len(theirs) + ["rejected"] * 2 * len(theirs)
     connection.close()
 
@@ -62,7 +62,7 @@ def test_a_broken_address_of_direct_reply_to_ends_no_connection_of_the_daemon_or
     for key in ("warm", "cold", "a\0b"):
         client.send(key, b"", reply_to=BROKEN)
 
-    until(lambda: pool.depth(pool.names.poison_queue) == 3, what="the kept requests")
+    until(lambda: pool.depth(pool.names.unanswered_queue) == 3, what="the kept requests")
     assert client.ask("warm").status == "ok"
     assert "osrdyne_sessions_ended_total 0.0" in daemon.get("/metrics")
     assert pool.depth(pool.names.dead_letter_queue) == 0

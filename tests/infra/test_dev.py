@@ -171,7 +171,7 @@ def test_a_pool_is_added_and_removed_without_touching_another(newest: Stack) -> 
     newest.must_up()
     assert all(name.startswith("other") for name, op in gone.items() if op == "delete")
     queues = {one["name"] for one in newest.broker.management.get("queues", newest.vhost)}
-    assert queues == {f"core-{name}" for name in ("orphan", "dl", "poison", "parked", "activity", "events")}
+    assert queues == {*PoolNames("core").counted, "core-activity", "core-events"}
 
 
 def test_destroy_leaves_nothing_on_the_broker(newest: Stack) -> None:

@@ -311,7 +311,7 @@ def test_a_stream_that_the_broker_lost_is_refused_with_the_command_that_brings_i
         assert "rabbit_stream_coordinator:new_stream" in refused["msg"]
 
 
-def test_a_pool_of_an_earlier_version_gets_its_parking_queue_and_limits_and_keeps_its_messages(
+def test_a_pool_of_an_earlier_version_gets_its_new_queues_and_limits_and_keeps_its_messages(
     applied: Applied,
 ) -> None:
     # Given a pool as it was before, with an orphan and a dead letter
@@ -319,14 +319,16 @@ def test_a_pool_of_an_earlier_version_gets_its_parking_queue_and_limits_and_keep
     pool, vhost, api = applied.pool, applied.vhost.name, applied.api
     now = {one["name"]: one for one in applied.state()["policies"]}
     for kind, name in (
-        *(("policies", f"{pool}-{end}") for end in ("dl", "parked")),
-        *(("exchanges", f"{pool}-parked-xchg"), ("queues", f"{pool}-parked")),
+        *(("policies", f"{pool}-{end}") for end in ("dl", "parked", "unanswered", "waiting")),
+        *(("queues", f"{pool}-{end}") for end in ("parked", "unanswered", "waiting")),
+        ("exchanges", f"{pool}-parked-xchg"),
     ):
         api.delete(kind, vhost, name)
-    former = now[f"{pool}-orphan"]
-    definition = {name: value for name, value in former["definition"].items() if name != "delivery-limit"}
-    api.put("policies", vhost, f"{pool}-orphan", body={**former, "definition": definition})
-    for end in ("orphan", "dl"):
+    for end, added in (("orphan", "delivery-limit"), ("poison", "max-length-bytes")):
+        former = now[f"{pool}-{end}"]
+        definition = {name: value for name, value in former["definition"].items() if name != added}
+        api.put("policies", vhost, f"{pool}-{end}", body={**former, "definition": definition})
+    for end in ("orphan", "dl", "poison"):
         body = {"properties": {}, "routing_key": f"{pool}-{end}", "payload": "kept", "payload_encoding": "string"}
         api.call("POST", "exchanges", vhost, "amq.default", "publish", body=body)
 
@@ -334,15 +336,17 @@ def test_a_pool_of_an_earlier_version_gets_its_parking_queue_and_limits_and_keep
     assert applied.run()["changed"]
 
     # Then the queues are the same ones, with their messages, and under the limits
-    for end, limit in (("orphan", 100), ("dl", 1000)):
+    limits = (("orphan", "delivery-limit", 100), ("dl", "delivery-limit", 1000), ("poison", "max-length-bytes", 10**9))
+    for end, name, limit in limits:
 
-        def limited(name: str = f"{pool}-{end}", limit: int = limit) -> bool:
-            found = api.get("queues", vhost, name)
+        def limited(queue: str = f"{pool}-{end}", name: str = name, limit: int = limit) -> bool:
+            found = api.get("queues", vhost, queue)
             in_effect = found.get("effective_policy_definition") or {}
-            return bool(found.get("messages") == 1 and in_effect.get("delivery-limit") == limit)
+            return bool(found.get("messages") == 1 and in_effect.get(name) == limit)
 
         until(limited, what=f"the limit of {end}")
-    assert api.queue(vhost, f"{pool}-parked") is not None
+    for end in ("parked", "unanswered", "waiting"):
+        assert api.queue(vhost, f"{pool}-{end}") is not None
     assert not applied.run()["changed"]
 
 

@@ -22,10 +22,10 @@ class StaticQueues:
 
     def __init__(self, state: PoolState, management: ManagementApi) -> None:
         names = state.names
-        #: The session consumes these, so they must work. It only publishes to the poison queue, never uses the parking
-        #: queue, and can do without the activity queue.
+        #: The session consumes these, so they must work. It only publishes to those of the inventory, never uses the
+        #: parking queue, and can do without the activity queue.
         self._consumed = (names.orphan_queue, names.dead_letter_queue)
-        self._all = (*self._consumed, names.activity_queue, names.poison_queue, names.parked_queue)
+        self._all = (*names.counted, names.activity_queue)
         self._state = state
         self._management = management
         self._evidence = lost.Evidence.known(state.lost_static, state.clock())

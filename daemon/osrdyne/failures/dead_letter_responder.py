@@ -1,8 +1,9 @@
 """The dead-letter responder: answers callers why their request failed, and keeps what workers failed on.
 
 The error reply goes first and waits for nothing else. A dead letter is acknowledged after its reply and, where
-one is due, its copy in the poison inventory are confirmed. When the inventory is full, the letter goes back to
-the tail of its queue, marked as answered, so that error replies for others never stop.
+one is due, its copy in the inventory are confirmed. A copy for which there is no room waits in a queue of its own, and
+comes back from there as a dead letter. When no queue takes it, the letter goes back to the tail of its own, marked as
+answered, so that error replies for others never stop.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.message_handler import MessageHandler
 from osrdyne_amqp import Message
-from osrdyne_protocol import events, expiry, statuses
+from osrdyne_protocol import events, expiry, headers, statuses
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,16 @@ class DeadLetterResponder(MessageHandler):
             self.deliveries.ack(message.delivery_tag)
 
     async def _process(self, message: Message) -> None:
+        died_in = dead_letter_rules.died_in(message)
+        if died_in == self.state.names.unanswered_queue:
+            self._dropped(message)
+            return
+        if died_in == self.state.names.waiting_queue:
+            if await self.error_replies.keep_again(message):
+                self.deliveries.ack(message.delivery_tag)
+            else:
+                await self._put_back(message, answered=False)
+            return
         verdict = dead_letter_rules.decide(message, self.state.names)
         keep_as = verdict.keep_as
         answered = dead_letter_rules.was_answered(message)
@@ -57,6 +68,17 @@ class DeadLetterResponder(MessageHandler):
                 request_id=message.properties.correlation_id,
                 outcome=verdict.status or keep_as,
             )
+
+    def _dropped(self, message: Message) -> None:
+        """Count a copy that the broker dropped, as the oldest of its queue, to have room for others."""
+        self.deliveries.ack(message.delivery_tag)
+        self.state.dropped += 1
+        self.metrics.poison.labels("dropped").inc()
+        given = message.properties.headers or {}
+        key, reason = (headers.text(given.get(one)) for one in (headers.X_POISON_KEY, headers.X_POISON_REASON))
+        log.warning(
+            "a request without a caller was dropped: newer ones need its room", extra={"key": key, "reason": reason}
+        )
 
     async def _keep(self, message: Message, verdict: dead_letter_rules.Verdict, keep_as: str) -> bool:
         return await self.error_replies.keep(

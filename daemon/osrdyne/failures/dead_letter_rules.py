@@ -161,6 +161,25 @@ def kept(
     return result
 
 
+def room(names: PoolNames, reason: str, queue: str) -> str:
+    """Return the queue of the inventory in which a request that is kept for `reason` belongs; it came from `queue`.
+
+    What workers failed on costs them their failures, and has room of its own. All else a client makes at no cost.
+    """
+    failed = reason == statuses.DELIVERY_LIMIT and queue.startswith(names.request_queue_prefix)
+    return names.poison_queue if failed else names.unanswered_queue
+
+
+def died_in(message: Message) -> str | None:
+    """Return the queue in which a letter died last, as the broker says: no client can write this header."""
+    return headers.text((message.properties.headers or {}).get(headers.X_LAST_DEATH_QUEUE))
+
+
+def kept_again(message: Message) -> Properties:
+    """Return the properties with which a copy that had to wait is put into the inventory once more."""
+    return republished(message.properties, without=headers.BROKER_ADDED)
+
+
 def was_answered(message: Message) -> bool:
     """Return whether a dead letter carries the mark that its caller was answered."""
     return (message.properties.headers or {}).get(headers.X_ANSWERED) is True

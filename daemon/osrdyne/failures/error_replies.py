@@ -127,7 +127,7 @@ class ErrorReplies:
         queue: str,
         attempts: Sequence[PastDelivery] = (),
     ) -> bool:
-        """Put a copy into the poison inventory; return False when it is full or missing.
+        """Put a copy into the inventory, or where copies wait for room; return False when both are full or missing.
 
         `attempts` are the known deliveries of the request to workers.
         """
@@ -141,21 +141,35 @@ class ErrorReplies:
             attempts=attempts,
             now_ms=events.wall_ms(),
         )
-        try:
-            await self._copy(message, properties)
-        except (Nacked, Returned, MessageRefused, BrokerTimeout) as error:
-            self._metrics.poison.labels("refused").inc()
-            log.warning("poison inventory refused a copy", extra={"key": key, "reason": str(error)})
-            return False
-        self._metrics.poison.labels("kept").inc()
-        return True
+        return await self._store(message.body, properties, reason, queue)
 
-    async def _copy(self, message: Message, properties: Properties) -> None:
+    async def keep_again(self, message: Message) -> bool:
+        """Put a copy that had to wait into the inventory, as `keep`."""
+        properties = dead_letter_rules.kept_again(message)
+        given = properties.headers or {}
+        reason, queue = (headers.text(given.get(one)) for one in (headers.X_POISON_REASON, headers.X_POISON_QUEUE))
+        return await self._store(message.body, properties, reason or "", queue or "")
+
+    async def _store(self, body: bytes, properties: Properties, reason: str, queue: str) -> bool:
+        room, waiting = dead_letter_rules.room(self._names, reason, queue), self._names.waiting_queue
+        # A pool of an earlier topology has the last one only.
+        for place in dict.fromkeys((room, waiting, self._names.poison_queue)):
+            try:
+                await self._copy(place, body, properties)
+            except (Nacked, Returned, MessageRefused, BrokerTimeout) as error:
+                log.warning("the inventory has no room for a copy", extra={"queue": place, "reason": str(error)})
+            else:
+                self._metrics.poison.labels("waiting" if place == waiting else "kept").inc()
+                return True
+        self._metrics.poison.labels("refused").inc()
+        return False
+
+    async def _copy(self, queue: str, body: bytes, properties: Properties) -> None:
         try:
-            await self._publisher.publish("", self._names.poison_queue, message.body, properties)
+            await self._publisher.publish("", queue, body, properties)
         except MessageRefused:
             # The message's headers leave no room for ours: keep the body and our headers.
             ours = {name: value for name, value in (properties.headers or {}).items() if name in headers.POISON}
             ours[headers.X_POISON_DETAIL] = f"{ours.get(headers.X_POISON_DETAIL)}; its own headers did not fit"
             bare = Properties(headers=ours, delivery_mode=2)
-            await self._publisher.publish("", self._names.poison_queue, message.body, bare)
+            await self._publisher.publish("", queue, body, bare)

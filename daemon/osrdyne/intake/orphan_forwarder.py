@@ -182,10 +182,11 @@ class OrphanForwarder(MessageHandler):
 
     async def _put_back(self, message: Message, seen_ms: int) -> None:
         # As of when it was seen: a request that was held must not begin its time again.
-        properties = orphan_rules.stamped(message.properties, seen_ms)
-        names = self.state.names
-        # A copy lacks the headers that could not be read, and must not come back as a request that never had any.
-        exchange = names.orphan_exchange if message.malformed is None else names.dead_letter_exchange
+        properties = orphan_rules.put_back(message.properties, seen_ms=seen_ms, orphan_ttl_ms=self.orphan_ttl_ms)
+        exchange = self.state.names.orphan_exchange
+        if message.malformed is not None:
+            # A copy lacks the headers that could not be read, and must not come back as a request that never had any.
+            exchange, properties.expiration = self.state.names.dead_letter_exchange, None
         try:
             await self._send_back(message, exchange, properties)
             self.metrics.orphans.labels("put_back").inc()

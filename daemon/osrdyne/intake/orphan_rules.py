@@ -68,11 +68,8 @@ def decide(message: Message, *, orphan_ttl_ms: int, now_ms: int) -> Forward | Er
     hops = max(0, headers.integer(given, headers.X_HOPS) or 0)
     if hops >= MAX_HOPS:
         return ErrorAnswer(statuses.UNROUTABLE, f"forwarded {hops} times and found no queue each time")
-    deadline = _first_seen(message.properties, now_ms) + orphan_ttl_ms
     properties = stamped(message.properties, now_ms)
-    own_deadline = headers.integer(properties.headers, headers.X_DEADLINE)
-    if own_deadline is not None:
-        deadline = min(deadline, own_deadline)
+    deadline = _deadline(properties, orphan_ttl_ms)
     if now_ms >= deadline:
         return ErrorAnswer(statuses.EXPIRED, "waited too long for its worker group's queue")
     properties.headers[headers.X_HOPS] = hops + 1
@@ -110,18 +107,37 @@ def at_publish(forward: Forward, *, now_ms: int) -> Properties:
 def stamped(original: Properties, now_ms: int) -> Properties:
     """Return the properties that a forward keeps, with the times of first sight and of the deadline.
 
-    With these, an orphan also goes back to the tail of its queue.
-
-    `expiration` becomes an absolute deadline at first sight. Later sights do not move it to an earlier time.
+    `expiration` becomes an absolute deadline at first sight. Later on it is that of a publish of the daemon.
     """
     result = republished(original, without=headers.BROKER_ADDED)
     expiration, deadline = _expiration(original), headers.integer(result.headers, headers.X_DEADLINE)
-    if expiration is not None:
+    if headers.integer(result.headers, headers.X_FIRST_SEEN) is not None:
+        result.expiration = None
+    elif expiration is not None:
         result.headers[headers.X_DEADLINE] = (
             now_ms + expiration if deadline is None else min(deadline, now_ms + expiration)
         )
     result.headers[headers.X_FIRST_SEEN] = _first_seen(original, now_ms)
     return result
+
+
+def put_back(original: Properties, *, seen_ms: int, orphan_ttl_ms: int) -> Properties:
+    """Return the properties with which an orphan that was seen at `seen_ms` goes back to the tail of its queue.
+
+    The queue's time to live begins again at each publish, so its own is what is left: it goes round no longer than it
+    may live. Then the broker makes a dead letter of it.
+    """
+    result = stamped(original, seen_ms)
+    left = _deadline(result, orphan_ttl_ms) - seen_ms
+    result.expiration = str(min(max(1, left), _LONGEST_EXPIRATION_MS))
+    return result
+
+
+def _deadline(properties: Properties, orphan_ttl_ms: int) -> int:
+    """Return when a request with stamped properties ends as an orphan."""
+    given = properties.headers or {}
+    ends, own = given[headers.X_FIRST_SEEN] + orphan_ttl_ms, headers.integer(given, headers.X_DEADLINE)
+    return int(ends if own is None else min(ends, own))
 
 
 def _first_seen(properties: Properties, now_ms: int) -> int:

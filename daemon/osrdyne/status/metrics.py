@@ -39,7 +39,7 @@ class Metrics:
         self.alarm = Gauge("osrdyne_broker_alarm", "1 while the broker takes no publishes.", registry=of)
         self.depths = Gauge(
             "osrdyne_queue_messages",
-            "Messages in the orphan, dead-letter, poison and parking queue; absent while not known.",
+            "Messages that wait for the daemon or a person, by queue; absent while not known.",
             ["queue"],
             registry=of,
         )

@@ -79,7 +79,8 @@ def document(
 ) -> dict[str, Any]:
     """Return the whole status as JSON-ready values. `late` is how old the broker's own counts may be, in seconds.
 
-    `queues` is the number of messages in the pool's own queues, None where unknown. `counts_age` is the greatest age of
+    `queues` is the number of messages in the pool's own queues, None where unknown. `dropped` counts requests without a
+    caller that the inventory dropped since this daemon began. `counts_age` is the greatest age of
     these and of all keys' counts in seconds, None while there are none. `alarm` names the resources of a broker alarm,
     and `uncounted` says why the management API does not answer. `warnings` are sentences for a person; the daemon works
     on. `refused` counts the requests whose key was not woken, by reason, since the daemon started.
@@ -97,6 +98,7 @@ def document(
         "generation": state.tracker.generation,
         "alarm": state.alarm,
         "uncounted": state.uncounted,
+        "dropped": state.dropped,
         "queues": {name: state.depths.get(name) for name in names.counted},
         "warnings": _warnings(state),
         "refused": dict(state.refused),
@@ -108,10 +110,17 @@ def document(
 
 
 def _warnings(state: PoolState) -> list[str]:
-    parked = state.depths.get(state.names.parked_queue)
-    if not parked:
-        return []
-    return [f"{state.names.parked_queue} holds {parked} message(s) that could not be delivered, and are not answered"]
+    names = state.names
+    parked, waiting = state.depths.get(names.parked_queue), state.depths.get(names.waiting_queue)
+    said = []
+    if waiting:
+        said.append(f"{names.waiting_queue} holds {waiting} request(s) for which {names.poison_queue} has no room")
+    if state.dropped:
+        where = f"dropped from {names.unanswered_queue}, the oldest first, since this daemon began"
+        said.append(f"{state.dropped} request(s) without a caller were {where}")
+    if parked:
+        said.append(f"{names.parked_queue} holds {parked} message(s) that could not be delivered, and are not answered")
+    return said
 
 
 def with_lost(state: PoolState, phase: str, detail: str | None) -> tuple[str, str | None]:

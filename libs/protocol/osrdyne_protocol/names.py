@@ -98,6 +98,14 @@ class PoolNames:
         return f"{self.pool}-poison"
 
     @property
+    def unanswered_queue(self) -> str:
+        return f"{self.pool}-unanswered"
+
+    @property
+    def waiting_queue(self) -> str:
+        return f"{self.pool}-waiting"
+
+    @property
     def parked_queue(self) -> str:
         return f"{self.pool}-parked"
 
@@ -120,7 +128,8 @@ class PoolNames:
     @property
     def counted(self) -> tuple[str, ...]:
         """The queues whose messages wait for the daemon or for a person."""
-        return (self.orphan_queue, self.dead_letter_queue, self.poison_queue, self.parked_queue)
+        kept = (self.poison_queue, self.unanswered_queue, self.waiting_queue, self.parked_queue)
+        return (self.orphan_queue, self.dead_letter_queue, *kept)
 
     def request_queue(self, key: str) -> str:
         """Return the name of the request queue of `key`; two keys never share one."""
@@ -130,11 +139,8 @@ class PoolNames:
     def owns_queue(self, queue: str) -> bool:
         """Return whether a queue belongs to this pool."""
         static = (
-            self.orphan_queue,
-            self.dead_letter_queue,
+            *self.counted,
             self.activity_queue,
-            self.poison_queue,
-            self.parked_queue,
             self.events_stream,
             self.leader_queue,
             self.poison_lock_queue,

@@ -128,8 +128,9 @@ class PoolSettings:
     consumer_timeout: float = 1800.0
     #: Activity events kept for the daemon; beyond this the oldest are dropped.
     activity_max_length: int = 100_000
-    #: Messages kept in the poison inventory; beyond this copies are refused.
+    #: Messages and bytes of bodies in each of the two queues of the poison inventory.
     poison_max_length: int = 10_000
+    poison_max_bytes: int = 1_000_000_000
     #: How long the events stream keeps events.
     events_max_age: float = 7 * 86_400.0
     #: Largest size of the events stream, in bytes.
@@ -307,6 +308,7 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
     "consumer_timeout": _positive_seconds,
     "activity_max_length": _positive_integer,
     "poison_max_length": _positive_integer,
+    "poison_max_bytes": _positive_integer,
     "events_max_age": _positive_seconds,
     "events_max_bytes": _positive_integer,
     "limits": _table,

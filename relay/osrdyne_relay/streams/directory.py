@@ -7,7 +7,6 @@ system that has it: the clocks of two machines are never compared. What has no n
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import stat
 from collections.abc import AsyncIterable, AsyncIterator, Callable
@@ -17,11 +16,12 @@ from io import BufferedWriter, FileIO, IOBase
 from pathlib import Path
 from typing import TypeVar
 
+from osrdyne_protocol import log_lines
 from osrdyne_relay.errors import StreamLost
 from osrdyne_relay.names import new_id
 from osrdyne_relay.streams.base import CHUNK, stored_name, stream_in
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Ending of the name of what is being written.
 _PART = ".part"

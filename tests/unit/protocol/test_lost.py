@@ -76,7 +76,15 @@ def test_the_command_for_a_stream_names_vhost_and_stream() -> None:
 
 
 def test_only_static_quorum_queues_are_asked_for_their_members() -> None:
-    static = ("core-orphan", "core-dl", "core-poison", "core-parked", "core-activity")
+    static = (
+        "core-orphan",
+        "core-dl",
+        "core-poison",
+        "core-unanswered",
+        "core-waiting",
+        "core-parked",
+        "core-activity",
+    )
     assert lost.static_quorum_queues(CORE) == static
 
 

@@ -1,7 +1,7 @@
 """`osrdyne poison`: look at the requests that could not be served, send them again, or take them out for good.
 
-Reads and empties the queue `{pool}-poison` with the broker user of the role `operator`, which has no other rights. Each
-removal is first written to the audit file. `text` prints entries.
+Reads and empties the queues `{pool}-poison` and `{pool}-unanswered` with the broker user of the role `operator`, which
+has no other rights. Each removal is first written to the audit file. `text` prints entries.
 """
 
 from __future__ import annotations
@@ -118,7 +118,10 @@ def list_(
     place: _Place,
     key: Keys = None,
 ) -> None:
-    """List the entries, oldest first. Nothing is consumed, and their order stays."""
+    """List the entries: first those that workers failed on, then the others, each oldest first.
+
+    Nothing is consumed, and their order stays.
+    """
     entries = [one for one in _run(place, Inventory.entries) if not key or one.key in key]
     if place.as_json:
         print_json({"entries": [text.document(one) for one in entries]})

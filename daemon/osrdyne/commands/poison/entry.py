@@ -1,7 +1,7 @@
 """Entries of the poison inventory: what one says, and what of it travels on when it is sent again. Pure.
 
-An entry is a message of `{pool}-poison` as the dead-letter responder wrote it. A message from another sender is an
-entry too, with an identity made from its contents.
+An entry is a message of `{pool}-poison` or `{pool}-unanswered` as the daemon wrote it. A message from another sender is
+an entry too, with an identity made from its contents.
 """
 
 from __future__ import annotations

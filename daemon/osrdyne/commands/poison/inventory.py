@@ -16,7 +16,16 @@ from dataclasses import dataclass, field
 from osrdyne.commands.poison.entry import Entry, Selection, read, replayed, unplayable
 from osrdyne.errors import DaemonError
 from osrdyne_amqp import Channel, Connection, Message, Properties, awake
-from osrdyne_amqp.errors import BrokerError, BrokerTimeout, Locked, Nacked, NotFound, Returned, Unencodable
+from osrdyne_amqp.errors import (
+    AccessRefused,
+    BrokerError,
+    BrokerTimeout,
+    Locked,
+    Nacked,
+    NotFound,
+    Returned,
+    Unencodable,
+)
 from osrdyne_protocol import events, headers
 from osrdyne_protocol.names import PoolNames
 
@@ -123,35 +132,46 @@ class _Look:
 class Inventory:
     """The inventory of one pool, for as long as this command holds its lock; made by `opened`."""
 
-    def __init__(self, connection: Connection, names: PoolNames, publisher: Channel, who: str) -> None:
+    def __init__(
+        self, connection: Connection, names: PoolNames, queues: tuple[str, ...], publisher: Channel, who: str
+    ) -> None:
         self._connection = connection
         self._names = names
+        self._queues = queues
         self._publisher = publisher
         self._who = who
 
     async def entries(self) -> list[Entry]:
-        """Return all entries in their order; nothing changes."""
+        """Return all entries, queue after queue and in their order; nothing changes."""
         found: list[Entry] = []
 
         def note(entry: Entry) -> bool:
             found.append(entry)
             return False
 
-        async with self._looking(note):
-            return found
+        for queue in self._queues:
+            async with self._looking(queue, note):
+                pass
+        return found
 
     async def find(self, entry_id: str) -> tuple[Entry, Message] | None:
         """Return one entry with its message, None when there is none; nothing changes."""
-        async with self._looking(lambda entry: entry.id == entry_id) as look:
-            return look.held[0] if look.held else None
+        for queue in self._queues:
+            async with self._looking(queue, lambda entry: entry.id == entry_id) as look:
+                if look.held:
+                    return look.held[0]
+        return None
 
     async def take_out(self, selection: Selection, act: Act) -> list[PoisonOutcome]:
         """Do `act` for each selected entry, in their order, and remove it where that returns None."""
+        return [one for queue in self._queues for one in await self._take_out(queue, selection, act)]
+
+    async def _take_out(self, queue: str, selection: Selection, act: Act) -> list[PoisonOutcome]:
         outcomes: list[PoisonOutcome] = []
         done: set[str] = set()
         more = True
         while more:
-            async with self._looking(lambda entry: entry in selection and entry.id not in done) as look:
+            async with self._looking(queue, lambda entry: entry in selection and entry.id not in done) as look:
                 try:
                     for entry, message in look.held:
                         why = await act(entry, message)
@@ -163,9 +183,9 @@ class Inventory:
                 except BaseException:
                     # The earlier entries are done. The first error matters more than a failure of this check.
                     with contextlib.suppress(BrokerError):
-                        await look.settled(self._names.poison_queue)
+                        await look.settled(queue)
                     raise
-                await look.settled(self._names.poison_queue)
+                await look.settled(queue)
                 more = look.left
             done.update(one.entry.id for one in outcomes)
         return outcomes
@@ -209,10 +229,10 @@ class Inventory:
         self._publisher.send(self._names.activity_exchange, entry.key or "", b"", Properties(headers=given))
 
     @contextlib.asynccontextmanager
-    async def _looking(self, wanted: Callable[[Entry], bool]) -> AsyncIterator[_Look]:
+    async def _looking(self, queue: str, wanted: Callable[[Entry], bool]) -> AsyncIterator[_Look]:
         look = _Look(await self._connection.channel(prefetch=_MOST_ENTRIES), wanted)
         try:
-            await look.at(self._names.poison_queue)
+            await look.at(queue)
             yield look
         finally:
             await look.channel.close()
@@ -224,15 +244,18 @@ async def opened(uri: str, names: PoolNames, *, who: str, patience: float) -> As
     connection = await Connection.open(uri, name=f"osrdyne poison of {names.pool}")
     try:
         await _lock(connection, names, patience)
-        yield Inventory(connection, names, await connection.channel(confirm=True), who)
+        yield Inventory(
+            connection, names, await _queues(connection, names), await connection.channel(confirm=True), who
+        )
     except NotFound as error:
         raise DaemonError(f"{error}; is this the pool's name and virtual host, and is its topology applied?") from error
     except BrokerError as error:
         if error.code != _CRASHED:
             raise
         raise CannotHandOver(
-            f"the broker closes the connection as it hands over the entries of {names.poison_queue}: one has what "
-            "AMQP 0-9-1 cannot carry. Have an administrator take it out with a client of AMQP 1.0"
+            f"the broker closes the connection as it hands over the entries of {names.poison_queue} or "
+            f"{names.unanswered_queue}: one has what AMQP 0-9-1 cannot carry. Have an administrator take it out with a "
+            "client of AMQP 1.0"
         ) from error
     finally:
         await connection.close()
@@ -244,6 +267,17 @@ def _leave(_: Message) -> None:
 
 def _nothing() -> None:
     """Ignore a cancelled consumer: the next call raises an error for a queue that is gone."""
+
+
+async def _queues(connection: Connection, names: PoolNames) -> tuple[str, ...]:
+    """Return the queues of the inventory; a pool of an earlier topology has one."""
+    channel = await connection.channel()
+    try:
+        await channel.declare_queue(names.unanswered_queue, passive=True)
+    except (NotFound, AccessRefused):
+        return (names.poison_queue,)
+    await channel.close()
+    return (names.poison_queue, names.unanswered_queue)
 
 
 async def _lock(connection: Connection, names: PoolNames, patience: float) -> None:

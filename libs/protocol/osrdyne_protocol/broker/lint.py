@@ -200,8 +200,15 @@ def _dead_letter_routes(topology: Topology, dynamic: list[Queue]) -> Iterator[Fi
                 f"dead-letter exchange '{target}' {'has no queue' if target in exchanges else 'does not exist'}; "
                 "declare it and bind a queue to it",
             )
-        if queue.type == "quorum" and not (
-            definition.get("dead-letter-strategy") == "at-least-once" and definition.get("overflow") == "reject-publish"
+        # What is dropped on purpose is only counted.
+        counted = queue.name not in holds_requests and definition.get("dead-letter-strategy") == "at-most-once"
+        if (
+            not counted
+            and queue.type == "quorum"
+            and not (
+                definition.get("dead-letter-strategy") == "at-least-once"
+                and definition.get("overflow") == "reject-publish"
+            )
         ):
             yield Finding(
                 "dead-letter-at-most-once",

@@ -32,6 +32,9 @@ ACTIVITY_BYTES = 1_000
 ORPHAN_DELIVERY_LIMIT, LETTER_DELIVERY_LIMIT = 100, 1000
 #: Bytes of the parking queue. Once it is full, what is to be parked stays in the dead-letter queue, in nothing's way.
 PARKED_BYTES = 1_000_000_000
+#: After how long a copy for which the inventory had no room is tried again.
+#: docs/decisions/0041-an-inventory-in-two-rooms.md
+WAITING_SECONDS = 60.0
 #: Priority of this project's policies, high enough to win over a catch-all policy of priority 0.
 POLICY_PRIORITY = 10
 
@@ -158,6 +161,8 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
             Queue(names.orphan_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.dead_letter_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.poison_queue, arguments={"x-delivery-limit": -1}),
+            Queue(names.unanswered_queue, arguments={"x-delivery-limit": -1}),
+            Queue(names.waiting_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.parked_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.activity_queue),
             Queue(names.events_stream, type="stream"),
@@ -194,12 +199,14 @@ def _users(pool: PoolSettings, who: Users) -> tuple[User, ...]:
 def needed_to_act(declared: Topology) -> Topology:
     """Return a pool's topology with only the objects that a daemon needs to forward and answer.
 
-    Left out are those of events, and those that keep what cannot be delivered.
+    Left out are those of events, and those that pools of earlier versions have not: the daemon then keeps all in one
+    queue.
     """
     names = PoolNames(declared.pool)
     spared = (
         *(names.activity_exchange, names.activity_queue, names.events_stream),
         *(names.parked_exchange, names.parked_queue),
+        *(names.unanswered_queue, names.waiting_queue),
     )
     return replace(
         declared,
@@ -243,6 +250,7 @@ def _policies(pool: PoolSettings, names: PoolNames) -> tuple[Policy, ...]:
         "dead-letter-strategy": "at-least-once",
         "overflow": "reject-publish",
     }
+    room: dict[str, Argument] = {"max-length": pool.poison_max_length, "max-length-bytes": pool.poison_max_bytes}
     return (
         Policy(
             names.request_exchange,
@@ -302,7 +310,25 @@ def _policies(pool: PoolSettings, names: PoolNames) -> tuple[Policy, ...]:
             names.poison_queue,
             exactly(names.poison_queue),
             "quorum_queues",
-            {"max-length": pool.poison_max_length, "overflow": "reject-publish"},
+            {**room, "overflow": "reject-publish"},
+        ),
+        Policy(
+            names.unanswered_queue,
+            exactly(names.unanswered_queue),
+            "quorum_queues",
+            # What is dropped goes to the daemon, which counts it.
+            {
+                **room,
+                "overflow": "drop-head",
+                "dead-letter-exchange": names.dead_letter_exchange,
+                "dead-letter-strategy": "at-most-once",
+            },
+        ),
+        Policy(
+            names.waiting_queue,
+            exactly(names.waiting_queue),
+            "quorum_queues",
+            {**dead_letters, "message-ttl": milliseconds(WAITING_SECONDS)},
         ),
         Policy(
             names.events_stream,
@@ -347,7 +373,7 @@ def _operators(names: PoolNames, user: str) -> Permission:
         user,
         configure=exactly(names.poison_lock_queue),
         write=f"^({escape(names.request_exchange)}|{escape(names.activity_exchange)})$",
-        read=exactly(names.poison_queue),
+        read=f"^({escape(names.poison_queue)}|{escape(names.unanswered_queue)})$",
     )
 
 

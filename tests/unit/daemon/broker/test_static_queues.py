@@ -17,6 +17,7 @@ from osrdyne.status import view as status_view
 from osrdyne_amqp.errors import BrokerError, ConnectionLost
 from osrdyne_protocol.broker.lost import LOOK_AGAIN
 from osrdyne_protocol.broker.quorum import Member
+from osrdyne_protocol.names import PoolNames
 from tests.unit.stand_ins import StandInBroker, StandInConnection, state_of
 
 LED = (Member("rabbit@a", "leader", 1, 2),)
@@ -58,7 +59,7 @@ async def test_a_session_with_working_queues_begins_after_one_look() -> None:
 
     await static_queues(state, broker).usable()
 
-    assert sorted(broker.asked) == ["core-activity", "core-dl", "core-orphan", "core-parked", "core-poison"]
+    assert sorted(broker.asked) == ["core-activity", *sorted(PoolNames("core").counted)]
     assert asyncio.get_running_loop().time() < LOOK_AGAIN
     assert state.lost_static == {}
 
@@ -92,7 +93,7 @@ async def test_a_session_waits_for_a_lost_queue_that_it_consumes_until_it_is_men
     ]
 
 
-@pytest.mark.parametrize("queue", ["core-poison", "core-parked", "core-activity"])
+@pytest.mark.parametrize("queue", ["core-poison", "core-unanswered", "core-waiting", "core-parked", "core-activity"])
 async def test_a_lost_queue_that_a_session_can_do_without_is_reported_and_keeps_it_from_nothing(queue: str) -> None:
     state, broker = state_of(), Members(lost={queue})
     queues = static_queues(state, broker)

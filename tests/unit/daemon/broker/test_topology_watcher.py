@@ -24,6 +24,7 @@ DECLARED = replace(topology(POOL), users=(), permissions=())
 OF_EVENTS = (NAMES.activity_exchange, NAMES.activity_queue, NAMES.events_stream)
 #: A pool of an earlier version has none of these, and no policy for its dead letters.
 OF_PARKING = (NAMES.parked_exchange, NAMES.parked_queue)
+OF_ROOMS = (NAMES.unanswered_queue, NAMES.waiting_queue)
 
 pytestmark = pytest.mark.looptime
 
@@ -92,8 +93,8 @@ async def test_a_stream_that_was_deleted_is_to_be_applied_again(caplog: pytest.L
 
 
 async def test_a_session_begins_without_the_objects_of_events_and_on_a_pool_of_an_earlier_version() -> None:
-    live = without(*OF_EVENTS, *OF_PARKING)
-    later = (NAMES.parked_queue, NAMES.dead_letter_queue)
+    live = without(*OF_EVENTS, *OF_PARKING, *OF_ROOMS)
+    later = (NAMES.parked_queue, NAMES.dead_letter_queue, *OF_ROOMS)
     await check(replace(live, policies=tuple(one for one in live.policies if one.name not in later)))
 
 
@@ -102,7 +103,7 @@ async def test_a_session_begins_without_the_objects_of_events_and_on_a_pool_of_a
     [
         name
         for name in (*[one.name for one in DECLARED.exchanges], *[one.name for one in DECLARED.queues])
-        if name not in (*OF_EVENTS, *OF_PARKING)
+        if name not in (*OF_EVENTS, *OF_PARKING, *OF_ROOMS)
     ],
 )
 async def test_a_session_does_not_begin_without_an_object_that_requests_need(name: str) -> None:

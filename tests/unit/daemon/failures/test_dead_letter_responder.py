@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,7 +33,8 @@ from tests.unit.stand_ins import (
 pytestmark = pytest.mark.looptime
 
 REPLIES = ("", A_CALLER)
-POISON = ("", NAMES.poison_queue)
+POISON, UNANSWERED, WAITING = (("", one) for one in (NAMES.poison_queue, NAMES.unanswered_queue, NAMES.waiting_queue))
+INVENTORY = (POISON, UNANSWERED, WAITING)
 BACK = (NAMES.dead_letter_exchange, "42")
 
 
@@ -113,16 +115,58 @@ async def test_a_reply_that_is_returned_is_final() -> None:
         assert len(one.publisher.sent) == 1
 
 
-async def test_a_dead_letter_without_a_caller_is_kept_and_acknowledged() -> None:
+async def test_a_dead_letter_without_a_caller_is_kept_apart_from_what_workers_failed_on_and_acknowledged() -> None:
     async with responding() as one:
         one.letter("expired", reply_to=None)
         await until(lambda: one.acked == [1])
-        assert len(one.sent(POISON)) == 1
+        assert [sent.routing_key for sent in one.publisher.sent] == [NAMES.unanswered_queue]
+
+
+async def test_a_copy_without_room_waits_in_a_queue_of_its_own_and_is_tried_again_as_it_is() -> None:
+    async with responding() as one:
+        one.publisher.refusing[POISON] = Nacked()
+        one.letter("delivery_limit")
+        await until(lambda: one.acked == [1])
+        (waiting,) = one.sent(WAITING)
+        # When it comes back from there, first to a full inventory and then to one with room
+        died = {headers.X_FIRST_DEATH_REASON: "expired", headers.X_LAST_DEATH_QUEUE: NAMES.waiting_queue}
+        again = copy.copy(waiting.properties)
+        again.headers = waiting.properties.headers | died
+        one.delivered += 1
+        one.deliver(again)
+        await until(lambda: len(one.sent(WAITING)) == 2)
+        one.publisher.refusing.clear()
+        one.delivered += 1
+        one.deliver(again)
+        await until(lambda: one.acked == [1, 2, 3])
+        # Then it is what it was, its caller has one reply, and nothing went back to the dead letters
+        assert one.sent(POISON)[-1].properties.headers == {
+            name: value for name, value in waiting.properties.headers.items() if name not in headers.BROKER_ADDED
+        }
+        assert (len(one.sent(REPLIES)), one.sent(BACK)) == (1, [])
+        assert len(one.lifecycle.events) == 1
+
+
+async def test_what_the_broker_dropped_from_the_inventory_is_counted_and_gone() -> None:
+    async with responding() as one:
+        one.letter("maxlen", more={headers.X_LAST_DEATH_QUEUE: NAMES.unanswered_queue})
+        await until(lambda: one.acked == [1])
+        assert one.publisher.sent == []
+        assert one.state.dropped == 1
+        assert 'osrdyne_poison_total{outcome="dropped"} 1.0' in one.metrics.render().decode()
+
+
+async def test_in_a_pool_of_an_earlier_topology_all_is_kept_in_one_queue() -> None:
+    async with responding() as one:
+        one.publisher.refusing |= dict.fromkeys((UNANSWERED, WAITING), Returned("no such queue"))
+        one.letter("expired", reply_to=None)
+        await until(lambda: one.acked == [1])
+        assert one.publisher.confirmed[-1].routing_key == NAMES.poison_queue
 
 
 async def test_when_the_inventory_is_full_the_caller_is_answered_once_and_the_copy_goes_back_marked() -> None:
     async with responding() as one:
-        one.publisher.refusing[POISON] = Nacked()
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked())
         one.letter("delivery_limit")
         await until(lambda: one.acked == [1])
         for round_ in (1, 2, 3):
@@ -133,7 +177,7 @@ async def test_when_the_inventory_is_full_the_caller_is_answered_once_and_the_co
             await until(lambda: len(one.acked) == round_ + 1)  # noqa: B023
         assert len(one.sent(REPLIES)) == 1
         # And it is kept when there is room again
-        del one.publisher.refusing[POISON]
+        one.publisher.refusing.clear()
         one.delivered += 1
         one.deliver(one.sent(BACK)[-1].properties)
         await until(lambda: len(one.acked) == 5)
@@ -146,7 +190,7 @@ async def test_a_dead_letter_that_keeps_going_back_has_one_event_for_its_answer_
     reply_to: str | None,
 ) -> None:
     async with responding() as one:
-        one.publisher.refusing[POISON] = Nacked()
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked())
         one.letter("delivery_limit", reply_to=reply_to)
         for round_ in range(1, 5):
             await until(lambda: len(one.acked) == round_)  # noqa: B023
@@ -156,7 +200,7 @@ async def test_a_dead_letter_that_keeps_going_back_has_one_event_for_its_answer_
         answered = 1 if reply_to else 0
         assert len(one.lifecycle.events) == answered
         # And once more when there is room
-        del one.publisher.refusing[POISON]
+        one.publisher.refusing.clear()
         one.delivered += 1
         one.deliver(one.sent(BACK)[-1].properties)
         await until(lambda: len(one.lifecycle.events) == answered + 1)
@@ -164,7 +208,7 @@ async def test_a_dead_letter_that_keeps_going_back_has_one_event_for_its_answer_
 
 async def test_a_full_inventory_does_not_stop_the_replies_of_others() -> None:
     async with responding() as one:
-        one.publisher.refusing[POISON] = Nacked()
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked())
         for _ in range(200):
             one.letter("delivery_limit")
         one.letter("expired", reply_to=ANOTHER_CALLER)
@@ -176,7 +220,7 @@ async def test_a_full_inventory_does_not_stop_the_replies_of_others() -> None:
 async def test_a_caller_that_cannot_be_answered_now_is_not_marked_as_answered(error: Exception) -> None:
     async with responding() as one:
         one.publisher.refusing[REPLIES] = error
-        one.publisher.refusing[POISON] = Nacked()
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked())
         one.letter("expired")
         await until(lambda: one.acked == [1])
         (back,) = one.sent(BACK)
@@ -197,13 +241,13 @@ async def test_a_reply_queue_that_takes_no_reply_costs_a_copy_not_the_session(er
         one.letter("expired", reply_to=ANOTHER_CALLER)
         await until(lambda: 2 in one.acked, within=1.0)
         await until(lambda: sorted(one.acked) == [1, 2], within=30.0)
-        assert len(one.sent(POISON)) == 1
+        assert len(one.sent(UNANSWERED)) == 1
 
 
 @pytest.mark.parametrize("error", [Returned("no such queue"), MessageRefused("too large"), BrokerTimeout("no confirm")])
 async def test_an_inventory_that_takes_no_copy_whatever_the_reason_costs_no_message(error: Exception) -> None:
     async with responding() as one:
-        one.publisher.refusing[POISON] = error
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, error)
         one.letter("expired", reply_to=None)
         await until(lambda: one.acked == [1])
         assert len(one.sent(BACK)) == 1
@@ -211,7 +255,7 @@ async def test_an_inventory_that_takes_no_copy_whatever_the_reason_costs_no_mess
 
 async def test_a_dead_letter_that_cannot_go_back_either_stays_on_the_broker() -> None:
     async with responding() as one:
-        one.publisher.refusing |= {POISON: Nacked(), BACK: MessageRefused("too large")}
+        one.publisher.refusing |= {**dict.fromkeys(INVENTORY, Nacked()), BACK: MessageRefused("too large")}
         one.letter("expired", reply_to=None)
         await asyncio.sleep(100.0)
         assert one.acked == []
@@ -225,7 +269,7 @@ async def test_a_bug_of_the_daemon_keeps_the_dead_letter_with_a_reason(monkeypat
     async with responding() as one:
         one.letter("expired")
         await until(lambda: one.acked == [1])
-        assert one.sent(POISON)[0].properties.headers[headers.X_POISON_REASON] == statuses.INVALID_REQUEST
+        assert one.sent(UNANSWERED)[0].properties.headers[headers.X_POISON_REASON] == statuses.INVALID_REQUEST
 
 
 async def test_a_lost_connection_ends_the_session_and_settles_nothing() -> None:

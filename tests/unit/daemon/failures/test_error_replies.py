@@ -38,7 +38,7 @@ async def test_a_reply_queue_that_refuses_for_long_counts_as_no_caller_and_the_r
     publisher.refusing["", A_CALLER] = Nacked()
     assert await answerer_on(publisher).settle(request(), status=statuses.EXPIRED, reason="too late")
     assert 15.0 <= asyncio.get_running_loop().time() < 25.0
-    assert publisher.confirmed[-1].routing_key == NAMES.poison_queue
+    assert publisher.confirmed[-1].routing_key == NAMES.unanswered_queue
 
 
 async def test_of_many_refused_replies_only_some_are_tried_again() -> None:
@@ -49,5 +49,5 @@ async def test_of_many_refused_replies_only_some_are_tried_again() -> None:
         for _ in range(200):
             tasks.create_task(error_replies.settle(request(), status=statuses.EXPIRED, reason="too late"))
         await asyncio.sleep(0.2)
-        kept = len(publisher.sent_to("", NAMES.poison_queue))
+        kept = len(publisher.sent_to("", NAMES.unanswered_queue))
         assert kept == 200 - 64

@@ -73,7 +73,7 @@ class Broker:
 
     def inventory(self) -> Inventory:
         connection: Any = self
-        return Inventory(connection, PoolNames("core"), connection, "me")
+        return Inventory(connection, PoolNames("core"), ("core-poison",), connection, "me")
 
 
 async def test_entries_that_the_broker_does_not_hand_over_are_not_taken_for_none() -> None:

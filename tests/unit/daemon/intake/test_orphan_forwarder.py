@@ -25,6 +25,8 @@ from tests.unit.stand_ins import A_CALLER, NAMES, Settled, StandInLifecycle, Sta
 
 pytestmark = pytest.mark.looptime
 
+INVENTORY = [("", one) for one in (NAMES.poison_queue, NAMES.unanswered_queue, NAMES.waiting_queue)]
+
 ORPHAN_TTL = 60.0
 
 
@@ -244,13 +246,13 @@ async def test_what_has_no_caller_is_kept_instead_of_answered() -> None:
     async with forwarding_with() as one:
         one.orphan("a\0b", reply_to=None)
         await until(lambda: one.channel.tags == [1], within=0.1)
-        (kept,) = one.publisher.sent_to("", NAMES.poison_queue)
+        (kept,) = one.publisher.sent_to("", NAMES.unanswered_queue)
         assert kept.body == b"1"
 
 
 async def test_what_can_be_neither_answered_nor_kept_goes_back_to_the_tail() -> None:
     async with forwarding_with() as one:
-        one.publisher.refusing["", NAMES.poison_queue] = Nacked()
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked())
         one.orphan("a\0b", reply_to=None)
         await until(lambda: one.channel.tags == [1], within=2.0)
         assert len(one.publisher.sent_to(NAMES.orphan_exchange, "a\0b")) == 1
@@ -261,7 +263,7 @@ async def test_a_reply_queue_that_refuses_the_answer_ends_nothing() -> None:
         one.publisher.refusing["", A_CALLER] = Nacked()
         one.orphan("a\0b")
         await until(lambda: one.channel.tags == [1], within=30.0)
-        assert len(one.publisher.sent_to("", NAMES.poison_queue)) == 1
+        assert len(one.publisher.sent_to("", NAMES.unanswered_queue)) == 1
 
 
 async def test_a_request_that_came_back_waits_longer_each_time() -> None:
@@ -395,18 +397,19 @@ async def test_a_step_of_the_wall_clock_changes_no_time_of_an_orphan_that_is_hel
 async def test_an_orphan_that_was_held_goes_back_with_the_time_at_which_it_was_first_seen() -> None:
     async with forwarding_with() as one:
         # Neither its caller nor the poison inventory can take it.
-        one.publisher.refusing["", NAMES.poison_queue] = Nacked("full")
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked("full"))
         seen = events.wall_ms()
         one.orphan(expiration="2000", reply_to=None)
         await until(lambda: one.publisher.sent_to(NAMES.orphan_exchange, "42"), within=3.0)
         (back, *_) = one.publisher.sent_to(NAMES.orphan_exchange, "42")
         given = back.properties.headers
         assert (given[headers.X_FIRST_SEEN], given[headers.X_DEADLINE]) == (seen, seen + 2000)
+        assert back.properties.expiration == "2000"
 
 
 async def test_an_orphan_whose_headers_cannot_be_read_never_comes_back_as_one_that_has_none() -> None:
     async with forwarding_with() as one:
-        one.publisher.refusing["", NAMES.poison_queue] = Nacked("full")
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked("full"))
         tag = one.orphan("long", malformed="too long", reply_to=None)
         await until(lambda: one.channel.tags == [tag], within=5.0)
         assert one.publisher.sent_to(NAMES.orphan_exchange, "long") == []

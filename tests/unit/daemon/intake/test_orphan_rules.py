@@ -12,9 +12,7 @@ from osrdyne.intake import orphan_rules
 from osrdyne.intake.orphan_rules import MAX_HOPS, ErrorAnswer, Forward
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
-from osrdyne_protocol.names import PoolNames
 
-NAMES = PoolNames("core")
 TTL = 60_000
 NOW = 1_700_000_000_000
 
@@ -75,7 +73,7 @@ def test_what_the_broker_added_and_the_users_name_do_not_travel_on() -> None:
 def test_the_message_itself_is_left_as_it_came() -> None:
     message = orphan(user_id="guest", headers={"x-death": []}, expiration="5000")
     orphan_rules.at_publish(forwarded(message), now_ms=NOW + 10)
-    orphan_rules.stamped(message.properties, NOW)
+    orphan_rules.put_back(message.properties, seen_ms=NOW, orphan_ttl_ms=TTL)
     assert (message.properties.user_id, message.properties.headers) == ("guest", {"x-death": []})
     assert message.properties.expiration == "5000"
 
@@ -171,6 +169,24 @@ values = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.text(max_size=5), st.binary(max_size=5)
 )
 names_of_ours = st.sampled_from((headers.X_HOPS, headers.X_FIRST_SEEN, headers.X_DEADLINE, "x-death", "CC", "mine"))
+
+
+def test_what_goes_back_to_the_tail_lives_there_for_what_is_left_of_its_time_and_no_longer() -> None:
+    properties = Properties()
+    for number in range(4):
+        seen = NOW + number * TTL // 4
+        properties = orphan_rules.put_back(properties, seen_ms=seen, orphan_ttl_ms=TTL)
+        assert properties.expiration == str(TTL - number * TTL // 4)
+    late = orphan_rules.put_back(properties, seen_ms=NOW + 2 * TTL, orphan_ttl_ms=TTL)
+    assert late.expiration == "1"
+
+
+def test_its_time_in_the_orphan_queue_does_not_limit_a_request_in_its_request_queue() -> None:
+    back = orphan_rules.put_back(Properties(), seen_ms=NOW, orphan_ttl_ms=TTL)
+    forward = decided(Message(b"", "core-orphan-xchg", "42", back, 1, False), now=NOW + 1)
+    assert isinstance(forward, Forward)
+    assert orphan_rules.at_publish(forward, now_ms=NOW + 1).expiration is None
+    assert headers.X_DEADLINE not in forward.properties.headers
 
 
 @given(

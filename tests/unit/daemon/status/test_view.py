@@ -228,7 +228,7 @@ def test_the_pools_own_queues_and_the_brokers_alarm_are_shown_and_what_is_not_kn
     def shown() -> dict[str, object]:
         return status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
 
-    unknown = dict.fromkeys(("core-orphan", "core-dl", "core-poison", "core-parked"))
+    unknown = dict.fromkeys(("core-orphan", "core-dl", "core-poison", "core-unanswered", "core-waiting", "core-parked"))
     assert (shown()["alarm"], shown()["queues"], shown()["warnings"]) == (None, unknown, [])
     state.alarm, state.depths = "memory", {"core-orphan": 3, "core-poison": 0, "core-parked": 0}
     assert (shown()["alarm"], shown()["queues"]) == ("memory", unknown | state.depths)
@@ -241,6 +241,15 @@ def test_what_is_parked_is_warned_of(state: PoolState) -> None:
         "warnings"
     ]
     assert warning.startswith("core-parked holds 2 message(s)")
+
+
+def test_what_waits_for_room_and_what_was_dropped_is_warned_of(state: PoolState) -> None:
+    state.depths, state.dropped = {"core-waiting": 3}, 7
+    shown = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
+    waiting, dropped = shown["warnings"]
+    assert waiting == "core-waiting holds 3 request(s) for which core-poison has no room"
+    assert dropped.startswith("7 request(s) without a caller were dropped from core-unanswered")
+    assert shown["dropped"] == 7
 
 
 def test_a_daemon_that_stands_by_shows_no_key(state: PoolState) -> None:
