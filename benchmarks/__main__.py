@@ -34,6 +34,7 @@ from benchmarks import (
 )
 from benchmarks.ratios import Row
 from benchmarks.rig import Rig
+from osrdyne_protocol.console.streams import guarded
 from testbed.broker import SUITES, Broker
 
 #: In the order in which they run: what needs a quiet broker first.
@@ -106,4 +107,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded("benchmarks"):
+        sys.exit(main())

@@ -22,6 +22,7 @@ from rich.console import Console
 from faults import report
 from faults.plan import KINDS, SABOTAGE
 from faults.run import Result, Run, say_to_stderr
+from osrdyne_protocol.console.streams import guarded
 from testbed.broker import SUITES
 
 ROOT = Path(__file__).parents[1]
@@ -118,7 +119,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    with guarded("faults"):
+        try:
+            sys.exit(main())
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)

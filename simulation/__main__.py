@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import asdict
 
+from osrdyne_protocol.console.streams import guarded
 from simulation import runner, seeds
 
 #: Seconds between two lines of progress.
@@ -86,4 +87,5 @@ def soak(keys: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded("simulation"):
+        sys.exit(main())

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import steps
+from osrdyne_protocol.console.streams import guarded
 
 
 @dataclass(frozen=True)
@@ -101,4 +102,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with guarded("check"):
+        main()

@@ -14,6 +14,7 @@ from pathlib import Path
 import steps
 import superuser
 import system_packages
+from osrdyne_protocol.console.streams import guarded
 
 #: What Spark 4 asks for.
 OLDEST = 17
@@ -52,4 +53,5 @@ def ensure(what: str = "Spark") -> str:
 
 
 if __name__ == "__main__":
-    print(ensure())
+    with guarded("java"):
+        print(ensure())

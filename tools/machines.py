@@ -16,6 +16,7 @@ from pathlib import Path
 
 import steps
 import superuser
+from osrdyne_protocol.console.streams import guarded
 from testbed.bare_machine import CHECKOUT, HOME, BareMachine, Outcome
 
 #: Releases that the README names.
@@ -113,4 +114,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with guarded("machines"):
+        main()

@@ -9,6 +9,7 @@ import sys
 
 import steps
 import superuser
+from osrdyne_protocol.console.streams import guarded
 
 
 def rights() -> list[str]:
@@ -34,4 +35,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with guarded("play"):
+        main()

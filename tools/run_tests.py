@@ -27,6 +27,7 @@ import steps
 import superuser
 import tiers
 import verdict
+from osrdyne_protocol.console.streams import guarded
 from tier_run import Run, ended, start
 from tiers import ALONE, EXACT, ONE_BROKER, Choice
 
@@ -184,4 +185,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with guarded("test"):
+        main()

@@ -30,6 +30,7 @@ from datetime import UTC, datetime
 
 from examples.airports import cache
 from examples.airports.prepare import MISSING
+from osrdyne_protocol.console.streams import guarded
 
 #: What can be the key: columns of the data set.
 KEYS = ("dest", "tailnum")
@@ -132,4 +133,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with guarded("airports"):
+        main()

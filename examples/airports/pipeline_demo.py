@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from osrdyne_protocol.console.streams import guarded
+
 #: Where files of the demo are unless somebody names another place.
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "osrdyne", "pipeline-demo")
 POOL = "airports"
@@ -106,4 +108,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded("pipeline-demo"):
+        sys.exit(main())

@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from examples.airports import cache, flights, weather
+from osrdyne_protocol.console.streams import guarded
 
 #: How the data set writes what was not measured or did not happen.
 MISSING = "NA"
@@ -147,4 +148,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded("airports"):
+        sys.exit(main())

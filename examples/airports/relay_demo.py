@@ -27,6 +27,7 @@ from examples.airports import cache, flights, prepare, questions
 from examples.airports.relay_account import ANSWERED, Account, account
 from examples.airports.relay_rig import Rig
 from examples.airports.relay_worker import NUMBER, POOL
+from osrdyne_protocol.console.streams import guarded
 from osrdyne_relay import RelayError, Request
 from osrdyne_relay.client import AsyncRelayClient
 from testbed import redis
@@ -169,4 +170,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded("demo-relay"):
+        sys.exit(main())

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from faults.jobs.kinds import KINDS, SABOTAGE
 from faults.jobs.run import Result, Run
+from osrdyne_protocol.console.streams import guarded
 from testbed import postgres
 from testbed.apt import NotInstalled
 from testbed.broker import NEWEST, SUITES, BrokerFailed
@@ -99,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    with guarded("faults.jobs"):
+        try:
+            sys.exit(main())
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)

@@ -25,6 +25,7 @@ from osrdyne_infra.live import Live
 from osrdyne_infra.management import Management
 from osrdyne_protocol import foreign_json
 from osrdyne_protocol.broker.topology import Exchange, Policy, Topology
+from osrdyne_protocol.console.streams import guarded
 
 PROJECT = "osrdyne"
 #: How the provider's resources are called in a stack's state.
@@ -138,4 +139,5 @@ def _entry(kind: str, name: str, place: str, parent: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main()
+    with guarded("adopt"):
+        main()

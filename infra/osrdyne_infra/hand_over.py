@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne_protocol import foreign_json
+from osrdyne_protocol.console.streams import guarded
 from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
 from osrdyne_protocol.settings_text import to_toml
 
@@ -87,4 +88,5 @@ def write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with guarded("hand_over"):
+        main()

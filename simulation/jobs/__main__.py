@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import asdict
 
+from osrdyne_protocol.console.streams import guarded
 from simulation import seeds
 from simulation.jobs import runner
 
@@ -80,4 +81,5 @@ def _show(one: runner.Result) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded("simulation.jobs"):
+        sys.exit(main())

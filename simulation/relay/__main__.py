@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+from osrdyne_protocol.console.streams import guarded
 from simulation import seeds
 from simulation.relay import runner
 
@@ -57,4 +58,5 @@ def many(first: int, count: int, processes: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with guarded("simulation.relay"):
+        sys.exit(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,6 +60,31 @@ def test_status_shows_the_daemon_and_every_key(
     }
     assert 500 < key["unbinds_in"] <= 600
     assert "key 43 has no queue and no workers" in osrdyne("status", "--url", daemon.url, "--key", "43").out.decode()
+
+
+def test_status_ends_in_good_order_where_its_output_cannot_be_shown_or_written(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    daemon = make_daemon(pool, worker=MINIMAL)
+    client = make_client(pool)
+    client.wait(client.send("Zürich", b"x"))
+
+    def status(redirection: str, **variables: str) -> tuple[int, str, str]:
+        command = f'"$0" -m osrdyne.cli status --url "$1" {redirection}'
+        words = ["bash", "-o", "pipefail", "-c", command, sys.executable, daemon.url]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **variables})
+        return done.returncode, done.stdout, done.stderr
+
+    code, shown, errors = status("", PYTHONIOENCODING="ascii")
+    assert (code, errors) == (0, "")
+    assert r"Z\xfcrich" in shown
+    no_space = (
+        "osrdyne: standard output cannot be written: No space left on device; free space there, or send it elsewhere"
+    )
+    assert status("> /dev/full") == (2, "", f"{no_space}\n")
+    assert status(">&-") == (0, "", "")
+    assert status("| true") == (141, "", "")
 
 
 def test_status_shows_why_a_key_has_no_worker(

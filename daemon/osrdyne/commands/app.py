@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 
 from osrdyne_protocol.console.imports import uncollected
 from osrdyne_protocol.console.output import CANNOT, complain
+from osrdyne_protocol.console.streams import guarded
 
 _HELP = """Call keyed workers through RabbitMQ, and run and look at the daemon that starts them.
 
@@ -111,4 +112,5 @@ def osrdyne(
 
 def main() -> None:
     """Run the command line."""
-    app()
+    with guarded("osrdyne"):
+        app()

@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from osrdyne_protocol.console.streams import last_words, unfailing
+
 #: What stops a program, and what Python does at such a signal by itself.
 _DEFAULTS: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 #: Seconds that the end of a program may take.
@@ -55,6 +57,9 @@ def run(main: Coroutine[Any, Any, None], who: str, grace: float = GRACE) -> None
     as long as it likes. When the main thread is over, too, all that is left has `grace` seconds. After that the process
     ends with EX_SOFTWARE (70), and a line on standard error in the name of `who` says which threads went on.
 
+    Until it returns, what standard output and error cannot take is dropped. A full disk, or a reader that has
+    gone, ends no program that serves, and fails no request whose handler prints.
+
     In another thread than the main one it is `asyncio.run` alone: the process is the caller's.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -69,7 +74,8 @@ def run(main: Coroutine[Any, Any, None], who: str, grace: float = GRACE) -> None
             end.served.set()
 
     try:
-        asyncio.run(watched())
+        with unfailing():
+            asyncio.run(watched())
     finally:
         end.closed.set()
         # The only hook that comes before Python waits for threads, those of executors included, which wait there, too.
@@ -80,10 +86,14 @@ def end_at_once(status: int) -> None:
     """End this process and the processes of its executors; an orderly end would wait for what hangs."""
     for child in multiprocessing.active_children():
         child.kill()
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    try:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    finally:
+        # Also where nothing can be written any more.
+        os._exit(status)
 
 
 class _End:
@@ -104,9 +114,9 @@ class _End:
             time.sleep(self._grace)
         own = (threading.main_thread(), threading.current_thread())
         left = [one.name for one in threading.enumerate() if one not in own and not one.daemon]
-        sys.stderr.write(
+        last_words(
             f"{self._who}: the process is ended with status {os.EX_SOFTWARE}, because it did not end by itself within "
-            f"{self._grace:g} s; threads that go on: {', '.join(left) or 'none'}\n"
+            f"{self._grace:g} s; threads that go on: {', '.join(left) or 'none'}"
         )
         end_at_once(os.EX_SOFTWARE)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from typing import Generic, ParamSpec
 
 from osrdyne_amqp.errors import AccessRefused, InvalidUri
 from osrdyne_protocol import program
+from osrdyne_protocol.console.streams import last_words
 from osrdyne_protocol.errors import MissingVariable
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_worker.errors import HandlerHung
@@ -57,13 +57,13 @@ class _Worker(Generic[P]):
         try:
             program.run(_serve_until_signal(handler, environment(), chosen), _WHO, chosen.grace)
         except HandlerHung as error:
-            sys.stderr.write(f"{_WHO}: {error}\n")
+            last_words(f"{_WHO}: {error}")
             program.end_at_once(os.EX_SOFTWARE)
         except (MissingVariable, InvalidUri) as error:
-            sys.stderr.write(f"{_WHO}: {error}\n")
+            last_words(f"{_WHO}: {error}")
             raise SystemExit(os.EX_CONFIG) from None
         except AccessRefused as error:
-            sys.stderr.write(f"{_WHO}: {error}\n")
+            last_words(f"{_WHO}: {error}")
             raise SystemExit(os.EX_NOPERM) from None
 
     async def serve(

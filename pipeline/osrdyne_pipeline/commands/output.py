@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from osrdyne_pipeline.commands.starting import Log
 from osrdyne_pipeline.errors import PipelineError
 from osrdyne_pipeline.report.element import visible
+from osrdyne_protocol.console.output import shows_all
 from osrdyne_protocol.errors import ProtocolError
 
 P = ParamSpec("P")
@@ -60,8 +61,7 @@ def complain(text: str) -> None:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON document."""
-    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=not utf8, default=str))
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=not shows_all(sys.stdout), default=str))
 
 
 class Steps:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from osrdyne_protocol.console.output import shows_all
 from osrdyne_protocol.log_lines import LogLine, as_text, shown
 
 _STANDARD = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
@@ -101,4 +102,4 @@ class _JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return shown(json.dumps(line, default=str, ensure_ascii=False))
+        return shown(json.dumps(line, default=str, ensure_ascii=not shows_all(sys.stderr)))

@@ -53,9 +53,13 @@ def complain(text: str) -> None:
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document; `indent=None` keeps it on one line."""
-    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    text = json.dumps(_named(value), indent=indent, ensure_ascii=not utf8, default=_plain)
+    text = json.dumps(_named(value), indent=indent, ensure_ascii=not shows_all(sys.stdout), default=_plain)
     print(text, flush=True)  # noqa: T201 - what the command was asked for
+
+
+def shows_all(stream: Any) -> bool:
+    """Return whether a stream shows every character as it is, so that JSON needs no escapes for it."""
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
 def printable(value: object) -> str:
