@@ -15,6 +15,7 @@ from typing import TypeVar
 from osrdyne_bus.envelopes import words
 from osrdyne_bus.wire import BusAnswer, BusRequest, class_name
 from osrdyne_protocol import statuses
+from osrdyne_protocol.headers import deadline_problem
 from osrdyne_worker.handling import Reject, WorkerError
 
 #: A plain function runs in a thread, an `async def` on the loop. None is an empty answer.
@@ -78,7 +79,12 @@ def find(endpoints: Iterable[Endpoint], request: BusRequest) -> Method:
 
 
 def late(request: BusRequest, now: float) -> BusAnswer | None:
-    """Return the answer to a request whose caller stopped waiting before `now`, in seconds since 1970; else None."""
+    """Return the answer to a request whose caller stopped waiting before `now`, in seconds since 1970; else None.
+
+    A request whose deadline cannot be read is not begun either.
+    """
+    if (problem := deadline_problem(request.headers)) is not None:
+        return BusAnswer(statuses.REJECTED, reason=problem)
     if request.deadline is None or now < request.deadline:
         return None
     by = now - request.deadline

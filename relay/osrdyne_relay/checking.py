@@ -8,9 +8,10 @@ from pathlib import Path
 
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_protocol.errors import InvalidTimeout
+from osrdyne_protocol.headers import X_DEADLINE
 from osrdyne_relay import records
 from osrdyne_relay.errors import InvalidCall, TooLarge
-from osrdyne_relay.messages import Request
+from osrdyne_relay.messages import Request, is_deadline
 from osrdyne_relay.records import RequestHeader, StreamNote
 
 #: Longest time that a request may wait for a node, in seconds. The life of an endpoint stays for longer.
@@ -55,6 +56,8 @@ def checked_request(request: Request | bytes, most: int | None = None) -> Reques
         ):
             raise InvalidCall(f"data stream {name!r} is a Path or chunks of bytes, not {type(source).__name__}")
     headers = dict(whole.headers)
+    if X_DEADLINE in headers and not is_deadline(headers[X_DEADLINE]):
+        raise InvalidCall(f"header {X_DEADLINE} is the milliseconds since 1970 as digits")
     names = dict.fromkeys(whole.streams, _STREAM)
     header = records.made(RequestHeader, id=_ID, endpoint="-", node=_ID, life=_ID, headers=headers, streams=names)
     size = len(records.encode(header, b"", records.MOST_HEADER * 2))

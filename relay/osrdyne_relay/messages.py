@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -15,6 +16,14 @@ RESPONSE_PULSE, LOOK_PULSE = b"r", b"l"
 #: Headers of a request that comes from a pool, beside `x-deadline`: the caller's id for it, and `true` where a worker
 #: may have had it before.
 CORRELATION_HEADER, REDELIVERED_HEADER = "x-correlation-id", "x-redelivered"
+
+
+_MILLISECONDS = re.compile(r"[0-9]{1,15}", re.ASCII)
+
+
+def is_deadline(value: object) -> bool:
+    """Whether a header `x-deadline` of the relay, where all headers are text, can be read."""
+    return isinstance(value, str) and _MILLISECONDS.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,21 @@ def occupy(pool: Pool, queue: str) -> None:
         connection.channel().queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
 
 
+def test_a_deadline_that_cannot_be_read_is_answered_at_every_stage_and_the_key_serves_on(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=LIBRARY)
+    client = make_client(pool)
+
+    cold = client.ask("42", b"x", headers={"x-deadline": "soon"})
+    assert (cold.status, "x-deadline is str 'soon'" in cold.headers["x-reason"]) == ("invalid_request", True)
+    assert client.ask("42", b"x").status == "ok"
+    warm = client.ask("42", b"x", headers={"x-deadline": "soon"})
+    assert (warm.status, "x-deadline is str 'soon'" in warm.headers["x-reason"]) == ("invalid_request", True)
+    assert client.ask("42", b"x").status == "ok"
+
+
 @pytest.mark.full
 def test_a_request_whose_queue_cannot_be_made_expires_as_an_orphan(
     make_pool: MakePool, make_daemon: MakeDaemon

@@ -116,6 +116,9 @@ class AsyncBusServer(Taking):
                 if self._settles_at_start:
                     incoming.accept()
                 answer = await self._answered(handler, request, incoming)
+        elif answer.status == statuses.REJECTED and not request.wants_reply:
+            log.warning("a cast was rejected: %s", answer.reason)
+            incoming.reject("osrdyne:rejected", answer.reason or "")
         incoming.accept()
         if request.reply_to is not None and answer is not None:
             self._replies.send(request.reply_to, request, answer)

@@ -63,6 +63,8 @@ def decide(message: Message, *, orphan_ttl_ms: int, now_ms: int) -> Forward | Er
         return ErrorAnswer(
             statuses.INVALID_REQUEST, "CC and BCC headers are not supported; publish one request for each key"
         )
+    if (problem := headers.deadline_problem(given)) is not None:
+        return ErrorAnswer(statuses.INVALID_REQUEST, problem)
     if message.properties.reply_to and not is_reply_address(message.properties.reply_to):
         return ErrorAnswer(statuses.REJECTED, REFUSED_REPLY_TO)
     hops = max(0, headers.integer(given, headers.X_HOPS) or 0)

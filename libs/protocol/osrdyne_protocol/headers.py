@@ -5,6 +5,7 @@ Times are integer milliseconds: AMQP floats are not carried by every client libr
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 
 #: Reply: `ok`, a dead-letter reason or one of ours; see `statuses`.
@@ -127,6 +128,18 @@ def status_for(request: Mapping[str, object] | None, status: str) -> str | bytes
     identifies them. All other clients get text.
     """
     return status.encode() if isinstance((request or {}).get(X_RPC_PATH), bytes) else status
+
+
+def deadline_problem(headers: Mapping[str, object]) -> str | None:
+    """Say why the deadline of a request cannot be read; None where it can, or where there is none.
+
+    Such a request is not begun: its caller thinks that it has a deadline.
+    """
+    value = headers.get(X_DEADLINE)
+    if value is None or integer(headers, X_DEADLINE) is not None:
+        return None
+    found = f"{type(value).__name__} {reprlib.repr(value)}"
+    return f"{X_DEADLINE} is {found}: write milliseconds since 1970 as an integer of 64 bits"
 
 
 def integer(headers: Mapping[str, object], name: str) -> int | None:

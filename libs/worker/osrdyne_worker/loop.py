@@ -22,7 +22,7 @@ from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, Nacked, 
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_amqp.message import MAX_BODY
 from osrdyne_protocol import events, expiry, log_lines, statuses
-from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, status_for
+from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, deadline_problem, status_for
 from osrdyne_protocol.names import is_reply_address
 from osrdyne_protocol.pauses import LoggedFailures, jittered
 from osrdyne_protocol.worker_environment import WorkerEnvironment
@@ -287,6 +287,9 @@ class Worker:
         self._in_hand.add(work)
         self._activity.watch(self._in_hand)
         self._alarm.watch(self._in_hand)
+        if (problem := deadline_problem(headers)) is not None:
+            self._on_outcome(work, Outcome(statuses.INVALID_REQUEST, reason=problem))
+            return
         work.withdraw = self._runner.start(request, partial(self._on_outcome, work))
 
     def _take_up(self, delivery: Delivery) -> bool:

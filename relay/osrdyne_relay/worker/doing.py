@@ -6,7 +6,6 @@ A request belongs to the node that gave it. The answer goes there, and is tried 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from osrdyne_relay.errors import (
     TooMany,
     UnknownRequest,
 )
-from osrdyne_relay.messages import CORRELATION_HEADER, REDELIVERED_HEADER
+from osrdyne_relay.messages import CORRELATION_HEADER, REDELIVERED_HEADER, is_deadline
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.wire import Stored
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest, Sent
@@ -47,7 +46,6 @@ PATIENCE = 60.0
 _SOON = 2.0
 #: Seconds for an answer to arrive. The node may have to wait for Redis.
 _WITHIN = 60.0
-_MILLISECONDS = re.compile(r"[0-9]{1,15}", re.ASCII)
 #: Most characters of a reason.
 _MOST_REASON = 1000
 
@@ -88,7 +86,7 @@ class Given:
             "headers": self.headers,
             "correlation_id": self.headers.get(CORRELATION_HEADER, self.id),
             "redelivered": self.headers.get(REDELIVERED_HEADER) == "true",
-            "deadline": int(deadline) / 1000 if _MILLISECONDS.fullmatch(deadline) else None,
+            "deadline": int(deadline) / 1000 if is_deadline(deadline) else None,
         }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,6 +84,15 @@ def test_a_request_whose_caller_has_left_is_answered_and_not_begun() -> None:
     assert late(BusRequest("find"), 1e12) is None
     answer = late(BusRequest("find", deadline=100.0), 102.5)
     assert answer == BusAnswer("expired", reason="the deadline passed 2.5 s before a server could begin")
+
+
+@pytest.mark.parametrize("deadline", ["soon", 1.5, True, b"1"])
+def test_a_request_whose_deadline_cannot_be_read_is_refused_and_not_begun(deadline: Any) -> None:
+    answer = late(BusRequest("find", headers={"x-deadline": deadline}), 0.0)
+
+    assert answer is not None
+    assert answer.status == "rejected"
+    assert "write milliseconds since 1970" in str(answer.reason)
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,7 @@ def test_the_clients_deadline_and_its_expiration_end_it_earlier() -> None:
 @pytest.mark.parametrize(
     "nonsense",
     [
-        {headers.X_DEADLINE: "soon"},
-        {headers.X_DEADLINE: True},
+        {headers.X_DEADLINE: None},
         {headers.X_HOPS: "many"},
         {headers.X_FIRST_SEEN: "then"},
         {headers.X_FIRST_SEEN: NOW + 10**12},
@@ -115,6 +114,15 @@ def test_our_own_headers_without_a_sensible_value_are_ignored(nonsense: dict[str
     forward = forwarded(orphan(headers=nonsense))
     assert forward.deadline_ms == NOW + TTL
     assert forward.properties.headers[headers.X_FIRST_SEEN] == NOW
+
+
+@pytest.mark.parametrize("deadline", ["soon", str(NOW), b"1", True, NOW + 0.5, [NOW]])
+def test_a_deadline_that_cannot_be_read_is_answered_and_not_ignored(deadline: object) -> None:
+    answer = decided(orphan(headers={headers.X_DEADLINE: deadline}))
+
+    assert isinstance(answer, ErrorAnswer)
+    assert answer.status == statuses.INVALID_REQUEST
+    assert answer.reason.startswith(f"x-deadline is {type(deadline).__name__} ")
 
 
 def test_a_held_request_is_published_with_what_is_left_of_its_expiration() -> None:
