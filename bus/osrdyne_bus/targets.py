@@ -43,6 +43,8 @@ class Target:
 
 
 def _check(what: str, name: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidTarget(f"{what} is text, not {type(name).__name__}")
     try:
         size = len(name.encode())
     except UnicodeEncodeError:

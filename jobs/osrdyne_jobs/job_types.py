@@ -37,10 +37,12 @@ class JobType:
 
     def __post_init__(self) -> None:
         """Raise InvalidJob for what is no declaration."""
-        if not _NAME.fullmatch(self.name):
+        name: object = self.name
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidJob("type", f"{self.name!r} is no name of a type: use letters, digits, and . _ -")
-        if self.max_attempts < 1:
-            raise InvalidJob("type", f"{self.name} needs max_attempts of at least 1, not {self.max_attempts}")
+        most: object = self.max_attempts
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise InvalidJob("type", f"{self.name} needs max_attempts, an integer of at least 1, not {most!r}")
         try:
             adapter: TypeAdapter[Any] = TypeAdapter(self.payload)
         except PydanticUserError as error:

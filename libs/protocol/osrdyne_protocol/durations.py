@@ -20,23 +20,28 @@ _SECONDS = {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0, "seconds": 1.0}
 def parse_seconds(value: object) -> float:
     """Return a duration in seconds.
 
-    Takes a finite number of seconds that is not negative, or ISO 8601 text of days, hours, minutes and
-    seconds. Raises ValueError that says what was found and what would be right.
+    Takes a number of seconds that is not negative, or ISO 8601 text of days, hours, minutes and seconds; either of
+    300 years at most. Raises ValueError that says what was found and what would be right.
     """
     expected = "give seconds (90 or 1.5) or ISO 8601 text ('PT1M30S')"
+    found = reprlib.repr(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{value!r} is no duration; {expected}")
+        raise ValueError(f"{found} is no duration; {expected}")
     if isinstance(value, str):
         match = _ISO_8601.fullmatch(value)
         if match is None:
-            raise ValueError(f"{value!r} is no duration; {expected}")
-        return sum(_SECONDS[unit] * float(number) for unit, number in match.groupdict().items() if number)
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(f"{value!r} is no duration of zero or more seconds; {expected}")
-    return float(value)
+            raise ValueError(f"{found} is no duration; {expected}")
+        seconds = sum(_SECONDS[unit] * float(number) for unit, number in match.groupdict().items() if number)
+    else:
+        seconds = value
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{found} is no duration of zero or more seconds; {expected}")
+    if seconds > LONGEST_TIMEOUT:
+        raise ValueError(f"{found} is longer than 300 years; {expected}")
+    return float(seconds)
 
 
-#: A timeout of more seconds than these, 300 years, has no end: the clocks of some systems end before.
+#: Seconds, 300 years. A timeout of more has no end, and no setting is longer: the clocks of some systems end before.
 LONGEST_TIMEOUT = 1e10
 
 

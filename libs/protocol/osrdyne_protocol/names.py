@@ -30,14 +30,14 @@ _DIRECT_REPLY_TO = re.compile(r"amq\.rabbitmq\.reply-to\.([A-Za-z0-9+/]+={0,2})\
 _ERLANG_PROCESS = re.compile(rb"\x83X(?:w|v\0)(.)(reply@[0-9]{1,10}).{12}", re.DOTALL)
 
 
-def check_pool_name(pool: str) -> str:
+def check_pool_name(pool: object) -> str:
     """Return `pool` when it is a pool name; raise `InvalidPoolName` with the reason when it is not.
 
     A name with `-req-` inside or `-req` at its end is refused, because names of one pool would then fall
     into the patterns of another. `reply` at the beginning is refused, because request queues could look like reply
     queues then.
     """
-    if not _POOL_NAME.fullmatch(pool):
+    if not isinstance(pool, str) or not _POOL_NAME.fullmatch(pool):
         raise InvalidPoolName(
             f"pool name {pool!r}: use lower-case letters, digits and inner hyphens, for example 'core'"
         )

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from osrdyne_bus.errors import InvalidTarget
 from osrdyne_bus.targets import MOST_NAME, Target
 
-BAD = {"empty": "", "with a NUL": "a\0b", "too long": "é" * (MOST_NAME // 2) + "x", "no UTF-8": "\ud800"}
+BAD: dict[str, Any] = {
+    "empty": "",
+    "with a NUL": "a\0b",
+    "too long": "é" * (MOST_NAME // 2) + "x",
+    "no UTF-8": "\ud800",
+    "no text": 5,
+    "bytes": b"maps",
+}
 
 
 @pytest.mark.parametrize("name", BAD.values(), ids=list(BAD))
