@@ -8,6 +8,7 @@ from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from osrdyne_bus.errors import MessagingError
+from osrdyne_protocol import addresses
 from osrdyne_protocol.errors import OsrdyneError
 
 _LOOKS_LIKE = "it looks like amqp://user:password@host:5672/vhost, or amqps:// for TLS"
@@ -41,16 +42,18 @@ class Peer:
         `vhost:NAME` in the field `hostname` of the open frame. Other peers have a form of their own there:
         `?hostname=TEXT` sends that text as it is.
         """
+        if wrong := addresses.problem(address, "amqp", "amqps"):
+            raise InvalidPeer(f"the address of a peer {wrong}; {_LOOKS_LIKE}")
+        parts = urlsplit(address)
         try:
-            parts = urlsplit(address)
-            host, port = parts.hostname, parts.port
             query = parse_qs(parts.query, strict_parsing=True) if parts.query else {}
-            names = [None if one is None else unquote(one, errors="strict") for one in (parts.username, parts.password)]
-            path = unquote(parts.path.removeprefix("/"), errors="strict")
         except ValueError:
-            raise InvalidPeer(f"the address of a peer cannot be read: {_LOOKS_LIKE}") from None
-        if parts.scheme not in ("amqp", "amqps") or not host or parts.fragment or not set(query) <= {"hostname"}:
-            raise InvalidPeer(f"the address of a peer cannot be used: {_LOOKS_LIKE}")
+            query = {"": []}
+        if parts.fragment or not set(query) <= {"hostname"}:
+            raise InvalidPeer(f"the address of a peer has a # or an option other than ?hostname=TEXT; {_LOOKS_LIKE}")
+        host, port = str(parts.hostname), parts.port
+        names = [None if one is None else unquote(one) for one in (parts.username, parts.password)]
+        path = unquote(parts.path.removeprefix("/"))
         tls = parts.scheme == "amqps"
         hostname = query["hostname"][0] if query else f"vhost:{path}" if path else None
         return cls(host, port or (5671 if tls else 5672), names[0] or None, names[1], hostname, tls)

@@ -50,7 +50,7 @@ def _given(address: str) -> str:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8").strip() or None
+        return path.read_text(encoding="utf-8-sig").strip() or None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
+from osrdyne_protocol import addresses, images
+
 Check = Callable[[object], Any]
 
 #: Kubernetes, "Object Names and IDs": the name of a namespace.
@@ -156,6 +158,8 @@ def image(value: object) -> str:
     tag = name.rpartition("/")[2].partition(":")[2]
     if tag in ("", "latest") or any(one.isspace() for one in name):
         raise Wrong(f"{name!r} names no version; give an image with a tag other than latest, or with a digest")
+    if wrong := images.problem(name):
+        raise Wrong(wrong)
     return name
 
 
@@ -172,14 +176,14 @@ def address(*schemes: str) -> Check:
 
     def check(value: object) -> str:
         expected = f"give {' or '.join(f'{one}://HOST:PORT' for one in schemes)}, without user and path"
-        try:
-            split = urlsplit(value if isinstance(value, str) else "")
-            sound = split.scheme in schemes and split.hostname and split.path in ("", "/") and split.port != 0
-        except ValueError:
-            sound = False
-        if not sound or split.username is not None or split.password is not None:
-            # What was found may hold a password.
-            raise Wrong(f"is no such address; {expected}")
+        wrong = addresses.problem(value, *schemes)
+        split = urlsplit(str(value) if wrong is None else "")
+        if wrong is None and split.path not in ("", "/"):
+            wrong = "has a path"
+        if wrong is None and (split.username is not None or split.password is not None):
+            wrong = "has a user"
+        if wrong is not None:
+            raise Wrong(f"{wrong}; {expected}")
         return str(value).replace("/?", "?").rstrip("/")
 
     return check

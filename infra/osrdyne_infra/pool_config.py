@@ -139,7 +139,7 @@ def authority(settings: StackSettings) -> str:
 def certificate(file: str, setting: str, name: str = "cacertfile") -> str:
     """Return what the PEM file holds that a setting names. Raises ConfigurationError."""
     try:
-        return Path(file).read_text()
+        return Path(file).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no text"
         problem = f"{file} cannot be read ({reason}); give the path of a PEM file"

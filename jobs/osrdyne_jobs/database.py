@@ -88,7 +88,7 @@ def engine_from_environment() -> Engine:
     The file is read again at each connection. Raises JobError where neither is set, and OSError.
     """
     if file := os.environ.get(FILE_VARIABLE):
-        return engine_for(lambda: Path(file).read_text(encoding="utf-8").strip())
+        return engine_for(lambda: Path(file).read_text(encoding="utf-8-sig").strip())
     if VARIABLE not in os.environ:
         raise JobError(f"no database is named; set {FILE_VARIABLE} or {VARIABLE}")
     return engine_for(os.environ[VARIABLE].strip())

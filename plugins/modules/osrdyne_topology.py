@@ -26,7 +26,7 @@ module: osrdyne_topology
 short_description: Applies a pool's topology to a broker
 description: Vhost, users, permissions, limits, policies, exchanges, queues and bindings.
 options:
-  url: {description: Address of the management API, without user., type: str, required: true}
+  url: {description: Address of the management API without user; it may end with /api., type: str, required: true}
   tls: {description: "Files for https: cacertfile, certfile, keyfile.", type: dict, default: {}}
   certificate_faults: {description: "What is wrong with a certificate, by OpenSSL's code.", type: dict, default: {}}
   admin: {description: Name of an administrator., type: str, required: true}
@@ -87,7 +87,8 @@ class Api:
     """The management API: GET always, PUT and POST only when this is no rehearsal."""
 
     def __init__(self, given: dict[str, Any], rehearse: bool) -> None:
-        self.url, self.user, password = given["url"].rstrip("/"), given["admin"], given["admin_password"]
+        self.url = given["url"].rstrip("/").removesuffix("/api")
+        self.user, password = given["admin"], given["admin_password"]
         self.timeout, self.rehearse = given["timeout"], rehearse
         self._certificate_faults: dict[str, str] = given["certificate_faults"]
         self._token = base64.b64encode(f"{self.user}:{password}".encode()).decode()

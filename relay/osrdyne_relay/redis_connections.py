@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 from osrdyne_protocol import certificate_faults, certificates, log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.redis_wire import RedisWire
-from osrdyne_relay.settings import RedisSettings, secret
+from osrdyne_relay.settings import RedisSettings, secret, sentinel_at
 
 log = log_lines.logger(__name__)
 
@@ -162,7 +162,7 @@ def pool_of(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
     tls = "ssl_ca_certs" in options
     if not settings.sentinels:
         return ConnectionPool(connection_class=_TlsConnection if tls else Connection, **options)
-    hosts = [(host, int(port)) for host, _, port in (one.rpartition(":") for one in settings.sentinels)]
+    hosts = [sentinel_at(one) for one in settings.sentinels]
     own = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl_", "protocol", "driver"))}
     login = _Login(lambda: _shown_to_sentinels(settings))
     own["credential_provider"] = None if login.is_empty else login

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from osrdyne_protocol import addresses
 from osrdyne_protocol.door import MOST_WAITING, PATIENCE
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
@@ -63,14 +64,15 @@ class RedisSettings(_Settings):
     def _fits(self) -> Self:
         if (self.url is None) == (self.url_file is None):
             raise ValueError("give either `url` or `url_file`")
-        if self.url is not None and urlsplit(self.url).password:
+        # What is wrong in an address otherwise, `address` says.
+        if self.url is not None and not addresses.problem(self.url, "redis", "rediss") and urlsplit(self.url).password:
             raise ValueError("`url` holds a password: put the address in a file and name it as `url_file`")
         if bool(self.sentinels) != bool(self.sentinel_master):
             raise ValueError("`sentinels` and `sentinel_master` go together: give both or none")
         if self.cluster and self.sentinels:
             raise ValueError("a Redis Cluster has no Sentinels: give `cluster` or `sentinels`")
-        if any(not re.fullmatch(r"\S+:\d{1,5}", one) for one in self.sentinels):
-            raise ValueError("each of `sentinels` is `host:port`")
+        for one in self.sentinels:
+            sentinel_at(one)
         if self.key_file and not self.certificate_file:
             raise ValueError("`key_file` needs `certificate_file`")
         return self
@@ -84,14 +86,21 @@ class RedisSettings(_Settings):
     def address(self) -> SplitResult:
         """Return the address in its parts. Reads `url_file`; raises SettingsError."""
         given = self.url if self.url_file is None else secret(self.url_file, "redis.url_file")
-        try:
-            parts = urlsplit(given or "")
-            whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-        except ValueError:
-            whole = False
-        if not whole or parts.scheme not in ("redis", "rediss") or not re.fullmatch(r"/?\d{0,4}", parts.path):
-            raise SettingsError("redis.url", "is no address; write redis://host:6379/0, or rediss:// for TLS")
-        return parts
+        wrong = addresses.problem(given, "redis", "rediss")
+        if wrong is None and not re.fullmatch(r"/?\d{0,4}", urlsplit(given or "").path):
+            wrong = "has a path that is not the number of a database"
+        if wrong is not None:
+            raise SettingsError("redis.url", f"{wrong}; write redis://host:6379/0, or rediss:// for TLS")
+        return urlsplit(given or "")
+
+
+def sentinel_at(text: str) -> tuple[str, int]:
+    """Return host and port of a Sentinel, `host:port`; an IPv6 address is in brackets. Raises ValueError."""
+    wrong = addresses.problem(f"redis://{text}", "redis")
+    parts = urlsplit(f"redis://{text}" if wrong is None else "")
+    if wrong is not None or parts.port is None or parts.netloc != text or "@" in text:
+        raise ValueError("each of `sentinels` is `host:port`; an IPv6 address is in brackets, [2001:db8::1]:26379")
+    return str(parts.hostname), parts.port
 
 
 class Timings(_Settings):
@@ -242,7 +251,7 @@ def secret(file: Path, setting: str) -> str:
 def text_of(file: Path, setting: str) -> str:
     """Return what a file holds. Raises SettingsError, which names the setting."""
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SettingsError(setting, f"cannot be read: {error.strerror}: {file}") from None
     except ValueError:

@@ -245,4 +245,4 @@ def test_lint_says_why_it_could_not_look(make_pool: MakePool, make_daemon: MakeD
     assert "no management API at http://127.0.0.1:1: Connection refused" in line
     assert "hidden" not in line
     (tmp_path / "odd").write_text("127.0.0.1:15672")
-    assert "must look like http://user:password@host:15672" in refused("--management", str(tmp_path / "odd"))
+    assert "it looks like http://user:password@host:15672" in refused("--management", str(tmp_path / "odd"))

@@ -162,7 +162,11 @@ def test_while_postgresql_is_away_it_waits(private_postgres: Postgres, start: Ca
             {},
             "--ready-file /nowhere/ready: its folder is missing",
         ),
-        (("--pool", "core"), {"OSRDYNE_CLIENT_URI": "http://x"}, "a broker URI starts with amqp:// or amqps://"),
+        (
+            ("--pool", "core"),
+            {"OSRDYNE_CLIENT_URI": "http://x"},
+            "the broker URI does not start with amqp:// or amqps://",
+        ),
     ],
 )
 def test_what_it_needs_and_has_not_is_one_line(

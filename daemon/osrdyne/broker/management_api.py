@@ -22,7 +22,7 @@ from osrdyne.reconcile.queue_rules import QueueTotals
 from osrdyne_amqp import tls
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.errors import BrokerError
-from osrdyne_protocol import foreign_json
+from osrdyne_protocol import addresses, foreign_json
 from osrdyne_protocol.broker import management_json, quorum
 from osrdyne_protocol.broker.topology import Topology, own_key
 from osrdyne_protocol.errors import causes
@@ -252,7 +252,7 @@ class _Server:
         host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
         address = f"{host}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
         client = pyrabbit2.http.HTTPClient(
-            address + parts.path.rstrip("/"),
+            address + parts.path.rstrip("/").removesuffix("/api"),  # which the library below adds
             # As bytes: the library below would write them in Latin-1, and the broker reads UTF-8.
             unquote(parts.username or "").encode(),
             unquote(parts.password or "").encode(),
@@ -265,16 +265,12 @@ class _Server:
 
 
 def _split(uri: str) -> SplitResult:
-    try:
-        parts = urlsplit(uri)
-        good = parts.scheme in _DEFAULT_PORTS and parts.hostname and parts.username is not None and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
+    wrong = addresses.problem(uri, *_DEFAULT_PORTS)
+    if wrong or urlsplit(uri).username is None:
         raise ManagementError(
-            "management_uri must look like http://user:password@host:15672 (or https), percent-encoded"
-        ) from None
-    return parts
+            f"management_uri {wrong or 'names no user'}; it looks like http://user:password@host:15672, or https://"
+        )
+    return urlsplit(uri)
 
 
 _STRANGER = "is it RabbitMQ's management API that listens there?"

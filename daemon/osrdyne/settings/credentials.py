@@ -23,7 +23,7 @@ def secret(value: SecretStr | None, file: Path | None, name: str) -> str:
         variable = ENVIRONMENT_PREFIX + name.replace(".", "__").upper()
         raise SettingsError(name, f"is missing; set {name}_file to a file with the address, or {variable}")
     try:
-        text = file.read_text(encoding="utf-8").strip()
+        text = file.read_text(encoding="utf-8-sig").strip()
     except OSError as error:
         raise SettingsError(f"{name}_file", f"cannot be read: {error.strerror}: {file}") from None
     except ValueError:

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_amqp.errors import InvalidUri
+from osrdyne_protocol import addresses
 from osrdyne_protocol.errors import ProtocolError
 
 #: The address, or a function that returns the present one; called on the event loop, so it must not take long.
@@ -19,7 +20,7 @@ Address = str | Callable[[], str]
 
 def from_file(path: str | Path) -> Callable[[], str]:
     """Return a function that reads an address from a file: one line, readable by this user only."""
-    return lambda: Path(path).read_text(encoding="utf-8").strip()
+    return lambda: Path(path).read_text(encoding="utf-8-sig").strip()
 
 
 def present(address: Address) -> str:
@@ -38,7 +39,6 @@ def present(address: Address) -> str:
 
 def virtual_host(uri: str) -> str:
     """Return the virtual host that an AMQP address names. Raises InvalidUri."""
-    try:
-        return unquote(urlsplit(uri).path.removeprefix("/"), errors="strict") or "/"
-    except ValueError:
-        raise InvalidUri("the broker URI cannot be read; it looks like amqp://user:password@host:5672/vhost") from None
+    if wrong := addresses.problem(uri, "amqp", "amqps"):
+        raise InvalidUri(f"the broker URI {wrong}; it looks like amqp://user:password@host:5672/vhost")
+    return unquote(urlsplit(uri).path.removeprefix("/")) or "/"

@@ -18,6 +18,7 @@ from pika.credentials import ExternalCredentials
 
 from osrdyne_amqp import tls
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerUnreachable, InvalidUri, TlsFailed
+from osrdyne_protocol import addresses
 from osrdyne_protocol.errors import causes
 
 _EXAMPLE = "amqp://user:password@host:5672/vhost"
@@ -90,24 +91,10 @@ def _url_parameters(uri: str) -> Any:
         return TlsFailed(f"a TLS file named in the broker URI cannot be used: {text}")
 
 
-def _parts(uri: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(uri)
-        _ = parts.port
-        unquote(parts.path, errors="strict")
-    except (ValueError, TypeError, AttributeError):
-        return None
-    return parts
-
-
 def _split(uri: str) -> SplitResult:
-    parts = _parts(uri)
-    if parts is None:
-        raise InvalidUri("the broker URI cannot be read; in a user name or password write / : @ ? # % percent-encoded")
-    if parts.scheme not in {"amqp", "amqps"}:
-        raise InvalidUri(f"a broker URI starts with amqp:// or amqps://, like {_EXAMPLE}")
-    if not parts.hostname:
-        raise InvalidUri(f"the broker URI names no host; it looks like {_EXAMPLE}")
+    if wrong := addresses.problem(uri, "amqp", "amqps"):
+        raise InvalidUri(f"the broker URI {wrong}; it looks like {_EXAMPLE}")
+    parts = urlsplit(uri)
     if parts.path.count("/") > 1:
         raise InvalidUri("a / inside the virtual host's name is written %2F in a broker URI")
     if parts.fragment:

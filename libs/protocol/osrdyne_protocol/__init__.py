@@ -1,7 +1,8 @@
 """The contract that every part of osrdyne imports, and that a peer in another language can read.
 
 On the wire: `names` of broker objects, `keys`, `headers`, `statuses`, `expiry` (where a request expired), activity
-`events` and their `event_batches`, and the `worker_environment`. `foreign_json` reads the JSON of others. A pool's
+`events` and their `event_batches`, and the `worker_environment`. `foreign_json` reads the JSON of others, and
+`addresses` and `images` say what is wrong in an address and in the name of a container image. A pool's
 `settings`, with `durations` and `windows`. `settings_text` writes a settings file. `certificates` gives TLS a
 program's own certificate, and `certificate_faults` says what is wrong with that of a server. `broker` is the topology,
 with its linter and its form in the management API. `pauses` says how long to wait after failures, and which to log,

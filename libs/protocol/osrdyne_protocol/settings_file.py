@@ -14,7 +14,7 @@ from osrdyne_protocol.settings import PoolSettings
 def read(path: Path) -> dict[str, Any]:
     """Return the tables of a settings file. Raises SettingsError."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise SettingsError(str(path), "does not exist; name the settings file with --settings") from None
     except tomllib.TOMLDecodeError as error:

@@ -20,7 +20,7 @@ def read(uri_file: str | None) -> str:
             return address
         raise SourceError(f"no address of the broker: name a file that holds it (option uri_file), or set {VARIABLE}")
     try:
-        return Path(uri_file).read_text(encoding="utf-8").strip()
+        return Path(uri_file).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SourceError(f"the broker's address cannot be read from {uri_file}: {reason}") from None

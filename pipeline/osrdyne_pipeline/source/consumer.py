@@ -23,7 +23,7 @@ import pika
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from osrdyne_pipeline.errors import SourceError
-from osrdyne_protocol import certificate_faults
+from osrdyne_protocol import addresses, certificate_faults
 from osrdyne_protocol import headers as names
 
 # What pika logs as an error is raised by us, once and in one line. A level that the program gave it stays.
@@ -228,14 +228,14 @@ class Reading:
 
 def _parameters(uri: str) -> tuple[str, Any]:
     """Return how a person knows the broker, without a password, and how pika finds it."""
+    if wrong := addresses.problem(uri, "amqp", "amqps"):
+        raise SourceError(f"the broker's address {wrong}; it looks like amqp://user:password@host:5672/vhost")
     try:
         parameters = pika.URLParameters(uri)
         where = f"{parameters.host}:{parameters.port}{'' if parameters.virtual_host == '/' else '/'}"
         where += parameters.virtual_host
     except Exception:  # noqa: BLE001 -- whatever it says, it may hold the address
-        raise SourceError(
-            "the broker's address cannot be read; it looks like amqp://user:password@host:5672/vhost"
-        ) from None
+        raise SourceError("the broker's address has an option that cannot be read; see pika's URLParameters") from None
     parameters.heartbeat = HEARTBEAT
     parameters.client_properties = {"connection_name": "osrdyne-pipeline"}
     return f"{where} (user {parameters.credentials.username})", parameters

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from osrdyne_protocol import certificate_faults, certificates, foreign_json, log_lines
+from osrdyne_protocol import addresses, certificate_faults, certificates, foreign_json, log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.statuses import OK
@@ -133,9 +133,12 @@ def _state(file: Path) -> tuple[int, int, int] | None:
 
 
 def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-        raise SettingsError("url", f"{text!r} is no address of a node; give https://HOST:8044")
+    wrong = addresses.problem(text, "http", "https")
+    parts = urlsplit(text if wrong is None else "")
+    if parts.query or parts.username or parts.fragment:
+        wrong = "has a user, a query or a fragment, which the address of a node has not"
+    if wrong is not None:
+        raise SettingsError("url", f"{wrong}; give https://HOST:8044")
     return text.rstrip("/")
 
 

@@ -128,7 +128,7 @@ class Access:
     def read(cls, file: Path) -> Self:
         """Return what a file says. Raises SettingsError."""
         try:
-            return cls(_File.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))).clients)
+            return cls(_File.model_validate(tomllib.loads(file.read_text(encoding="utf-8-sig"))).clients)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))

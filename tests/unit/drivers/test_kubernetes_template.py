@@ -154,6 +154,27 @@ def test_a_trigger_without_authentication_is_refused(tmp_path: Path) -> None:
     assert "spec.triggers[0]: has no authenticationRef" in refusal(tmp_path, "keda")
 
 
+def test_a_trigger_by_rate_is_taken_beside_one_that_counts_messages_in_hand(tmp_path: Path) -> None:
+    [counting] = scaled_object()["spec"]["triggers"]
+    by_rate = {**counting, "metadata": {"protocol": "http", "mode": "MessageRate", "value": "100"}}
+    for triggers in ([counting, by_rate], [by_rate, counting]):
+        write(tmp_path, deployment=deployment(), scaledobject=scaled_object(triggers=triggers))
+        assert load(tmp_path, autoscaling="keda", container=None).scaler is not None
+
+    write(tmp_path, deployment=deployment(), scaledobject=scaled_object(triggers=[by_rate, by_rate]))
+    assert 'spec.triggers[0].metadata.mode: must be "QueueLength" in one trigger' in refusal(tmp_path, "keda")
+    exposed = {**by_rate, "metadata": {**by_rate["metadata"], "host": "http://u:secret@broker"}}
+    write(tmp_path, deployment=deployment(), scaledobject=scaled_object(triggers=[counting, exposed]))
+    assert "spec.triggers[1].metadata.host" in refusal(tmp_path, "keda")
+
+
+def test_an_image_that_no_engine_takes_is_refused(tmp_path: Path) -> None:
+    made = deployment()
+    made["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/Core:1"
+    write(tmp_path, deployment=made)
+    assert "containers[0].image: 'registry.example/Core:1' has upper-case letters" in refusal(tmp_path)
+
+
 def test_a_scaled_object_that_keeps_the_promises_is_taken(tmp_path: Path) -> None:
     write(tmp_path, deployment=deployment(), scaledobject=scaled_object())
     assert load(tmp_path, autoscaling="keda", container=None).scaler == scaled_object()

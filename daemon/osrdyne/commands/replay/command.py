@@ -92,7 +92,7 @@ def _settings(path: Path | None, delays: Mapping[str, float]) -> tuple[PoolSetti
     if path is None:
         return PoolSettings.from_mapping({"name": "replay", **delays}), BrokerSettings(), IntervalSettings()
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         return (
             PoolSettings.from_mapping({**_table(values, "pool"), **delays}),
             BrokerSettings(**_table(values, "broker")),

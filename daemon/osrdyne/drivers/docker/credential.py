@@ -35,6 +35,6 @@ def check(file: Path) -> Path:
 def shown(line: str, file: Path) -> str:
     """Return a line of a worker's output as an error may show it, without the file's password."""
     try:
-        return redaction.shown(line, redaction.passwords(file.read_text(encoding="utf-8").strip()))
+        return redaction.shown(line, redaction.passwords(file.read_text(encoding="utf-8-sig").strip()))
     except (OSError, ValueError):
         return ""  # without the password, it cannot be removed from the line: show nothing

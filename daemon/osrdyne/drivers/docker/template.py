@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osrdyne_protocol import foreign_json, keys
+from osrdyne_protocol import foreign_json, images, keys
 from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import PoolNames
@@ -133,6 +133,8 @@ def load(path: Path) -> dict[str, Any]:
     image = declared.get("Image")
     if not isinstance(image, str) or not image:
         raise SettingsError(f"{path}: Image", "is missing; name an image that the engine has")
+    if wrong := images.problem(image):
+        raise SettingsError(f"{path}: Image", wrong)
     grace = declared.get("StopTimeout", 1)
     if not isinstance(grace, int) or isinstance(grace, bool) or grace < 1:
         raise SettingsError(f"{path}: StopTimeout", "is no whole number of seconds, 1 or more")
@@ -173,7 +175,7 @@ def _read(path: Path) -> dict[str, Any]:
     if path.suffix not in readers:
         raise SettingsError(str(path), "is neither .json nor .toml; the ending says how it is written")
     try:
-        declared = readers[path.suffix](path.read_text(encoding="utf-8"))
+        declared = readers[path.suffix](path.read_text(encoding="utf-8-sig"))
         json.dumps(declared)
     except OSError as error:
         raise SettingsError(str(path), f"cannot be read: {error.strerror}") from None

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import yaml  # type: ignore[import-untyped]
 
-from osrdyne_protocol import worker_environment
+from osrdyne_protocol import images, worker_environment
 from osrdyne_protocol.errors import SettingsError
 
 Manifest = dict[str, Any]
@@ -71,7 +71,7 @@ class _Wrong(Exception):
 
 def _read(file: Path) -> Manifest:
     try:
-        manifest = yaml.safe_load(file.read_text(encoding="utf-8"))
+        manifest = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
         json.dumps(manifest)
     except OSError as error:
         raise SettingsError("driver.template_directory", f"{file} cannot be read: {error.strerror}") from error
@@ -118,6 +118,8 @@ def _check_deployment(manifest: Manifest, container: str | None, autoscaling: st
     for index, one in enumerate(containers):
         if one["name"] == chosen:
             _check_environment(one, f"spec.template.spec.containers[{index}].env")
+        if (given := one.get("image")) is not None and (wrong := images.problem(str(given))):
+            raise _Wrong(f"spec.template.spec.containers[{index}].image", wrong)
     if autoscaling == "none" and spec.get("replicas", 1) == 0:
         raise _Wrong("spec.replicas", "is 0, so that nothing would ever be answered; give 1 or more, or leave it out")
     return chosen
@@ -160,18 +162,29 @@ def _check_scaled_object(manifest: Manifest, spec: Manifest) -> None:
         raise _Wrong("spec.triggers", "has none of type rabbitmq, so that nothing would scale by a key's queue")
     for where, trigger in ours:
         _check_trigger(trigger, where)
+    # The most workers that a trigger asks for count: one that counts messages in hand is enough.
+    missing = [_not_counting(trigger["metadata"]) for _, trigger in ours]
+    if all(missing):
+        where, wanted = ours[0][0], missing[0]
+        raise _Wrong(
+            f"{where}.metadata.{wanted}",
+            f'must be "{_COUNTS[str(wanted)]}" in one trigger: else messages in hand do not count, '
+            "and busy workers are taken away",
+        )
+
+
+#: What a trigger has that counts the messages in hand, too.
+_COUNTS = {"protocol": "http", "mode": "QueueLength", "excludeUnacknowledged": "false"}
+
+
+def _not_counting(metadata: Manifest) -> str | None:
+    """Return the first value by which a trigger does not count messages in hand; None where it does."""
+    return next((name for name, value in _COUNTS.items() if metadata.get(name) != value), None)
 
 
 def _check_trigger(trigger: Manifest, where: str) -> None:
-    """Check that messages in hand count, and that no credential is in a readable place."""
+    """Check that no credential is in a readable place, and that the driver can fill in the rest."""
     metadata = _table(trigger, "metadata", f"{where}.metadata")
-    wanted = {"protocol": "http", "mode": "QueueLength", "excludeUnacknowledged": "false"}
-    for name, value in wanted.items():
-        if metadata.get(name) != value:
-            raise _Wrong(
-                f"{where}.metadata.{name}",
-                f'must be "{value}": else messages in hand do not count, and busy workers are taken away',
-            )
     if "useRegex" in metadata or "queueName" in metadata:
         raise _Wrong(f"{where}.metadata", "queueName and useRegex are filled in for each key; leave them out")
     if "@" in urlsplit(str(metadata.get("host", ""))).netloc:

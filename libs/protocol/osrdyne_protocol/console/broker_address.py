@@ -33,7 +33,7 @@ def chosen(context: CommandLine, broker: str | None, file: Path | None, *, varia
 def in_file(file: Path, option: str) -> str:
     """Return the address that a file holds; the option that names the file is part of the error."""
     try:
-        return file.read_text(encoding="utf-8").strip()
+        return file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise CannotAsk(f"{option} {file} cannot be read: {why(error)}") from None
 

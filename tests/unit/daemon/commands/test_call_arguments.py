@@ -48,8 +48,8 @@ def test_a_wrong_argument_is_named_with_what_would_be_right(words: tuple[str, ..
     ("uri", "why"),
     [
         (NOBODY, "amqp://127.0.0.1:1 (vhost '/', user 'user'): nothing listens there (connection refused)"),
-        ("http://user:secret@127.0.0.1", "a broker URI starts with amqp:// or amqps://"),
-        ("amqp://user:secret@127.0.0.1:port", "the broker URI cannot be read"),
+        ("http://user:secret@127.0.0.1", "the broker URI does not start with amqp:// or amqps://"),
+        ("amqp://user:secret@127.0.0.1:port", "the broker URI has a port that is not a number"),
         ("", "no broker is named; give --broker-file FILE, or set OSRDYNE_CLIENT_URI"),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_broker_that_is_away_or_misspelt_is_named_without_password(uri: str, w
 def test_an_empty_broker_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "uri").touch()
 
-    assert "a broker URI starts with" in refused(call("42", "--broker-file", str(tmp_path / "uri")))
+    assert "the broker URI is empty" in refused(call("42", "--broker-file", str(tmp_path / "uri")))
 
 
 def test_with_json_an_error_is_a_document_too() -> None:

@@ -1,0 +1,49 @@
+"""What is wrong in an address, said in one way for all that is addressed by a URI. Pure.
+
+An address may hold a password, so no text quotes any of it.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult, unquote, urlsplit
+
+_ENCODED = "in a user name or password write / : @ ? # % percent-encoded"
+
+
+def problem(address: object, *schemes: str) -> str | None:
+    """Say what is wrong in an address, as the rest of a sentence that begins with its name; None for nothing.
+
+    It has to have one of the schemes, and a host. Which path and query it may have is the caller's to say.
+    """
+    if not isinstance(address, str):
+        return f"is {type(address).__name__}, not text"
+    if not address.strip():
+        return "is empty"
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname
+    except ValueError:
+        return f"has [ or ] that are not around the numbers of an IPv6 address; {_ENCODED}"
+    if parts.scheme not in schemes:
+        return f"does not start with {' or '.join(f'{one}://' for one in schemes)}"
+    if any("@" in one for one in (parts.path, parts.query, parts.fragment)):
+        return f"has an @ behind its host; {_ENCODED}"
+    if not host or not host.isprintable() or any(one.isspace() for one in host):
+        return "has a space, or what cannot be printed, in its host" if host else "names no host"
+    return _problem_of(parts)
+
+
+def _problem_of(parts: SplitResult) -> str | None:
+    """Say what is wrong in an address that has a scheme and a host."""
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        return f"has a port that is not a number from 1 to 65535; {_ENCODED}"
+    try:
+        for one in (parts.username or "", parts.password or "", parts.path):
+            unquote(one, errors="strict")
+    except UnicodeDecodeError:
+        return "has percent-encoded bytes that are not UTF-8"
+    return None
