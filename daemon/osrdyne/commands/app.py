@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from osrdyne_protocol.console import init
 from osrdyne_protocol.console.imports import uncollected
 from osrdyne_protocol.console.output import CANNOT, complain
 from osrdyne_protocol.console.streams import guarded
@@ -112,5 +113,6 @@ def osrdyne(
 
 def main() -> None:
     """Run the command line."""
+    init.go_on_in_child()
     with guarded("osrdyne"):
         app()
