@@ -28,7 +28,7 @@ def command(
     settings: Annotated[Path, typer.Option(help="The daemon's settings file (TOML).")],
     json: Annotated[bool, typer.Option("--json", help="Log as JSON, one object a line.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Only read the settings and say whether they are right.")
+        bool, typer.Option("--check", help="Only say whether the settings are right, with what the driver reads.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log what the AMQP library says, too.")] = False,
 ) -> None:
@@ -41,8 +41,10 @@ def command(
         from osrdyne.settings.file import SettingsFile
 
     log_format.configure(as_json=json, verbose=verbose)
-    process = Process(SettingsFile(settings))
+    file = SettingsFile(settings)
+    process = Process(file)
     if check:
+        file.settings.driver.check(file.settings.pool)
         typer.echo(f"{settings}: settings are right")
         return
     log.info("settings read", extra={"file": str(settings), "from_environment": environment_names()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,6 +26,17 @@ class DriverSettings(StrictModel, abc.ABC):
     @abc.abstractmethod
     def open(self, pool: PoolSettings) -> Driver:
         """Return the driver. Raises `DriverError` or `SettingsError` for invalid settings."""
+
+    def check(self, pool: PoolSettings) -> None:
+        """Raise what `open` raises for these settings, and make nothing.
+
+        A driver whose `open` makes directories has a check of its own: another user than the daemon's may ask.
+        """
+
+        async def opened_and_closed() -> None:
+            await self.open(pool).close()
+
+        asyncio.run(opened_and_closed())
 
     def files(self) -> Iterable[Path]:
         """Return the files that `open` reads; when one changes, the daemon opens a new driver."""

@@ -7,10 +7,12 @@ from typing import Literal
 
 from pydantic import SecretStr
 
+from osrdyne.drivers import private_place
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.drivers.subprocess.template import SubprocessTemplate
 from osrdyne.settings.credentials import address
+from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
 
 
@@ -25,6 +27,14 @@ class SubprocessSettings(DriverSettings):
     state_directory: Path = Path("/var/lib/osrdyne")
     #: How a worker is started; see `SubprocessTemplate`.
     template: SubprocessTemplate
+
+    def check(self, pool: PoolSettings) -> None:
+        address(self.worker_amqp_uri, self.worker_amqp_uri_file, "driver.worker_amqp_uri")
+        home = names.engine_name(pool.name, pool.instance, "")
+        private_place.check(self.state_directory, 0o022)
+        for place in (self.state_directory, self.template.log_directory):
+            if place is not None:
+                private_place.check(place / home, 0o022)
 
     def open(self, pool: PoolSettings) -> Driver:
         from osrdyne.drivers.subprocess.driver import SubprocessDriver

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from osrdyne.drivers import private_place
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.settings.credentials import address
@@ -28,6 +29,10 @@ class SystemdSettings(DriverSettings):
     #: AMQP address that workers get, or the file that holds it.
     worker_amqp_uri: SecretStr | None = None
     worker_amqp_uri_file: Path | None = None
+
+    def check(self, pool: PoolSettings) -> None:
+        address(self.worker_amqp_uri, self.worker_amqp_uri_file, "driver.worker_amqp_uri")
+        private_place.check(self.environment_directory, 0o077)
 
     def open(self, pool: PoolSettings) -> Driver:
         from osrdyne.drivers.systemd.driver import SystemdDriver, UnitPlace
