@@ -88,6 +88,8 @@ class PoolState:
     #: seconds late; written by the queue watcher.
     depths: dict[str, int] = field(default_factory=dict)
     alarm: str | None = None
+    #: Orphan and dead-letter queue where others consume it, with what to do; written by the queue watcher.
+    listeners: dict[str, str] = field(default_factory=dict)
     #: Why the management API does not answer, None while it does; written by the queue watcher.
     uncounted: str | None = None
     #: Copies of requests without a caller that were dropped from the inventory since this daemon began; written by the

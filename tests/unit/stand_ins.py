@@ -198,6 +198,8 @@ class StandInManagement(ManagementApi):
     dead_lettering: int = 0
     alarmed: str | None = None
     static: dict[str, int] = field(default_factory=dict)
+    #: Connections and their users, by queue.
+    consumed_by: dict[str, dict[str, str]] = field(default_factory=dict)
     history: dict[str, list[tuple[float, QueueTotals]]] = field(default_factory=dict)
 
     def watch(self, key: str, queue: BrokerQueue) -> None:
@@ -222,6 +224,9 @@ class StandInManagement(ManagementApi):
 
     async def depths(self, names: PoolNames) -> dict[str, int]:
         return self.static
+
+    async def listeners(self, queue: str) -> dict[str, str]:
+        return self.consumed_by.get(queue, {})
 
     async def request_queues(self, names: PoolNames) -> list[RequestQueue]:
         await self.broker.called("list", "")

@@ -142,6 +142,16 @@ class ManagementApi:
         with self._reading("a page of queues"):
             return {one["name"]: one["messages"] for one in answer["items"] if isinstance(one.get("messages"), int)}
 
+    async def listeners(self, queue: str) -> dict[str, str]:
+        """Return the user of each connection that consumes a queue, by the connection's name; seconds late."""
+        try:
+            answer = await self._get(f"queues/{self._vhost}/{quote(queue, safe='')}")
+        except _NotFound:
+            return {}
+        with self._reading("the consumers of a queue"):
+            channels = [one["channel_details"] for one in answer.get("consumer_details", ())]
+            return {one["connection_name"]: one["user"] for one in channels if one}
+
     async def alarm(self) -> str | None:
         """Return the resources for which the broker has an alarm (`memory`, `disk`), None when it has none.
 

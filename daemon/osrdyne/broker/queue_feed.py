@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 #: Reply codes of a connection that a message has ended: the broker crashed, or its frame cannot be read.
 _ENDED_BY_A_MESSAGE = (541, 501)
+#: The broker gives messages to a consumer of lower priority only while this one takes no more (decision 0048).
+_BEFORE_OTHERS = {"x-priority": 100}
 #: Seconds without such an end, after which many messages are taken at a time again.
 _CALM_SECONDS = 5.0
 #: Tries in a row that follow each other at once: those that several messages need until they are moved away. Each try
@@ -88,7 +90,7 @@ class QueueFeed:
     async def _take(self, channel: Channel, deliveries: MemoryLimit) -> None:
         """Consume until cancelled; a consumer that the broker cancels is started again."""
         while True:
-            reason = await consume_until_end(channel, self._queue, deliveries.on_message)
+            reason = await consume_until_end(channel, self._queue, deliveries.on_message, arguments=_BEFORE_OTHERS)
             if reason is not None:
                 raise SessionEnded(f"channel of {self._queue} closed: {reason}") from reason
             log.warning("consumer cancelled by the broker; starting it again", extra={"queue": self._queue})

@@ -23,11 +23,13 @@ from osrdyne.commands.status_table import console
 from osrdyne.settings.credentials import secret
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings, load
 from osrdyne_amqp.address import virtual_host
+from osrdyne_protocol.broker import listeners
 from osrdyne_protocol.broker.drift import concerning, drift, request_queues
 from osrdyne_protocol.broker.lint import Finding, lint
 from osrdyne_protocol.broker.topology import Topology, Users, topology
 from osrdyne_protocol.console.output import NO, CannotAsk, print_json
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_protocol.names import PoolNames
 
 
 @one_line_errors
@@ -57,8 +59,9 @@ def command(
     """Find mistakes that a broker accepts silently and that lose messages later.
 
     Alone it judges what the settings declare. With --live or --management it compares exchanges, queues, bindings and
-    policies of the broker with that, and says which policy really wins and which queues the broker lost; with --users
-    also users and permissions, and whether guest has the password guest.
+    policies of the broker with that. It also says which policy really wins, which queues the broker lost, and which
+    queues of the daemon others consume, too. With --users it compares users and permissions, and says whether guest
+    has the password guest.
 
     Exit status: 0 nothing found; 1 findings; 2 it could not look.
     """
@@ -84,7 +87,15 @@ async def _judge_live(api: ManagementApi, expected: Topology, *, with_users: boo
     # To apply the topology does not bring back a stream that is missing because it is lost.
     explained = {one.object for one in lost}
     judged = judge(expected, found, with_users=with_users)
-    return [*(one for one in judged if one.rule != "missing" or one.object not in explained), *lost]
+    shared = await _shared(api, PoolNames(expected.pool))
+    return [*(one for one in judged if one.rule != "missing" or one.object not in explained), *lost, *shared]
+
+
+async def _shared(api: ManagementApi, names: PoolNames) -> list[Finding]:
+    """Return a finding for each queue of the daemon that other connections consume, too."""
+    queues = (names.orphan_queue, names.dead_letter_queue)
+    problems = {name: listeners.problem(await api.listeners(name)) for name in queues}
+    return [Finding("other-consumers", f"queue {name}", problem) for name, problem in problems.items() if problem]
 
 
 def judge(expected: Topology, found: Topology, *, with_users: bool) -> list[Finding]:

@@ -3,8 +3,8 @@
 The counts also stand in for events that do not arrive: an active key whose workers have requests is renewed.
 
 Writes `state.totals`, `state.former_totals`, `state.counted_at`, `state.counted_since`, `state.served_at`,
-`state.ready_since`, `state.depths`, `state.alarm`, `state.uncounted` and `state.lost`. Its counts are seconds late, so
-nothing is deleted because of them alone.
+`state.ready_since`, `state.depths`, `state.listeners`, `state.alarm`, `state.uncounted` and `state.lost`. Its counts
+are seconds late, so nothing is deleted because of them alone.
 
 The broker has no counts of a queue that it lost. So the watcher checks one by one only queues without counts, and
 queues that have not confirmed a forward.
@@ -21,6 +21,7 @@ from osrdyne.errors import ManagementError
 from osrdyne.intake.activity_rules import latest_use, was_delivered
 from osrdyne.state import PoolState
 from osrdyne.target.tracker import Status
+from osrdyne_protocol.broker import listeners
 from osrdyne_protocol.broker.lost import Evidence
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ class QueueWatcher:
         self._blocked = blocked
         self._interval = interval
         self._lateness = lateness
+        #: Since when several connections consume a queue of the daemon.
+        self._shared_since: dict[str, float] = {}
 
     async def run(self) -> None:
         # Counts from before an outage prove nothing: the workers had no broker meanwhile.
@@ -64,7 +67,7 @@ class QueueWatcher:
                 await asyncio.sleep(self._interval)
         finally:
             # These values would look current after the session.
-            self._state.depths = {}
+            self._state.depths, self._state.listeners = {}, {}
             self._state.lost = Evidence()
             self._state.alarm = self._state.uncounted = None
 
@@ -75,6 +78,7 @@ class QueueWatcher:
             depths = await self._management.depths(self._state.names)
             queues = await self._management.request_queues(self._state.names)
             await self._look_for_lost(queues)
+            await self._look_for_listeners()
         except ManagementError as error:
             if self._state.uncounted is None:
                 log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
@@ -120,6 +124,19 @@ class QueueWatcher:
         state.lost = state.lost.after({**looks, **taken}, now)
         for key in dict.fromkeys([*before.seen, *state.lost.seen]):
             state.lost_changes.add(key)
+
+    async def _look_for_listeners(self) -> None:
+        """Note queues of the daemon that others consume, for longer than an old connection of ours would be shown."""
+        state, before, now = self._state, self._state.listeners, self._state.clock()
+        names = (state.names.orphan_queue, state.names.dead_letter_queue)
+        found = {name: listeners.problem(await self._management.listeners(name)) for name in names}
+        self._shared_since = {name: self._shared_since.get(name, now) for name in names if found[name]}
+        late = [name for name, since in self._shared_since.items() if now - since >= self._lateness]
+        state.listeners = {name: str(found[name]) for name in late}
+        for name in state.listeners.keys() - before.keys():
+            log.warning("a queue of the daemon has other consumers", extra={"queue": name, "reason": found[name]})
+        for name in before.keys() - state.listeners.keys():
+            log.warning("a queue of the daemon has no other consumers any more", extra={"queue": name})
 
     def _note_alarm(self, alarm: str | None) -> None:
         before, self._state.alarm = self._state.alarm, alarm

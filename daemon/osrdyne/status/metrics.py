@@ -62,6 +62,12 @@ class Metrics:
             ["queue"],
             registry=of,
         )
+        self.shared = Gauge(
+            "osrdyne_queues_with_other_consumers",
+            "1 for the orphan or dead-letter queue where others consume it beside the daemon; absent otherwise.",
+            ["queue"],
+            registry=of,
+        )
         self.sessions_ended = Counter(
             "osrdyne_sessions_ended", "Times that a session on the broker ended or could not begin.", registry=of
         )

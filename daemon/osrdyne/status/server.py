@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import http_exceptions, web
 from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import Gauge
 
 from osrdyne.errors import DaemonError
 from osrdyne.settings.daemon import StatusSettings
@@ -69,9 +70,8 @@ async def serve(
         for queue, messages in shown["queues"].items():
             if messages is not None:
                 metrics.depths.labels(queue).set(messages)
-        metrics.lost.clear()
-        for queue in shown["static_queues_lost"]:
-            metrics.lost.labels(queue).set(1)
+        _mark(metrics.shared, shown["queues_with_other_consumers"])
+        _mark(metrics.lost, shown["static_queues_lost"])
         return web.Response(body=metrics.render(), content_type="text/plain", charset="utf-8")
 
     async def status(_: web.Request) -> web.Response:
@@ -126,3 +126,10 @@ async def _listening(settings: StatusSettings, door: Door, runner: web.AppRunner
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
             "set status.port to a free one"
         ) from error
+
+
+def _mark(gauge: Gauge, queues: Iterable[str]) -> None:
+    """Set a gauge to 1 for these queues, and leave all others out."""
+    gauge.clear()
+    for queue in queues:
+        gauge.labels(queue).set(1)

@@ -84,8 +84,9 @@ def document(
     these and of all keys' counts in seconds, None while there are none. `alarm` names the resources of a broker alarm,
     and `uncounted` says why the management API does not answer. `warnings` are sentences for a person; the daemon works
     on. `refused` counts the requests whose key was not woken, by reason, since the daemon started.
-    `static_queues_lost` says what to do about each queue that the broker lost. A daemon that stands by shows no key
-    and no such queue, because its knowledge of them is old.
+    `queues_with_other_consumers` are queues of the daemon from which others take messages. `static_queues_lost` says
+    what to do about each queue that the broker lost. A daemon that stands by shows no key and no such queue, because
+    its knowledge of them is old.
     """
     names, owns_workers, stands_by = state.names, rest.pop("owns_workers"), phase == "standby"
     keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, late=late, now=state.clock())
@@ -99,6 +100,7 @@ def document(
         "alarm": state.alarm,
         "uncounted": state.uncounted,
         "dropped": state.dropped,
+        "queues_with_other_consumers": sorted(state.listeners),
         "queues": {name: state.depths.get(name) for name in names.counted},
         "warnings": _warnings(state),
         "refused": dict(state.refused),
@@ -120,6 +122,7 @@ def _warnings(state: PoolState) -> list[str]:
         said.append(f"{state.dropped} request(s) without a caller were {where}")
     if parked:
         said.append(f"{names.parked_queue} holds {parked} message(s) that could not be delivered, and are not answered")
+    said += [f"{queue} {problem}" for queue, problem in state.listeners.items()]
     return said
 
 

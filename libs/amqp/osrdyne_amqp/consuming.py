@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from osrdyne_amqp.channel import Channel
 from osrdyne_amqp.errors import BrokerError
@@ -17,13 +18,14 @@ async def consume_until_end(
     *,
     on_begin: Callable[[], None] = lambda: None,
     no_ack: bool = False,
+    arguments: Mapping[str, Any] | None = None,
 ) -> BrokerError | None:
     """Consume until the channel ends, and return why; None when the broker cancelled the consumer.
 
     `on_begin` is called when the broker has accepted the consumer. Raises what `Channel.consume` raises.
     """
     cancelled = asyncio.Event()
-    await channel.consume(queue, on_message, on_cancel=cancelled.set, no_ack=no_ack)
+    await channel.consume(queue, on_message, on_cancel=cancelled.set, no_ack=no_ack, arguments=arguments)
     on_begin()
     ended, again = asyncio.ensure_future(channel.wait_closed()), asyncio.ensure_future(cancelled.wait())
     try:

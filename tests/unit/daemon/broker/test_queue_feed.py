@@ -23,7 +23,9 @@ class OnChannel:
     def __init__(self, connection: OnConnection, prefetch: int) -> None:
         self.connection, self.prefetch = connection, prefetch
 
-    async def consume(self, queue: str, on_message: Any, *, on_cancel: Any, no_ack: bool = False) -> str:
+    async def consume(
+        self, queue: str, on_message: Any, *, on_cancel: Any, no_ack: bool = False, arguments: Any = None
+    ) -> str:
         if self.connection.refusing:
             raise BrokerTimeout
         self.connection.consumers.append(self.prefetch)

@@ -26,7 +26,9 @@ class StandInConnection:
     async def channel(self) -> StandInConnection:
         return self
 
-    async def consume(self, queue: str, on_message: Any, *, on_cancel: Callable[[], None], no_ack: bool) -> None:
+    async def consume(
+        self, queue: str, on_message: Any, *, on_cancel: Callable[[], None], no_ack: bool, arguments: Any
+    ) -> None:
         assert (queue, no_ack) == ("core-activity", True)
         if self._broker.refuses is not None:
             raise self._broker.refuses

@@ -135,6 +135,33 @@ async def test_the_pools_own_queues_are_counted_and_forgotten_when_they_cannot_b
     assert state.depths == {}
 
 
+async def test_other_consumers_are_named_once_they_are_there_for_longer_than_counts_are_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state, management = state_of(), StandInManagement(StandInBroker())
+    ours, old = {"10.0.0.1:1 -> broker": "daemon"}, {"10.0.0.1:2 -> broker": "daemon"}
+    other = {"10.0.0.9:1 -> broker": "admin"}
+    async with running(watcher(state, management).run()):
+        # Given an old connection of the daemon's, which the broker still shows for a moment
+        management.consumed_by = {"core-orphan": ours | old}
+        await asyncio.sleep(6.0)
+        management.consumed_by = {"core-orphan": ours}
+        await asyncio.sleep(10.0)
+        assert caplog.text == ""
+        # When another program consumes the dead letters
+        management.consumed_by = {"core-orphan": ours, "core-dl": ours | other}
+        await asyncio.sleep(20.0)
+        assert list(state.listeners) == ["core-dl"]
+        assert "admin from 10.0.0.9:1" in state.listeners["core-dl"]
+        management.consumed_by = {}
+        await asyncio.sleep(6.0)
+        assert state.listeners == {}
+    assert [one.message for one in caplog.records] == [
+        "a queue of the daemon has other consumers",
+        "a queue of the daemon has no other consumers any more",
+    ]
+
+
 async def test_an_alarm_is_reported_in_one_line_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

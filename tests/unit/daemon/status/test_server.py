@@ -22,7 +22,13 @@ class Served:
     """A server whose document and readiness a test changes."""
 
     def __init__(self) -> None:
-        self.document: dict[str, Any] = {"keys": [], "alarm": None, "queues": {}, "static_queues_lost": {}}
+        self.document: dict[str, Any] = {
+            "keys": [],
+            "alarm": None,
+            "queues": {},
+            "static_queues_lost": {},
+            "queues_with_other_consumers": [],
+        }
         self.reason: str | None = None
         self.url = ""
         self.port = 0

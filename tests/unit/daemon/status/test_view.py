@@ -252,6 +252,13 @@ def test_what_waits_for_room_and_what_was_dropped_is_warned_of(state: PoolState)
     assert shown["dropped"] == 7
 
 
+def test_other_consumers_are_warned_of_and_listed(state: PoolState) -> None:
+    state.depths, state.listeners = {"core-parked": 1}, {"core-orphan": "is consumed by 2 connections"}
+    shown = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
+    assert shown["warnings"][1:] == ["core-orphan is consumed by 2 connections"]
+    assert shown["queues_with_other_consumers"] == ["core-orphan"]
+
+
 def test_a_daemon_that_stands_by_shows_no_key(state: PoolState) -> None:
     state.require("42")
     for phase, keys in (("standby", 0), ("waiting", 1)):
