@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from osrdyne_bus.errors import MessagingError
 from osrdyne_protocol import addresses
@@ -46,16 +46,16 @@ class Peer:
             raise InvalidPeer(f"the address of a peer {wrong}; {_LOOKS_LIKE}")
         parts = urlsplit(address)
         try:
-            query = parse_qs(parts.query, strict_parsing=True) if parts.query else {}
-        except ValueError:
-            query = {"": []}
-        if parts.fragment or not set(query) <= {"hostname"}:
-            raise InvalidPeer(f"the address of a peer has a # or an option other than ?hostname=TEXT; {_LOOKS_LIKE}")
+            query = addresses.parameters(parts.query, ("hostname",))
+        except addresses.UnusableQuery as error:
+            raise InvalidPeer(f"the address of a peer {error}; {_LOOKS_LIKE}") from None
+        if parts.fragment:
+            raise InvalidPeer(f"the address of a peer has a #; {_LOOKS_LIKE}")
         host, port = str(parts.hostname), parts.port
         names = [None if one is None else unquote(one) for one in (parts.username, parts.password)]
         path = unquote(parts.path.removeprefix("/"))
         tls = parts.scheme == "amqps"
-        hostname = query["hostname"][0] if query else f"vhost:{path}" if path else None
+        hostname = query["hostname"] if query else f"vhost:{path}" if path else None
         return cls(host, port or (5671 if tls else 5672), names[0] or None, names[1], hostname, tls)
 
 

@@ -7,15 +7,15 @@ PostgreSQL's addresses are read by libpq: `postgres://`, several hosts, and all 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from osrdyne_jobs.errors import InvalidAddress
+from osrdyne_protocol import addresses
 
 _EXAMPLE = "postgresql://user:password@host/database"
 #: Names what is ours: a pooler stands between, which gives each transaction another connection.
@@ -60,8 +60,7 @@ def read(text: str) -> DatabaseAddress:
 
 
 def _sqlite(rest: str) -> DatabaseAddress:
-    if "?" in rest:
-        _refuse_parameters(rest, frozenset())
+    _parameters(rest, ())
     try:
         return DatabaseAddress(make_url(f"sqlite://{rest}"))
     except (ArgumentError, ValueError):
@@ -73,7 +72,7 @@ def _postgresql(rest: str) -> DatabaseAddress:
     from psycopg.conninfo import conninfo_to_dict
 
     known = frozenset(one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults()) | {"ssl", POOLER}
-    given = _refuse_parameters(rest, known)
+    given = _parameters(rest, known)
     place, _, query = rest.partition("?")
     kept = [part for part in query.split("&") if part and part.partition("=")[0] != POOLER]
     whole = f"postgresql://{place}{'?' if kept else ''}{'&'.join(kept)}"
@@ -104,18 +103,8 @@ def _postgresql(rest: str) -> DatabaseAddress:
     return DatabaseAddress(url, parameters, _FLAGS[pooler])
 
 
-def _refuse_parameters(rest: str, known: frozenset[str]) -> dict[str, str]:
-    """Return the parameters of an address. Raises InvalidAddress for one that is unknown, or given twice."""
-    query = rest.partition("?")[2]
-    named = parse_qsl(query, keep_blank_values=True)
-    counts = Counter(name for name, _ in named)
-    for name, count in counts.items():
-        if not re.fullmatch(r"\w{1,40}", name) or "@" in query:  # perhaps a part of a password
-            raise InvalidAddress(
-                "a parameter of the database's address cannot be read; in a password write ? as %3F, and @ as %40"
-            )
-        if name not in known:
-            raise InvalidAddress(f"the database's address has a parameter {name}, which is unknown; leave it out")
-        if count > 1:
-            raise InvalidAddress(f"the database's address has {name} {count} times; give it once")
-    return dict(named)
+def _parameters(rest: str, known: Collection[str]) -> dict[str, str]:
+    try:
+        return addresses.parameters(rest.partition("?")[2], known)
+    except addresses.UnusableQuery as error:
+        raise InvalidAddress(f"the database's address {error}") from None

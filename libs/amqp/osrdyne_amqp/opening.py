@@ -21,6 +21,8 @@ from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerUnreachable, I
 from osrdyne_protocol import addresses
 from osrdyne_protocol.errors import causes
 
+#: What pika takes of an address. How long it waits, and how often it tries, is decided here.
+_PIKA = ("channel_max", "client_properties", "frame_max", "heartbeat", "locale", "ssl_options", "tcp_options")
 _EXAMPLE = "amqp://user:password@host:5672/vhost"
 _BAD_LOGIN = "the broker refused the log-in; check user name and password (guest works on the broker's host only)"
 _BAD_CERTIFICATE = "the broker refused the log-in; check that it has a user of the certificate's name (EXTERNAL)"
@@ -51,6 +53,10 @@ def parameters(uri: str, name: str, heartbeat: float, timeout: float) -> tuple[A
     """Pika's parameters, and the address for people. Raises InvalidUri, TlsFailed (files)."""
     parts = _split(uri)
     options, query = tls.take(parts.query)
+    try:
+        asked = addresses.parameters(query, _PIKA)
+    except addresses.UnusableQuery as error:
+        raise InvalidUri(f"the broker URI {error}") from None
     if not options.is_default and parts.scheme != "amqps":
         raise InvalidUri("TLS options in a broker URI go with amqps://")
     user = parts.username
@@ -71,7 +77,7 @@ def parameters(uri: str, name: str, heartbeat: float, timeout: float) -> tuple[A
     result.socket_timeout = timeout
     result.stack_timeout = timeout + 5.0  # our own timeout comes first and has the better error
     result.blocked_connection_timeout = None  # an alarm makes confirms late; it is no reason to reconnect
-    if "heartbeat=" not in parts.query:
+    if "heartbeat" not in asked:
         result.heartbeat = max(1, math.ceil(heartbeat))
     result.client_properties = {**(result.client_properties or {}), "connection_name": name}
     authority = options.cacertfile or ("ca_certs of ssl_options" if "ca_certs" in query else None)

@@ -5,7 +5,10 @@ An address may hold a password, so no text quotes any of it.
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, unquote, urlsplit
+import re
+from collections import Counter
+from collections.abc import Collection
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 _ENCODED = "in a user name or password write / : @ ? # % percent-encoded"
 
@@ -47,3 +50,26 @@ def _problem_of(parts: SplitResult) -> str | None:
     except UnicodeDecodeError:
         return "has percent-encoded bytes that are not UTF-8"
     return None
+
+
+class UnusableQuery(ValueError):
+    """Says what is wrong after "the address"; it names a parameter and shows no value, which may be secret."""
+
+
+def parameters(query: str, known: Collection[str]) -> dict[str, str]:
+    """Return the parameters of an address, of which none is dropped in silence.
+
+    Raises UnusableQuery for one that is not known, is empty, or is given twice.
+    """
+    found = parse_qsl(query, keep_blank_values=True)
+    if "@" in query or not all(re.fullmatch(r"[\w-]{1,40}", name) for name, _ in found):  # perhaps part of a password
+        raise UnusableQuery("has a parameter that cannot be read; in a password write ? as %3F, and @ as %40")
+    for name, count in Counter(name for name, _ in found).items():
+        if name not in known:
+            raise UnusableQuery(f"has a parameter {name}, which is unknown here; leave it out")
+        if count > 1:
+            raise UnusableQuery(f"has {name} {count} times; give it once")
+    for name, value in found:
+        if not value:
+            raise UnusableQuery(f"has {name} without a value; leave it out")
+    return dict(found)

@@ -37,6 +37,13 @@ def test_an_address_that_is_none_is_refused_and_not_repeated(address: str) -> No
     assert "s3cret" not in str(raised.value)
 
 
+def test_a_parameter_that_is_not_used_is_named() -> None:
+    with pytest.raises(InvalidPeer, match="a parameter vhost, which is unknown here"):
+        Peer.parse("amqp://h?vhost=x")
+    with pytest.raises(InvalidPeer, match="hostname 2 times"):
+        Peer.parse("amqp://h?hostname=x&hostname=y")
+
+
 def test_a_password_is_in_no_text() -> None:
     assert "s3cret" not in repr(Peer.parse("amqp://u:s3cret@h"))
 

@@ -56,7 +56,7 @@ def test_a_connection_opens_within_what_is_left_of_a_call_shared_by_its_hosts() 
         (f"postgresql://{PLACE}?conect_timeout=3", "has a parameter conect_timeout, which is unknown"),
         (f"postgresql://{PLACE}?prepare_threshold=0", "has a parameter prepare_threshold, which is unknown"),
         (f"postgresql://{PLACE}?host=a&host=b", "has host 2 times"),
-        (f"postgresql://{PLACE}?sslmode", "cannot be read"),
+        (f"postgresql://{PLACE}?sslmode", "has sslmode without a value"),
         (f"postgresql://{PLACE}?pooler=maybe", "pooler in the database's address is true or false"),
         (f"postgresql://{PLACE}?connect_timeout=soon", "connect_timeout in the database's address is a whole number"),
         ("postgresql://u:sec?ret@h/d", "in a password write [?] as %3F"),

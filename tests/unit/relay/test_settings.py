@@ -61,7 +61,11 @@ def test_a_wrong_setting_is_named(values: dict[str, Any], named: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["", "localhost:6379", "http://localhost", "redis://", "redis://h:99999", "redis://h/a"]
+    "address",
+    [
+        *("", "localhost:6379", "http://localhost", "redis://", "redis://h:99999", "redis://h/a"),
+        *("redis://h/0?ssl_ca_certs=x", "redis://h/0#x"),
+    ],
 )
 def test_a_file_whose_address_is_none_is_refused_without_showing_it(address: str, tmp_path: Path) -> None:
     (tmp_path / "address").write_text(address)
