@@ -228,6 +228,25 @@ def test_a_connection_that_rested_is_tried_before_it_is_used(
     engine.dispose()
 
 
+def test_something_is_due_where_a_job_waits_without_a_run_or_a_lease_has_ended(jobs: Store) -> None:
+    def is_due() -> bool:
+        return jobs.do(lambda c: running.is_due(c, type="t", resource="r"))
+
+    jobs.register("other")
+    assert not is_due()
+    jobs.register()
+    assert is_due()
+    begun = jobs.begun()
+    jobs.register()
+    assert not is_due()  # the run goes on with it
+    jobs.finish(begun)
+    assert is_due()
+    jobs.begun(lease=0.0)
+    assert is_due()
+    jobs.finish(jobs.begun(), states.FAILED)
+    assert not is_due()  # it waits for its next attempt
+
+
 def test_jobs_of_different_resources_run_at_the_same_time(jobs: Store) -> None:
     jobs.register("a")
     jobs.register("b")
@@ -543,12 +562,13 @@ def test_a_job_that_is_cast_in_vain_is_cast_less_and_less_often(jobs: Store) -> 
     "ask, index",
     [
         (lambda c: running.begin(c, type="t", resource="r", worker="w", lease=LONG), "ix_osrdyne_job_next"),
+        (lambda c: running.is_due(c, type="t", resource="r"), "ix_osrdyne_job_next"),
         (lambda c: scans.cast_due(c, most=10, pause=1.0), "ix_osrdyne_job_due"),
         (lambda c: history.archive(c, after=1.0, keep=1.0, most=10), "ix_osrdyne_job_finished"),
         (lambda c: scans.lose(c, 10), "ix_osrdyne_job_lock_expiry"),
         (lambda c: running.renew(c, [records.Grip(1, "w")], LONG), "ix_osrdyne_job_lock_run"),
     ],
-    ids=["begin", "cast", "archive", "lose", "renew"],
+    ids=["begin", "look", "cast", "archive", "lose", "renew"],
 )
 def test_what_is_asked_often_is_answered_by_an_index(
     jobs: Store, ask: Callable[[Connection], object], index: str

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, Row, and_, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import BindParameter, Connection, Row, and_, bindparam, case, delete, func, insert, or_, select, update
 
 from osrdyne_jobs import states
 from osrdyne_jobs.database import now
@@ -41,6 +41,8 @@ _TAKE = insert_or_meet(
     lock, lambda insert: insert.values(expires_at=_UNTIL).on_conflict_do_nothing().returning(lock.c.type)
 )
 _EXPIRED = select(lock.c.run_id).where(LOCK_OF_RESOURCE, lock.c.expires_at <= now())
+_DUE = select(job.c.id).where(OF_RESOURCE, WAITING, job.c.begin_after <= now())
+_IS_DUE = select(or_(_EXPIRED.exists(), and_(_DUE.exists(), ~select(lock.c.type).where(LOCK_OF_RESOURCE).exists())))
 #: Not an update of the lock's row: see `_give_back`.
 _TAKE_OVER = delete(lock).where(LOCK_OF_RESOURCE, lock.c.expires_at <= now()).returning(lock.c.run_id)
 _OF_RUN_NOW = update(lock).where(LOCK_OF_RESOURCE).values(run_id=TOKEN)
@@ -78,8 +80,9 @@ def begin(connection: Connection, *, type: str, resource: str, worker: str, leas
     Returns None where there is nothing to do now, or another run has the lock. A lock whose lease ran out is taken
     over. Jobs run in the order of their registration; one that failed waits for its time and lets others pass.
     """
-    first, expired = _look(connection, type, resource)
-    if not _may_begin(first, expired):
+    first = next_job(connection, type, resource)
+    expired = _expired(connection, type, resource) if first is None else first.expired
+    if (first is None and not expired) or expired is False:
         return None
     if connection.dialect.name == "postgresql":
         # A run that ended within a transaction of its own may still hold its lock.
@@ -134,20 +137,11 @@ def _holder(worker: str) -> str:
 
 def is_due(connection: Connection, *, type: str, resource: str) -> bool:  # noqa: A002
     """Return whether there is something for `begin` to do. Reads only."""
-    return _may_begin(*_look(connection, type, resource))
+    return bool(connection.execute(_IS_DUE, {"of_type": type, "of_resource": resource}).scalar())
 
 
-def _look(connection: Connection, type: str, resource: str) -> tuple[Row[Any, Any, Any] | None, bool | None]:  # noqa: A002
-    """Return the next job, and whether the lock's lease ran out; None where there is no lock."""
-    first = next_job(connection, type, resource)
-    if first is not None:
-        return first, first.expired
-    expired = connection.execute(_EXPIRED, {"of_type": type, "of_resource": resource}).first() is not None
-    return None, expired
-
-
-def _may_begin(first: Row[Any, Any, Any] | None, expired: bool | None) -> bool:
-    return expired is not False if first is not None else bool(expired)
+def _expired(connection: Connection, type: str, resource: str) -> bool:  # noqa: A002
+    return connection.execute(_EXPIRED, {"of_type": type, "of_resource": resource}).first() is not None
 
 
 def _begin_run(connection: Connection, type: str, resource: str, worker: str) -> int:  # noqa: A002
