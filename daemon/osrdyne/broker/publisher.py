@@ -121,7 +121,7 @@ class Publisher:
         try:
             # A broker in alarm withholds confirms until the alarm is over; keep waiting.
             return await awake.result_of(confirm, self._timeout, paused=lambda: self._connection.blocked)
-        except awake.NoAnswer:
+        except awake.NotInTime:
             raise BrokerTimeout(f"no publisher confirm within {self._timeout:.0f} s") from None
 
     async def _open(self) -> Lanes:

@@ -17,14 +17,14 @@ T = TypeVar("T")
 PARTS = 10
 
 
-class NoAnswer(Exception):
+class NotInTime(Exception):
     """The wait is over. Not a TimeoutError: the future may hold one, the answer's own error."""
 
 
 async def result_of(future: asyncio.Future[T], seconds: float, *, paused: Callable[[], bool] = lambda: False) -> T:
     """Return the future's result, or raise its error. Parts of the wait at whose end it is `paused` do not count.
 
-    Raises NoAnswer. Afterwards the future is done: one whose result is not waited for any more is cancelled.
+    Raises NotInTime. Afterwards the future is done: one whose result is not waited for any more is cancelled.
     """
     left = PARTS
     try:
@@ -33,7 +33,7 @@ async def result_of(future: asyncio.Future[T], seconds: float, *, paused: Callab
             if future.done():
                 return future.result()
             left -= not paused()
-        raise NoAnswer
+        raise NotInTime
     finally:
         future.cancel()
 

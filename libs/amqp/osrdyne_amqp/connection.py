@@ -147,7 +147,7 @@ class Connection:
         try:
             await awake.result_of(opened, self._timeout)
             await channel.start(prefetch=prefetch)
-        except awake.NoAnswer:
+        except awake.NotInTime:
             self._wire.begin_close_channel(raw)
             blocked = self._wire.blocked_text()
             raise BrokerTimeout(f"{self.where}: no channel within {self._timeout:g} s{blocked}") from None

@@ -46,7 +46,7 @@ class PendingCalls:
         self._waiting.add(future)
         try:
             return await awake.result_of(future, self._timeout)
-        except awake.NoAnswer:
+        except awake.NotInTime:
             raise BrokerTimeout(
                 f"no answer to: {what}, within {self._timeout:g} s{self._wire.blocked_text()}; "
                 "whether the broker will still do it is unknown"

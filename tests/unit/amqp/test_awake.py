@@ -47,7 +47,7 @@ async def test_a_timer_is_not_due_when_the_loop_begins_to_turn_again() -> None:
 async def test_a_wait_without_an_answer_ends_and_its_future_with_it() -> None:
     future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    with pytest.raises(awake.NoAnswer):
+    with pytest.raises(awake.NotInTime):
         await awake.result_of(future, 10.0)
 
     assert asyncio.get_running_loop().time() == pytest.approx(10.0)

@@ -210,7 +210,7 @@ class Inventory:
             return "nothing takes requests: the pool's topology is not applied"
         except (Nacked, Unencodable) as error:
             return str(error)
-        except awake.NoAnswer:
+        except awake.NotInTime:
             raise BrokerTimeout(f"no publisher confirm within {_CONFIRM_SECONDS:.0f} s") from None
         except BrokerError as error:
             if not self._connection.is_open:

@@ -50,6 +50,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "jobs delete": ("1", "--database-file", "é/none", "--json"),
     "jobs schemas": ("--types", "no:é", "--json"),
     "jobs migrate": ("--database-file", "é/database", "--json"),
+    "jobs restored": ("--database-file", "é/none", "--json"),
     "jobs prepare-database": ("--admin-file", "é/none", "--owner-file", "é/none", "--json"),
     "jobs serve": ("--database-file", "é/none", "--json"),
     "relay serve": ("--settings", "é/none", "--json"),

@@ -433,7 +433,7 @@ async def test_a_user_that_has_spent_its_budget_hears_at_once_when_to_try_again_
         for number in range(3):
             one.orphan(f"spray-{number}", user_id="sprayer")
         await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
-        (sent,) = one.publisher.sent_to("", "reply-1")
+        (sent,) = one.publisher.sent_to("", A_CALLER)
         assert sent.properties.headers[headers.X_RETRY_AFTER] == 10_000
         one.orphan("honest", user_id="other")
         # A key that is awake costs nothing.
@@ -453,7 +453,7 @@ async def test_a_refused_request_without_a_caller_is_kept() -> None:
         one.orphan("a", reply_to=None)
         one.orphan("b", reply_to=None)
         await until(lambda: one.channel.tags == [2], within=0.05)
-        (kept,) = one.publisher.sent_to("", NAMES.poison_queue)
+        (kept,) = one.publisher.sent_to("", NAMES.unanswered_queue)
         assert kept.properties.headers[headers.X_POISON_REASON] == statuses.THROTTLED
 
 
