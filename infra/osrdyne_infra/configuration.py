@@ -192,6 +192,9 @@ def _cluster(values: Mapping[str, str], pools: tuple[str, ...]) -> PoolCluster |
         if len(made) > 63:
             problem = f"makes the namespace {made}, which is longer than 63 characters; choose a shorter one"
             raise ConfigurationError(f"{NAMESPACE}:kubernetes.namespace", problem, EXAMPLES["kubernetes"])
+        if len(service := f"{pool}-daemon") > 63:
+            problem = f"has pool {pool}, whose Service {service} is longer than 63 characters; choose a shorter name"
+            raise ConfigurationError(f"{NAMESPACE}:pools", problem, EXAMPLES["pools"])
     return found.model_copy(update={"kubeconfig": values.get("kubeconfig", "")})
 
 

@@ -36,7 +36,7 @@ def raw(**changes: Any) -> dict[str, str]:
 
 
 CLUSTER: Mapping[str, Any] = {"namespace": "rail", "daemon": {"image": "registry.example/osrdyne:1"}}
-WORKERS: Mapping[str, Any] = {"core": {"image": "registry.example/core:1"}, "other": {"image": "a@sha256:0b"}}
+WORKERS: Mapping[str, Any] = {"core": {"image": "registry.example/core:1"}, "other": {"image": "a@sha256:" + "0b" * 32}}
 DEPLOYMENT = {"kind": "statefulset", "admin": "root", "image": "rabbitmq:4.3-management", "storage": "10Gi"}
 
 
@@ -58,6 +58,21 @@ def of_broker(**changes: Any) -> BrokerStack:
     settings = parse(raw(**{**whole, "kubernetes": {"namespace": "rail"}, **changes}), SECRETS)
     assert isinstance(settings, BrokerStack)
     return settings
+
+
+def test_a_pool_on_a_cluster_is_refused_where_a_name_made_of_its_own_is_too_long() -> None:
+    for length, is_right in ((56, True), (57, False)):
+        name = "p" * length
+        changes = {
+            "pools": [{"name": name}],
+            "kubernetes": {**CLUSTER, "namespace": "r"},
+            "workers": {name: WORKERS["core"]},
+        }
+        if is_right:
+            assert read(**changes).cluster is not None
+        else:
+            with pytest.raises(ConfigurationError, match=rf"osrdyne:pools: has pool {name}, whose Service"):
+                read(**changes)
 
 
 def test_several_pools_are_read_and_belong_to_the_instance() -> None:
@@ -93,7 +108,7 @@ def test_a_pool_on_a_cluster_has_a_namespace_and_workers_of_its_own() -> None:
     assert settings.cluster.daemon.replicas == 2
     assert settings.workers["core"].env == {"MODEL": "/srv"}
     assert settings.workers["core"].resources == {"requests": {"cpu": "2", "memory": "1Gi"}}
-    assert settings.workers["other"].image == "a@sha256:0b"
+    assert settings.workers["other"].image == "a@sha256:" + "0b" * 32
 
 
 def test_a_kubeconfig_is_taken_and_not_shown() -> None:
