@@ -44,6 +44,8 @@ LIMITS: Mapping[str, Check] = {
     "start_hold": _duration,
     "start_grace": _duration,
     "queue_actions": _COUNT,
+    "new_keys": _COUNT,
+    "new_key_interval": _duration,
 }
 INTERVALS: Mapping[str, Check] = dict.fromkeys(
     ("engine_listing", "queue_listing", "topology_check", "debounce", "recheck"), _duration

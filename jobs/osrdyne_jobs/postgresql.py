@@ -53,8 +53,10 @@ def set_up(engine: Engine, address: str | Callable[[], str], known: DatabaseAddr
         if not isinstance(address, str):
             try:
                 last = _present(address)
-            except (OSError, OsrdyneError) as error:
-                logger.warning("the database's address cannot be read", extra={"reason": str(error)})
+            except (OSError, UnicodeError, OsrdyneError) as error:
+                # The text of a UnicodeError shows a byte of the address.
+                reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
+                logger.warning("the database's address cannot be read", extra={"reason": reason})
         # SQLAlchemy's own part is how values are converted.
         options = {"context": given.get("context"), **connecting(last)}
         try:

@@ -67,6 +67,9 @@ class _Login(CredentialProvider):
         assert self._known is not None
         return self._known
 
+    async def get_credentials_async(self) -> _Shown:
+        return self.get_credentials()
+
 
 def _login(user: str | None, password: str | None) -> _Shown | None:
     """Return the arguments of AUTH; None where nothing is to be shown."""

@@ -93,7 +93,7 @@ async def got_nothing(*_: Any) -> None:
         (f"amqp://guest:{PASSWORD}@/vhost", "no host"),
         (f"amqp://guest:{PASSWORD}@127.0.0.1/#x", "%23"),
         (f"amqp://guest:{PASSWORD}@127.0.0.1/%ff", "percent-encoded"),
-        (f"amqp://guest:{PASSWORD}@127.0.0.1/?nonsense={PASSWORD}", "option"),
+        (f"amqp://guest:{PASSWORD}@127.0.0.1/?nonsense={PASSWORD}", "parameter nonsense"),
         (f"amqp://guest:{PASSWORD}@127.0.0.1/?heartbeat={PASSWORD}", "option"),
         (f"amqps://guest:{PASSWORD}@127.0.0.1/?ssl_options=%7B{PASSWORD}", "option"),
         ("amqp://guest@127.0.0.1/", "no password"),

@@ -15,6 +15,7 @@ import pytest
 
 import osrdyne_protocol.broker.lint as lint_module
 import steps
+from osrdyne.commands import lint as lint_command
 from osrdyne.commands import lost_queues
 from osrdyne_protocol.broker import drift as drift_module
 from testbed.broker import Broker
@@ -128,7 +129,9 @@ def test_a_command_of_the_page_works(line: str, installed: tuple[DaemonProcess, 
 def test_the_page_explains_every_rule_of_lint() -> None:
     section = PAGE.split("## `osrdyne lint`")[1].split("\n## ")[0]
     shown = {rule for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for rule in re.findall("`(.*?)`", row)}
-    sources = [Path(str(module.__file__)).read_text() for module in (lint_module, drift_module, lost_queues)]
+    sources = [
+        Path(str(module.__file__)).read_text() for module in (lint_module, drift_module, lost_queues, lint_command)
+    ]
     rules = {rule for source in sources for rule in re.findall(r'Finding\(\s*"([a-z-]+)"', source)}
 
     assert shown == rules

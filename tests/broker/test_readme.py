@@ -114,7 +114,7 @@ def shell(vhost: Vhost, tmp_path: Path) -> Iterator[Shell]:
 @pytest.fixture
 def daemon_log(shell: Shell) -> Iterator[Path]:
     """The daemon of the page, once its pool is declared; neither it nor its workers are left."""
-    assert "5 exchanges, 6 queues" in shell.run("python declare_pool.py core")
+    assert "5 exchanges, 8 queues" in shell.run("python declare_pool.py core")
     log = shell.folder / "daemon.log"
     process = shell.start("osrdyne daemon --settings settings.toml", log)
     try:

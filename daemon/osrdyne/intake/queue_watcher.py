@@ -13,6 +13,7 @@ queues that have not confirmed a forward.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -78,7 +79,6 @@ class QueueWatcher:
             depths = await self._management.depths(self._state.names)
             queues = await self._management.request_queues(self._state.names)
             await self._look_for_lost(queues)
-            await self._look_for_listeners()
         except ManagementError as error:
             if self._state.uncounted is None:
                 log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
@@ -95,6 +95,9 @@ class QueueWatcher:
             self._state.counted_since = asked
         self._state.depths = depths
         self._note(queues, asked if before is None else before, asked)
+        # What these looks find is of less weight than the counts, which must not be lost with it.
+        with contextlib.suppress(ManagementError):
+            await self._look_for_listeners()
         if self._state.alarm is not None:
             # A group whose replies, or whose first event, the broker holds back is not stuck.
             self._forget_waits()

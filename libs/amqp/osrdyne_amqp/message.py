@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pika import BasicProperties as Properties
@@ -31,7 +31,7 @@ class Message:
     #: why the content header could not be read in full; `properties` has what could, and never the headers
     malformed: str | None = None
     #: Bytes of the properties on the wire; 0 where they were not kept.
-    properties_size: int = 0
+    properties_size: int = field(default=0, compare=False)
 
     @property
     def size(self) -> int:

@@ -79,6 +79,8 @@ class Dispatcher:
         self._cast_prefix = f"{client}-cast-"
         self._cast_count = 0
         self._user = ""
+        #: The user that the broker has checked, where the address names it.
+        self._named: str | None = None
         self._queue: str | None = None
         #: Connections in a row that the broker closed by a crash of its own, with no reply in between.
         self._crashes = 0
@@ -145,7 +147,11 @@ class Dispatcher:
     async def _connect(self) -> ClientConnection:
         uri = present(self._uri)
         with contextlib.suppress(ValueError):  # Connection.open raises an error for an unreadable URI
-            self._user = unquote(urlsplit(uri).username or "guest")
+            parts = urlsplit(uri)
+            self._user = unquote(parts.username or "guest")
+            # With a certificate, the broker's user is the certificate's.
+            own = parts.username is not None and "auth_mechanism" not in parts.query
+            self._named = self._user if own else None
             if self._options.reply == "queue" and self._queue is None:
                 self._queue = reply_queue(self._user)
         return await ClientConnection.open(
@@ -228,7 +234,7 @@ class Dispatcher:
                 correlation_id=call.correlation_id,
                 reply_to=(self._queue or DIRECT_REPLY_TO) if wants_reply else None,
                 # The broker checks it, and the daemon counts the new keys of each user.
-                user_id=self._user,
+                user_id=self._named,
             )
             if timeout != math.inf:
                 call.timer = self._loop.call_at(now + timeout, self._expire, call)
@@ -304,6 +310,8 @@ class Dispatcher:
     def _send_unsent(self) -> None:
         for call in [*self.slots.waiting(), *self._casts.values()]:
             if call.state is State.UNSENT and call.leaving is None:
+                if call.properties is not None:
+                    call.properties.user_id = self._named
                 if call.wants_reply and call.properties is not None:
                     call.properties.reply_to = self._queue or DIRECT_REPLY_TO
                 try:

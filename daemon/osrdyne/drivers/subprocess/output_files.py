@@ -29,7 +29,7 @@ _TAIL_BYTES = 4096
 #: What stands between a worker and its log: gets the path, and the limit in units of 512 bytes. It ends when the last
 #: process with the worker's output has ended, or when there is no `cat`.
 _WRITER = """
-ulimit -f "$2"; trap '' XFSZ
+ulimit -f "$2"; trap '' XFSZ TERM INT HUP QUIT
 until cat || [ $? -gt 125 ]; do cp "$1" "$1.1"; printf '%s\\n' "$HEADING" > "$1"; done
 """
 #: What `ulimit -f` counts in (POSIX).
