@@ -89,10 +89,13 @@ class Refused(Exception):
 class Sender:
     """A connection with a link to one address of the broker. The messages are bytes, as `message` returns them."""
 
-    def __init__(self, uri: str, address: str) -> None:
-        """`uri` is an address of AMQP 0-9-1; `address` as `/queues/NAME` or `/exchanges/NAME/KEY`, percent-encoded."""
+    def __init__(self, uri: str, address: str, *, patience: float = 60.0) -> None:
+        """`uri` is an address of AMQP 0-9-1; `address` as `/queues/NAME` or `/exchanges/NAME/KEY`, percent-encoded.
+
+        `patience`: seconds to wait for any answer, which raise TimeoutError.
+        """
         parts = urlsplit(uri)
-        self._socket = socket.create_connection((parts.hostname or "", parts.port or 5672), timeout=60)
+        self._socket = socket.create_connection((parts.hostname or "", parts.port or 5672), timeout=patience)
         self._delivery = 0
         try:
             self._log_in(unquote(parts.username or ""), unquote(parts.password or ""))

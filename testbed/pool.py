@@ -46,6 +46,8 @@ class Pool:
     users: Users
     passwords: dict[str, str]
     names: PoolNames = field(init=False)
+    #: Delivery limits of the pool's own queues that are not those of the product, which take a minute to reach.
+    delivery_limits: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names = PoolNames(self.settings.name)
@@ -71,6 +73,15 @@ class Pool:
 
     def apply(self) -> None:
         apply(self.broker, self.vhost, topology(self.settings, self.users), self.passwords)
+        for queue, limit in self.delivery_limits.items():
+            self.limit_deliveries(queue, limit)
+
+    def limit_deliveries(self, queue: str, limit: int) -> None:
+        """Let what cannot be delivered from one of the pool's own queues be moved on sooner."""
+        self.delivery_limits[queue] = limit
+        policy = self.broker.management.get("policies", self.vhost, queue)
+        definition = policy["definition"] | {"delivery-limit": limit}
+        self.broker.management.put("policies", self.vhost, queue, body=policy | {"definition": definition})
 
     def restore(self) -> None:
         """Apply the topology again; a broker in the middle of a change answers with an error, and is asked again."""

@@ -31,15 +31,9 @@ MakeClient = Callable[[Pool], ForeignClient]
 def pool(make_pool: MakePool) -> Pool:
     """A pool whose own queues have limits that are reached within seconds."""
     pool = make_pool(delivery_limit=2)
-    limit_deliveries(pool, pool.names.orphan_queue, 10)
-    limit_deliveries(pool, pool.names.dead_letter_queue, 20)
+    pool.limit_deliveries(pool.names.orphan_queue, 10)
+    pool.limit_deliveries(pool.names.dead_letter_queue, 20)
     return pool
-
-
-def limit_deliveries(pool: Pool, queue: str, limit: int) -> None:
-    policy = pool.broker.management.get("policies", pool.vhost, queue)
-    definition = policy["definition"] | {"delivery-limit": limit}
-    pool.broker.management.put("policies", pool.vhost, queue, body=policy | {"definition": definition})
 
 
 def attack(pool: Pool, key: str) -> None:

@@ -112,17 +112,3 @@ JSON = st.recursive(
 )
 
 PRINTABLE = st.text(string.printable, max_size=80)
-
-
-def mutated(original: bytes) -> st.SearchStrategy[bytes]:
-    """The bytes with some of them replaced, cut off, doubled or put in between."""
-
-    def change(edits: list[tuple[int, int, bytes]]) -> bytes:
-        data = bytearray(original)
-        for at, length, replacement in edits:
-            start = at % (len(data) + 1)
-            data[start : start + length] = replacement
-        return bytes(data)
-
-    edit = st.tuples(st.integers(0, 10_000), st.integers(0, 8), st.binary(max_size=8))
-    return st.lists(edit, max_size=6).map(change)

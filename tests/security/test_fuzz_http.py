@@ -25,9 +25,10 @@ from osrdyne_protocol.broker.topology import Topology, topology
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from testbed.command_line import osrdyne
+from testbed.hostile.chance import mutated
 from testbed.suite import examples
 from testbed.waiting import PATIENCE
-from tests.security.arbitrary import FUZZ, JSON, PRINTABLE, mutated
+from tests.security.arbitrary import FUZZ, JSON, PRINTABLE
 
 # --- what is asked of us ----------------------------------------------------------------------------------------------
 

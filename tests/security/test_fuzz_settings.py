@@ -20,7 +20,8 @@ from osrdyne_protocol.errors import InvalidKey, MissingVariable, SettingsError
 from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.settings_text import to_toml
 from osrdyne_protocol.worker_environment import WorkerEnvironment
-from tests.security.arbitrary import FUZZ, JSON, mutated
+from testbed.hostile.chance import mutated
+from tests.security.arbitrary import FUZZ, JSON
 
 SECRET = "Sup3rSecret"
 GOOD: dict[str, Any] = {

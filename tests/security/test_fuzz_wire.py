@@ -18,10 +18,11 @@ from osrdyne_amqp.errors import BrokerError, InvalidUri, TlsFailed, Unencodable
 from osrdyne_amqp.frames import read_properties
 from osrdyne_amqp.table import Malformed, read_table
 from osrdyne_amqp.table_writing import write_table
+from testbed.hostile.chance import mutated
 from testbed.suite import examples
 from testbed.waiting import PATIENCE
 from tests.broker.fake_broker import delivery, fake_broker, header_payload, method
-from tests.security.arbitrary import FUZZ, PRINTABLE, VALUES, mutated
+from tests.security.arbitrary import FUZZ, PRINTABLE, VALUES
 
 PROPERTIES = spec.BasicProperties(
     headers={"x-status": "ok", "n": {"l": [1, True, None, "é"], "d": 2**40}}, correlation_id="c", reply_to="r"

@@ -25,11 +25,11 @@ from osrdyne_bus.wire import BusRequest, Notification
 from osrdyne_client.errors import RemoteError
 from osrdyne_client.replies import Reply
 from testbed.amqp_1_0 import BINARY, DATA, MAP, MESSAGE_ANNOTATIONS, NULL, SYMBOL, compound, section, sized, text
+from testbed.hostile.amqp_1_0 import IDS, TEXTS, messages
 from testbed.pool import DaemonProcess, Pool
 from testbed.suite import examples
 from testbed.waiting import PATIENCE, until_async
 from testbed.workers import MINIMAL
-from tests.bus.on_peers.arbitrary_amqp import IDS, TEXTS, messages
 from tests.bus.on_peers.conftest import OpenBus
 from tests.conftest import Vhost
 from tests.security.arbitrary import FUZZ

@@ -12,7 +12,7 @@ from proton import Message, symbol, timestamp, ulong
 
 from osrdyne_bus.engine.messages import UnreadableMessage, decoded, encoded
 from osrdyne_bus.envelopes import Envelope
-from tests.security.arbitrary import mutated
+from testbed.hostile.chance import mutated
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 HEADERS = st.dictionaries(

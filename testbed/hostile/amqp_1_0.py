@@ -1,11 +1,13 @@
 """AMQP 1.0 messages as a hostile peer may encode them, as Hypothesis strategies of bytes.
 
-The encoder is that of `testbed.amqp_1_0`: proton's makes valid messages only.
+`messages` are those that a broker delivers over AMQP 1.0. `everything` has all types in all sections, also what no
+receiver can be given. The encoder is that of `testbed.amqp_1_0`: proton's makes valid messages only.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from hypothesis import strategies as st
 
@@ -33,6 +35,8 @@ from testbed.amqp_1_0 import (
     sized,
     text,
 )
+from testbed.hostile.chance import DEPTHS, LONG_TEXTS
+from testbed.hostile.chance import NAMES as ANY_NAMES
 
 Encoded = st.SearchStrategy[bytes]
 
@@ -180,3 +184,91 @@ def messages(subject: Encoded = _MAYBE_TEXT, correlation_id: Encoded = IDS) -> E
         BODIES,
         nothing | ANNOTATIONS.map(lambda value: section(FOOTER, value)),
     ).map(b"".join)
+
+
+# --- what a broker need not be able to deliver ------------------------------------------------------------------------
+
+
+def _nested_lists(depth: int) -> bytes:
+    value = NULL
+    for _ in range(depth):
+        value = compound(LIST, [value])
+    return value
+
+
+#: Lists, maps and arrays in their short forms; codes of no type, cut values, counts that lie.
+_ODD = st.sampled_from(
+    [
+        *(b"\x45", b"\xc0\1\0", b"\xc1\1\0", b"\xc1\4\2\x52\1\x41", b"\xe0\4\2\x50\1\2", b"\xe0\2\0\x98"),
+        *(
+            b"\x4f",
+            b"\xff",
+            b"\xb1\xff\xff\xff\xff",
+            b"\xc1\2\1\x41",
+            b"\xd0\0\0\0\4\xff\xff\xff\xff",
+            b"\x56\2",
+            b"\xa1\1\xff",
+        ),
+    ]
+)
+#: Names by which the broker and our programs note the death of a message.
+_DEATH_NAMES = [
+    *("x-death", "x-opt-deaths", "x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"),
+    *("x-last-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count", "x-osrdyne-hops"),
+    *("x-osrdyne-first-seen", "x-exchange", "x-routing-key", "x-cc", "CC", "BCC", "x-event", "x-request-id"),
+]
+_DEATH_FIELDS = ["reason", "queue", "exchange", "routing-keys", "count", "time", "original-expiration"]
+_DEATHS = st.lists(
+    _pairs(
+        st.sampled_from(_DEATH_FIELDS).map(text), st.sampled_from([text("expired"), text("core-orphan")]) | PLAIN, 7
+    ),
+    max_size=3,
+).map(lambda deaths: compound(LIST, deaths))
+#: Values that the broker hands on to a receiver of AMQP 0-9-1, if it takes them where they are.
+_CALM = NEARLY_RIGHT | PLAIN.filter(lambda value: value[0] != 0x98)
+_WILD = st.one_of(VALUES, _ODD, _DEATHS, DEPTHS.map(_nested_lists), LONG_TEXTS.map(text), NEARLY_RIGHT)
+
+
+def _named(values: Encoded, encode: Callable[[str], bytes]) -> Encoded:
+    names = st.sampled_from([*_DEATH_NAMES, *OUR_NAMES]).map(encode) | NAMES.map(encode)
+    return _pairs(names, values, 6)
+
+
+def _symbol(name: str) -> bytes:
+    return sized(SYMBOL, name.encode())
+
+
+def _of(values: Encoded, keys: Encoded, addresses: list[str]) -> Encoded:
+    """All sections, mostly in order, with these values."""
+    annotations = _named(values, _symbol)
+    replies = st.sampled_from([NULL, *map(text, addresses)]) | ADDRESSES | ANY_NAMES.map(text)
+    fields = st.tuples(
+        *(st.just(NULL) | IDS, st.just(NULL), st.just(NULL) | ADDRESSES, st.just(NULL) | keys, replies, IDS),
+        *(st.just(NULL) | values for _ in range(2)),
+        *(_MAYBE_TIME, _MAYBE_TIME, _MAYBE_TEXT, st.just(NULL) | _fixed(0x70, 4), _MAYBE_TEXT),
+    )
+    nothing = st.just(b"")
+    sections = st.tuples(
+        nothing | HEADER_SECTIONS,
+        nothing | annotations.map(lambda value: section(DELIVERY_ANNOTATIONS, value)),
+        nothing | annotations.map(lambda value: section(MESSAGE_ANNOTATIONS, value)),
+        nothing | fields.map(lambda found: section(PROPERTIES, compound(LIST, list(found)))),
+        nothing
+        | (_named(values, text) | _pairs(ANY_NAMES.map(text), values)).map(
+            lambda value: section(APPLICATION_PROPERTIES, value)
+        ),
+        BODIES | values.map(lambda value: section(VALUE, value)),
+        nothing | annotations.map(lambda value: section(FOOTER, value)),
+    )
+    return sections.map(b"".join)
+
+
+def everything(addresses: list[str]) -> Encoded:
+    """Messages that ask for replies at these addresses or at others: one in eight has values of all types.
+
+    Not more, because each that the broker cannot deliver costs it dozens of connections.
+    """
+    calm, wild = _of(_CALM, TEXTS.map(text), addresses), _of(_WILD, _WILD, addresses)
+    # Not to nothing: the broker never settles an empty message.
+    cut = st.tuples(wild, st.integers(1, 100)).map(lambda both: both[0][: len(both[0]) * both[1] // 100] or b"\0")
+    return st.integers(0, 15).flatmap(lambda number: wild if number == 0 else cut if number == 1 else calm)

@@ -1,0 +1,61 @@
+"""Lists from a seed, and what every kind of attack has: sizes around limits, depths, names of all kinds. Pure."""
+
+from __future__ import annotations
+
+import string
+from typing import TypeVar
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+Drawn = TypeVar("Drawn")
+
+#: Around lengths in one byte and in two, and around a frame as RabbitMQ agrees to it.
+SIZES = st.sampled_from([0, 1, 127, 128, 254, 255, 256, 257, 4096, 65_535, 65_536, 131_064, 131_072, 131_080])
+#: How deep values are nested, beside what a recursive strategy gives.
+DEPTHS = st.sampled_from([1, 2, 16, 31, 32, 33, 100, 1000])
+#: Names of keys, queues and endpoints: ours, nearly ours, and those that some program could stumble over.
+NAMES = st.sampled_from(
+    [
+        *("", "0", "42", "42 ", "xchg", "leader", "core-orphan", "core-dlq", "core-req-42", "amq.rabbitmq.reply-to"),
+        *("a\nb", "a\rb", "a\0b", "..", "../../etc/passwd", "50%", "%00", "%ff", "{e}", "$(id)", "'", '"', "<b>", "\\"),
+        *("é", "e\u0301", "\u202e42", "\ufeff", "\U0001f4a3", "~x", "A", "k" * 127, "k" * 255, "é" * 127),
+    ]
+) | st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+#: Text of one character, in the sizes above.
+LONG_TEXTS = SIZES.map(lambda size: "v" * size)
+HEADER_TEXTS = st.text(string.printable, max_size=60)
+
+
+def drawn(strategy: st.SearchStrategy[Drawn], first: int, count: int) -> list[Drawn]:
+    """Return `count` different examples of a strategy, the same at each call with the same first seed."""
+    made: list[Drawn] = []
+
+    @seed(first)
+    @settings(
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        max_examples=count,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(example: Drawn) -> None:
+        made.append(example)
+
+    collect()
+    return made
+
+
+def mutated(original: bytes) -> st.SearchStrategy[bytes]:
+    """The bytes with some of them replaced, cut off, doubled or put in between."""
+
+    def change(edits: list[tuple[int, int, bytes]]) -> bytes:
+        data = bytearray(original)
+        for at, length, replacement in edits:
+            start = at % (len(data) + 1)
+            data[start : start + length] = replacement
+        return bytes(data)
+
+    edit = st.tuples(st.integers(0, 10_000), st.integers(0, 8), st.binary(max_size=8))
+    return st.lists(edit, max_size=6).map(change)
