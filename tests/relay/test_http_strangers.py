@@ -20,9 +20,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from osrdyne_relay.client import RelayClient
+from testbed.hostile import http
+from testbed.hostile.chance import drawn
 from testbed.redis import RedisServer
+from testbed.suite import examples
 from testbed.waiting import PATIENCE, until
 from tests.relay.http_nodes import GRANTS, TOKENS, InThread, http_settings, noded
+from tests.simulation.many_seeds import first_seed
 
 REQUEST = "0" * 32
 BOUNDED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -211,6 +215,25 @@ def test_any_request_gets_an_answer_that_is_no_mistake_of_the_node(
 )
 def test_any_bytes_end_with_their_connection(fuzzed: Fuzzed, data: bytes) -> None:
     fuzzed.send(data)
+    fuzzed.works()
+
+
+@pytest.mark.parametrize("seed", [first_seed()])
+@pytest.mark.parametrize("token", ["caller", "worker", "nobody"])
+def test_requests_of_a_hostile_peer_end_with_their_connections(fuzzed: Fuzzed, token: str, seed: int) -> None:
+    paths = [
+        *(
+            "/v1/call?endpoint=maps%2Fa&timeout=0.05",
+            "/v1/poll?endpoint=e&wait=0.05",
+            "/v1/socket",
+            "/metrics",
+            "/readyz",
+        ),
+        *(f"/v1/requests/{REQUEST}/response", f"/v1/streams/{REQUEST}"),
+    ]
+    attacks = http.requests(paths, ("Authorization", f"Bearer {TOKENS.get(token, token)}"))
+    for data in drawn(attacks, seed, examples(400)):
+        fuzzed.send(data)
     fuzzed.works()
 
 

@@ -35,11 +35,14 @@ _HTTP = {404: "NoSuchPath", 405: "NoSuchMethod", 413: "TooLarge"}
 
 
 class _OwnErrors(logging.Filter):
-    """Passes records of our own errors. An error in a client's request is in its answer, and is not logged."""
+    """Passes records of our own errors. An error in a client's request is in its answer, and is not logged.
+
+    Neither is a client that has gone before its answer: strangers could fill the log.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, http_exceptions.HttpProcessingError)
+        return not isinstance(error, (http_exceptions.HttpProcessingError, ConnectionError))
 
 
 logging.getLogger("aiohttp.server").addFilter(_OwnErrors())
