@@ -190,6 +190,21 @@ class Ledger:
         """Return the keys that have an `ok` for a request sent after this moment."""
         return {one.key for one in self.requests.values() if one.sent > moment and "ok" in one.replies}
 
+    def late(self, keys: Iterable[str], began: float, ended: float) -> float:
+        """Return within how many seconds 99 of 100 requests of these keys had their answer, of those sent meanwhile.
+
+        Raises ValueError where none was answered.
+        """
+        wanted = set(keys)
+        found = [
+            one.replied[0] - one.sent
+            for one in self.requests.values()
+            if one.key in wanted and began <= one.sent < ended and one.replied and one.replied[0] is not None
+        ]
+        if not found:
+            raise ValueError(f"no request of {', '.join(sorted(wanted))} was answered")
+        return sorted(found)[(len(found) * 99 - 1) // 100]
+
     @property
     def lost(self) -> list[Request]:
         return [one for one in self.confirmed if one.fate is Fate.LOST]

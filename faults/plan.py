@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from faults import broker_faults, event_faults, key_spray, network_faults, process_faults, sabotage, worker_faults
+from faults import (
+    broker_faults,
+    event_faults,
+    hostile_faults,
+    key_spray,
+    network_faults,
+    process_faults,
+    sabotage,
+    worker_faults,
+)
 from faults.rig import Rig
 
 #: Does one fault, undoes it, and returns what exactly it did. Raises when it could not.
@@ -38,6 +47,7 @@ KINDS: dict[str, Fault] = {
     "events-stream-away": event_faults.stream_away,
     "events-permission-revoked": event_faults.permission_revoked,
     "activity-exchange-deleted": event_faults.exchange_deleted,
+    "hostile-peer": hostile_faults.hostile_peer,
     "cut": network_faults.connections_cut,
     "delayed": network_faults.connections_delayed,
     "half-open": network_faults.connections_half_open,

@@ -93,6 +93,8 @@ class Rig:
         #: use after that, and since when.
         self._lost: list[tuple[str, float, float]] = []
         self._dead: list[tuple[str, float]] = []
+        #: How many times as late 99 of 100 answers of warm keys were beside each hostile peer.
+        self.late: list[float] = []
         self._wait = threading.Event()
 
     def __enter__(self) -> Rig:
@@ -111,6 +113,9 @@ class Rig:
                 delivery_limit=timing.DELIVERY_LIMIT,
             )
             self.pool.ports = self.proxy.ports
+            # So that what cannot be delivered is parked within seconds, and not within a minute.
+            self.pool.limit_deliveries(self.pool.names.orphan_queue, timing.PARKED_AFTER)
+            self.pool.limit_deliveries(self.pool.names.dead_letter_queue, timing.PARKED_AFTER)
             self.leader, self.spare = self._daemon(stack, "one"), self._daemon(stack, "two")
             stack.callback(self._end_clients)
             self.leader.start()
@@ -322,7 +327,7 @@ class Rig:
     def is_empty(self, *, but: tuple[str, ...] = ()) -> bool:
         """Say whether no queue holds a request, ready or unacknowledged; what was kept as poison is at its end."""
         names = self.pool.names
-        inventory = (names.poison_queue, names.unanswered_queue, names.waiting_queue)
+        inventory = (names.poison_queue, names.unanswered_queue, names.waiting_queue, names.parked_queue)
         kept = {names.activity_queue, names.events_stream, *inventory, names.leader_queue, *but}
         queues = self.broker.management.get("queues", VHOST)
         return all(

@@ -15,6 +15,8 @@ UNBIND_DELAY, STOP_DELAY = 5.0, 1.0
 #: AMQP heartbeat of all sides: a silent connection is given up after two of them.
 HEARTBEAT = 2.0
 DELIVERY_LIMIT = 2
+#: Deliveries from the orphan queue and the dead-letter queue: more than faults cost a message that can be delivered.
+PARKED_AFTER = 8
 #: Without a consumer for so long, a group is restarted. No other fault keeps a warm key from its workers as long.
 START_GRACE = 20.0
 

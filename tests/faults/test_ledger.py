@@ -154,3 +154,19 @@ def test_a_key_has_answered_when_a_request_that_was_sent_since_has_an_ok() -> No
     assert account.keys_answered_since(2.0) == set()
     account.reply("failed", "ok")
     assert account.keys_answered_since(2.0) == {"k"}
+
+
+def test_how_late_answers_are_is_of_the_keys_and_the_time_that_are_asked_for() -> None:
+    account = Ledger()
+    for number in range(200):
+        at = number / 10
+        late = 5.0 if number in (3, 50, 51) else 0.5
+        account.take(
+            [*sent(at, f"r{number}"), step(at + late, "answered", "", correlation_id=f"r{number}", status="ok")]
+        )
+
+    # One of a hundred may be later.
+    assert account.late(["k"], 0.0, 4.95) == pytest.approx(5.0)
+    assert account.late(["k"], 5.15, 19.0) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="no request of other was answered"):
+        account.late(["other"], 0.0, 20.0)
