@@ -35,7 +35,7 @@ from tiers import ALONE, EXACT, ONE_BROKER, Choice
 SUITE = "OSRDYNE_TEST_SUITE"
 #: Variable that names the file of the broker that all tiers use; see testbed/broker.py.
 SHARED_BROKER = "OSRDYNE_TEST_BROKER"
-#: Variable that holds the first seed of the simulations; see tests/simulation.
+#: Variable that holds the first seed of simulations and hostile peers; see tests/simulation.
 FIRST_SEED = "OSRDYNE_FIRST_SEED"
 #: Seconds between two lines that say how far the tiers are.
 PROGRESS_EVERY = 20.0
@@ -168,8 +168,8 @@ def main() -> None:
     if set(selected) - set(ALONE):
         superuser.stop_where_asked("what the tests start", "test")
     first = tiers.first_seed(choice, os.environ.get(FIRST_SEED, ""))
-    if "simulation" in selected:
-        print(f"test: the simulations begin with seed {first}; FIRST={first} repeats them", flush=True)
+    if {"simulation", "security", "relay"} & set(selected):
+        print(f"test: simulations and hostile peers begin with seed {first}; FIRST={first} repeats them", flush=True)
     prepare(selected, choice)
     with shared_broker(selected, choice) as variables:
         runner = Runner(selected, choice, **variables, **{FIRST_SEED: str(first)})

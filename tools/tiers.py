@@ -76,7 +76,7 @@ class Choice:
 
 
 def first_seed(choice: Choice, given: str) -> int:
-    """The first seed of the simulations: the one that is given, else one by chance for all tests, and always 1 else."""
+    """The first seed of simulations and hostile peers: the one given, else one by chance for all tests, and else 1."""
     if given and not given.isdecimal():
         steps.stop(f"the first seed is {given!r}; give a number, as in FIRST=647292441")
     return int(given) if given else secrets.randbelow(10**9) if choice.all else 1
