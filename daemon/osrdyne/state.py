@@ -120,8 +120,16 @@ class PoolState:
             self.tracker.keep(key, self.clock() + seconds)
 
     def make_room(self, most: int, *, idle: float, busy: Callable[[str], bool]) -> bool:
-        """Return whether one more key may be wanted; idle keys give way to it. See `TargetTracker.make_room`."""
-        for key in self.tracker.make_room(most, self.clock(), idle=idle, busy=busy):
+        """Return whether one more key may be wanted; idle keys give way to it. See `TargetTracker.make_room`.
+
+        A key with messages by the last counts is busy, too: its workers may need longer than `idle` to start.
+        """
+
+        def waits(key: str) -> bool:
+            totals = self.totals.get(key)
+            return busy(key) or (totals is not None and totals.ready + totals.unacknowledged > 0)
+
+        for key in self.tracker.make_room(most, self.clock(), idle=idle, busy=waits):
             self.target_changes.add(key)
         return len(self.tracker.wanted) < most
 

@@ -85,7 +85,7 @@ class OrphanForwarder(MessageHandler):
         user = message.properties.user_id
         refused = wake_rules.refusal(key, user, self.pool, self.budget, now=state.clock())
         if refused is None and not state.make_room(most, idle=wake_rules.IDLE_SECONDS, busy=self.holding.holds):
-            refused = wake_rules.no_room(most)
+            refused = wake_rules.no_room(user, most, self.budget)
         if refused is None:
             state.require(key)
         else:

@@ -43,6 +43,10 @@ class WakeBudget:
         self._full_at[user] = full_at
         return 0.0
 
+    def give_back(self, user: str) -> None:
+        """Give back a token that `take` has just returned 0 for."""
+        self._full_at[user if user in self._full_at else _UNKNOWN] -= self._interval
+
 
 def refusal(
     key: str, user: str | bytes | None, pool: PoolSettings, budget: WakeBudget, *, now: float
@@ -57,8 +61,12 @@ def refusal(
     return _later("budget", "this user has woken too many new keys", wait) if wait else None
 
 
-def no_room(groups: int) -> ErrorAnswer:
-    """Return the answer for a new key while the pool has all its groups, and none of them is idle."""
+def no_room(user: str | bytes | None, groups: int, budget: WakeBudget) -> ErrorAnswer:
+    """Return the answer for a new key while the pool has all its groups, and none of them is idle.
+
+    The token that `refusal` has spent is given back: nothing was woken for it.
+    """
+    budget.give_back(headers.text(user) or _UNKNOWN)
     return _later("groups", f"the pool has all of its {groups} worker groups, and none of them is idle", IDLE_SECONDS)
 
 

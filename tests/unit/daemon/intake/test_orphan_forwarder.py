@@ -15,7 +15,7 @@ from osrdyne.intake import orphan_rules
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.wake_rules import IDLE_SECONDS, WakeBudget
-from osrdyne.reconcile.queue_rules import Phase, QueueState
+from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
@@ -484,6 +484,28 @@ async def test_a_key_whose_request_waits_for_its_queue_never_gives_way() -> None
         one.orphan("b")
         await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
         assert set(one.state.tracker.wanted) == {"a"}
+
+
+async def test_a_key_whose_forwarded_request_waits_for_its_workers_never_gives_way() -> None:
+    async with forwarding_with(groups=1) as one:
+        one.bind("a")
+        one.orphan("a")
+        await asyncio.sleep(0.01)
+        one.bind("a")
+        one.state.totals["a"] = QueueTotals(ready=1, unacknowledged=0, consumers=0, bindings=1)
+        await asyncio.sleep(IDLE_SECONDS + 1.0)
+        one.orphan("b")
+        await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
+        assert set(one.state.tracker.wanted) == {"a"}
+
+
+async def test_a_request_that_finds_no_room_costs_its_user_no_new_key() -> None:
+    async with forwarding_with(groups=1, new_keys=2) as one:
+        one.orphan("a", user_id="u")
+        for _ in range(5):
+            one.orphan("b", user_id="u")
+        await until(lambda: len(one.answers()) == 5, within=0.05)
+        assert one.state.refused == {"groups": 5}
 
 
 async def test_who_asks_for_many_keys_does_not_crowd_out_other_events_and_every_refusal_counts() -> None:
