@@ -159,7 +159,8 @@ class DockerDriver:
                 await self._engine.remove(one.id)
         if container_id is None:
             worker_id = f"{name}-{secrets.token_hex(8)}"
-            body = self._template.body(key, worker_id, log_driver=await self._engine.log_driver())
+            log_driver = "" if self._template.names_log else await self._engine.log_driver()
+            body = self._template.body(key, worker_id, log_driver=log_driver)
             container_id = await self._engine.create(name, body)
         try:
             await self._engine.start(container_id)

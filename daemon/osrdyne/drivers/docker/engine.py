@@ -71,9 +71,15 @@ class Engine:
         return str(created["Id"])
 
     async def log_driver(self) -> str:
-        """Return the log driver of containers that name none. It changes only when the engine is started again."""
+        """Return the log driver of containers that name none; empty where the engine does not say.
+
+        It changes only when the engine is started again. A proxy before the engine may refuse the question.
+        """
         if self._log_driver is None:
-            self._log_driver = str((await self._call(lambda client: client.info())).get("LoggingDriver", ""))
+            try:
+                self._log_driver = str((await self._call(lambda client: client.info())).get("LoggingDriver", ""))
+            except DriverError:
+                return ""
         return self._log_driver
 
     async def start(self, container_id: str) -> None:

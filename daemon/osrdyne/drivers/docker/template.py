@@ -72,6 +72,11 @@ class ContainerTemplate:
         """Return the labels that all groups of the pool and instance have."""
         return {POOL: self.pool.name, INSTANCE: self.pool.instance}
 
+    @property
+    def names_log(self) -> bool:
+        """Whether it says where the log goes, so that the engine's default has no effect."""
+        return "LogConfig" in (self.declared.get("HostConfig") or {})
+
     def body(self, key: str, worker_id: str, *, log_driver: str = "") -> dict[str, Any]:
         """Return the container to create for a group: the declared one, and what the driver fills in.
 
