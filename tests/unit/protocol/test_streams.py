@@ -20,6 +20,16 @@ async def main():
 
 program.run(main(), "the program")
 """
+CLOSES = """
+import sys
+from osrdyne_protocol import program
+
+async def main():
+    sys.stdout.close()
+    raise SystemExit(3)
+
+program.run(main(), "the program")
+"""
 HANGS = """
 import sys
 from osrdyne_protocol import program
@@ -70,3 +80,9 @@ def test_a_log_of_json_is_json_also_where_its_file_is_ascii() -> None:
     done = run(LOGS, PYTHONIOENCODING="ascii")
 
     assert json.loads(done.stderr)["key"] == "Zürich \U0001f600"
+
+
+def test_a_program_that_closes_its_output_keeps_its_status() -> None:
+    done = run(CLOSES)
+
+    assert (done.returncode, done.stderr) == (3, "")

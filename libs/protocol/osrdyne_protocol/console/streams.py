@@ -39,7 +39,8 @@ def guarded(who: str) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout.flush()
+        with suppress(ValueError):  # the command closed it
+            sys.stdout.flush()
         lost.end_again()
 
 
@@ -52,7 +53,8 @@ def unfailing() -> Iterator[None]:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with suppress(ValueError):  # the program closed it
+                stream.flush()
         sys.stdout, sys.stderr = were
 
 
