@@ -29,14 +29,15 @@ _OURS = (OnModel, ModelChannel, ModelConnection)
 def sizes(roots: Iterable[Any]) -> Counter[str]:
     """Return how many entries the containers of each name have together, from `roots` and from modules of ours."""
     found: Counter[str] = Counter()
-    seen: set[int] = set()
+    # Kept, because some of it is made only when it is looked at: another object would get its id.
+    seen: dict[int, Any] = {}
     waiting = [(type(one).__name__, one) for one in roots]
     waiting += _of_modules()
     while waiting:
         name, one = waiting.pop()
         if id(one) in seen or isinstance(one, _LEAVES) or _is_foreign(one):
             continue
-        seen.add(id(one))
+        seen[id(one)] = one
         if isinstance(one, _CONTAINERS):
             found[name] += len(one)
             waiting += [(f"{name}[]", part) for part in _entries(one)]
@@ -75,7 +76,7 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
         return
     kind = type(one).__name__.lstrip("_")
     if isinstance(one, asyncio.Future):
-        yield "Future._callbacks", one._callbacks
+        yield "Future._callbacks", [callback for callback, _ in one._callbacks or ()]
     if isinstance(one, asyncio.Task):
         yield from _variables(one.get_coro())
         return

@@ -74,3 +74,11 @@ def test_a_channel_forgets_consumers_that_have_ended() -> None:
 
     few, many = virtual_time.run(1, program)
     assert few == many
+
+
+async def test_callbacks_that_wait_are_counted_once_each() -> None:
+    futures = [asyncio.get_running_loop().create_future() for _ in range(37)]
+    for one in futures:
+        one.add_done_callback(lambda _: None)
+
+    assert sizes([futures])["Future._callbacks"] == 37
