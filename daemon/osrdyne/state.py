@@ -66,10 +66,10 @@ class PoolState:
     totals: dict[str, QueueTotals] = field(default_factory=dict)
     ready_since: dict[str, float] = field(default_factory=dict)
     totals_changes: Changes = field(default_factory=Changes)
-    #: When the queue watcher requested `totals` and `depths`, in monotonic seconds; since when it got all that it
-    #: requested; and when it requested the last counts that showed a consumer, by key.
+    #: When the queue watcher requested `totals` and `depths`, in monotonic seconds. By key: since when its counts have
+    #: come without an interruption, and when it requested the last ones that showed a consumer.
     counted_at: float | None = None
-    counted_since: float | None = None
+    counted_since: dict[str, float] = field(default_factory=dict)
     served_at: dict[str, float] = field(default_factory=dict)
     #: The totals when the previous connection ended; written by the queue watcher.
     former_totals: dict[str, QueueTotals] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class PoolState:
             last_event=activity.last_event if activity else None,
             consumers=totals.consumers if totals else None,
             counted_at=self.counted_at,
-            counted_since=self.counted_since,
+            counted_since=self.counted_since.get(key),
             served_at=self.served_at.get(key),
         )
 

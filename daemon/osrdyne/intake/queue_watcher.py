@@ -91,8 +91,6 @@ class QueueWatcher:
         self._state.uncounted = None
         self._note_alarm(self._blocked() or alarm)
         before, self._state.counted_at = self._state.counted_at, asked
-        if self._state.counted_since is None:
-            self._state.counted_since = asked
         self._state.depths = depths
         self._note(queues, asked if before is None else before, asked)
         # What these looks find is of less weight than the counts, which must not be lost with it.
@@ -104,7 +102,7 @@ class QueueWatcher:
 
     def _forget_waits(self) -> None:
         self._state.ready_since.clear()
-        self._state.counted_since = None
+        self._state.counted_since.clear()
 
     async def _look_for_lost(self, queues: list[RequestQueue]) -> None:
         state, now = self._state, self._state.clock()
@@ -159,9 +157,12 @@ class QueueWatcher:
         state.totals = totals
         for key in [key for key in state.ready_since if key not in totals or totals[key].ready == 0]:
             del state.ready_since[key]
-        for key in [key for key in state.served_at if key not in totals]:
-            del state.served_at[key]
+        for times in (state.counted_since, state.served_at):
+            for key in [key for key in times if key not in totals]:
+                del times[key]
         for key, one in totals.items():
+            # A queue that was made again is a new one: its workers have the whole grace to find it.
+            state.counted_since.setdefault(key, at)
             if was_delivered(before.get(key), one):
                 state.ready_since.pop(key, None)
             if one.ready > 0:

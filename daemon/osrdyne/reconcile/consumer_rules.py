@@ -24,7 +24,7 @@ class Signs:
     last_event: float | None = None
     #: Consumers by the last counts, None where its queue was not counted.
     consumers: int | None = None
-    #: When these counts were asked for, and since when counts have come without an interruption.
+    #: When these counts were asked for, and since when counts of this queue have come without an interruption.
     counted_at: float | None = None
     counted_since: float | None = None
     #: When the last counts that showed a consumer were asked for.

@@ -86,17 +86,22 @@ async def test_when_a_queue_last_had_a_consumer_is_noted_and_who_restarts_groups
         await asyncio.sleep(10.0)
         assert state.served_at == {"42": pytest.approx(10.0, abs=0.2)}
         assert set(await changed.take(None)) == {"7", "42"}
-        assert state.counted_since == pytest.approx(0.0, abs=0.1)
+        assert state.counted_since == {"42": pytest.approx(0.0, abs=0.1), "7": pytest.approx(0.0, abs=0.1)}
         # While nothing can be seen, nothing counts as unserved
         broker.on = refuse(("list", ""), error=ManagementError("away"))
         await asyncio.sleep(5.0)
-        assert state.counted_since is None
+        assert state.counted_since == {}
         broker.on = lambda what, key: None
         await asyncio.sleep(5.0)
-        assert state.counted_since == pytest.approx(30.0, abs=0.3)
+        assert state.counted_since["42"] == pytest.approx(30.0, abs=0.3)
         del broker.queues["42"]
         await asyncio.sleep(5.0)
         assert state.served_at == {}
+        # A queue that is made again is a new one
+        broker.queues["42"] = BrokerQueue()
+        await asyncio.sleep(5.0)
+        assert state.counted_since["42"] == pytest.approx(40.0, abs=0.3)
+        assert state.counted_since["7"] == pytest.approx(30.0, abs=0.3)
 
 
 async def test_the_time_of_counts_is_when_they_were_asked_for_and_stays_with_them() -> None:

@@ -289,7 +289,7 @@ def counted(loop: Loop, consumers: int) -> None:
     state = loop.state
     state.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=consumers, bindings=1)
     state.counted_at = now()
-    state.counted_since = state.counted_since or now()
+    state.counted_since.setdefault("42", now())
     if consumers:
         state.served_at["42"] = now()
     state.totals_changes.add("42")
@@ -388,7 +388,7 @@ async def test_a_group_is_not_restarted_while_nothing_counts_its_consumers() -> 
         for _ in range(30):
             await counting(loop, 0, seconds=30.0)
             # Given a management API that is away again and again
-            loop.state.counted_since = None
+            loop.state.counted_since.clear()
         assert ("stop", "42") not in loop.driver.calls
 
 
