@@ -50,6 +50,8 @@ class DaemonChecks(Checks):
         self._blocked: dict[str, float] = {}
         self._lock: str | None = None
         self._lock_left: dict[str, float] = {}
+        #: When a daemon that stood still last went on.
+        self._went_on_at = -1.0
         #: When a message was last taken from a queue, and when one last left it otherwise.
         self._taken_at: dict[str, float] = {}
         self._left_at: dict[str, float] = {}
@@ -90,6 +92,7 @@ class DaemonChecks(Checks):
             kinds.LOST_BY_BROKER: self._lost_by_broker,
             kinds.BROKER_STOPPED: self._broker_stopped,
             kinds.BROKER_STARTED: self._broker_started,
+            "fault over": self._fault_over,
         }
 
     def _published(self, event: Event) -> None:
@@ -119,6 +122,10 @@ class DaemonChecks(Checks):
     def _fault_begins(self, event: Event) -> None:
         if event.actor == "clock jumps":
             self._jumped_at = min(self._jumped_at, event.at)
+
+    def _fault_over(self, event: Event) -> None:
+        if event.actor == "daemon stands still":
+            self._went_on_at = event.at
 
     def _heard_of_alarm(self, event: Event) -> None:
         self._blocked[event.actor] = event.at
@@ -164,7 +171,9 @@ class DaemonChecks(Checks):
     def _changed(self, event: Event) -> None:
         if not event.actor.startswith("daemon") or event.actor == self._lock:
             return
-        if event.at - self._lock_left.get(event.actor, -1.0) > _NEWS:
+        # The news waits for a daemon that stands still until it goes on.
+        left = self._lock_left.get(event.actor)
+        if left is None or event.at - max(left, self._went_on_at) > _NEWS:
             self._break(6, f"{event.actor}: {event.kind} {event.place!r} without the lock")
 
     def _bound(self, event: Event) -> None:
