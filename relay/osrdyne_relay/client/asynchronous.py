@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import io
-import socket
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -30,8 +29,8 @@ from osrdyne_relay.client.addresses import (
     size_in,
     stream_of,
 )
+from osrdyne_relay.client.sockets import Sockets
 from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, NodeStopping, RelayError, TooMany
-from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.streams.base import CHUNK, StoredStream, stored
 
@@ -50,8 +49,9 @@ class Session:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         self._home = Home()
+        self._sockets = Sockets()
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=_socket),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.made),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
             max_field_size=4 * wire.MOST_HEADER,
             auto_decompress=False,
@@ -134,7 +134,11 @@ class Session:
         if not self._home.is_here:
             keep(self._session)
             return
-        await self._session.close()
+        self._sockets.shut()
+        try:
+            await self._session.close()
+        finally:
+            await self._sockets.closed()
 
 
 class Socket:
@@ -162,18 +166,6 @@ class Socket:
     async def close(self) -> None:
         """End the connection. Raises nothing."""
         await self._socket.close()
-
-
-def _socket(info: Any) -> socket.socket:
-    family, kind, protocol, _, _ = info
-    made = socket.socket(family, kind, protocol)
-    try:
-        made.setblocking(False)
-        keep_alive(made)
-    except BaseException:
-        made.close()
-        raise
-    return made
 
 
 class NodeStreams:

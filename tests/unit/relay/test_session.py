@@ -1,0 +1,88 @@
+"""What is left of a session's connections when it has ended, at nodes over TLS that stand still."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from socket import create_server, socket
+
+import psutil
+import pytest
+
+from osrdyne_relay.client import AsyncRelayClient
+from osrdyne_relay.worker import RelayWorker
+from testbed.authority import Authority
+from testbed.waiting import until_async
+
+TOKEN = "a-token-of-some-client-of-a-node"
+
+
+@dataclass
+class StillNode:
+    """Does the handshake of TLS, and nothing more: it answers neither a request nor the end of a connection."""
+
+    listener: socket
+    tls: ssl.SSLContext
+    ca_file: Path
+
+    def __post_init__(self) -> None:
+        self.url = f"https://127.0.0.1:{self.listener.getsockname()[1]}"
+        #: Connections whose handshake is done.
+        self.connections: list[ssl.SSLSocket] = []
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):  # the listener was shut
+            while True:
+                connection, _ = self.listener.accept()
+                with suppress(OSError):  # of a handshake that the other side gave up
+                    self.connections.append(self.tls.wrap_socket(connection, server_side=True))
+
+    def open(self) -> int:
+        """How many sockets of this process are connected to it."""
+        ours = psutil.Process().net_connections("tcp4")
+        return [one.raddr[1:] for one in ours].count((self.listener.getsockname()[1],))
+
+    def close(self) -> None:
+        self.listener.shutdown(2)
+        self._thread.join()
+        for one in (self.listener, *self.connections):
+            one.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[StillNode]:
+    authority = Authority(tmp_path / "ca")
+    own = authority.issue("node", addresses=["127.0.0.1"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(own.certfile, own.keyfile)
+    made = StillNode(create_server(("127.0.0.1", 0)), tls, authority.cacertfile)
+    yield made
+    made.close()
+
+
+async def test_a_client_whose_call_was_cancelled_leaves_no_connection_over_tls(node: StillNode) -> None:
+    async with AsyncRelayClient(node.url, token=TOKEN, ca_file=node.ca_file) as client:
+        call = asyncio.create_task(client.call("maps/LAX", b"", timeout=60))
+        await until_async(lambda: node.connections)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    assert node.open() == 0
+
+
+@pytest.mark.parametrize("websocket", [True, False])
+async def test_a_worker_that_is_cancelled_leaves_no_connection_over_tls(node: StillNode, websocket: bool) -> None:
+    worker = RelayWorker(
+        node.url, "maps/LAX", lambda request: b"", token=TOKEN, ca_file=node.ca_file, websocket=websocket
+    )
+    serving = asyncio.create_task(worker.serve(asyncio.Event()))
+    await until_async(lambda: node.connections)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    assert node.open() == 0
