@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -106,6 +107,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # The process that gathers the reports of all others notes them, too.
     if (file := os.environ.get(noted.NOTES)) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Notes(Path(file)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _garbage() -> Iterator[None]:
+    """Names what a module left open at its own last test. Else it falls on whichever test runs when Python collects."""
+    yield
+    gc.collect()
 
 
 @dataclass(frozen=True)
