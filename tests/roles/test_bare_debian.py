@@ -1,4 +1,4 @@
-"""`make up` on a Debian 13 without systemd: the broker is the distribution's package, which lets nobody else in."""
+"""`make up` on a Debian 13 without systemd: its rehearsal, and the distribution's broker, which lets nobody else in."""
 
 from __future__ import annotations
 
@@ -77,6 +77,21 @@ def prepared(debian: Machine) -> Machine:
     told = {"osrdyne_worker_command": [f"{CHECKOUT}/.venv/bin/python", f"{CHECKOUT}/examples/echo_worker.py"]}
     run(debian, "sh", "-c", f"echo '{json.dumps(told)}' > {VARIABLES}")
     return debian
+
+
+def left(debian: Machine) -> str:
+    """Packages, accounts, and what a playbook makes: what a rehearsal must leave as it is."""
+    listed = "dpkg-query --show; getent passwd; find /etc /opt /var/lib/osrdyne -newer /tmp/before -type f"
+    return run(debian, "sh", "-c", f"[ -e /tmp/before ] || touch /tmp/before; {listed}")
+
+
+def test_a_rehearsal_on_a_new_machine_says_what_it_would_change_and_changes_nothing(debian: Machine) -> None:
+    run(debian, "make", "setup")
+    before = left(debian)
+    # When `make up` is rehearsed where nothing is installed yet
+    assert changed(run(debian, "make", "up", "PLAY=--check")) > 5
+    # Then nothing is installed still, not even what Ansible would read package lists by
+    assert left(debian) == before
 
 
 def test_a_new_broker_is_closed_from_its_first_start_on(prepared: Machine) -> None:

@@ -52,7 +52,9 @@ def changed(output: str) -> list[str]:
 @pytest.mark.xdist_group("machines")
 @pytest.mark.timeout(1800)
 def test_a_clean_machine_comes_to_a_running_pool_and_a_second_run_changes_nothing(molecule: Molecule) -> None:
-    # When the playbook runs on a machine that has Python and nothing else
+    # When the playbook is rehearsed on a machine that has Python and nothing else
+    assert changed(molecule("converge", "--", "--check"))[-1] != "0"
+    # Then it says what it would change, and when it runs there is all of it to do
     assert changed(molecule("converge"))[-1] != "0"
     # Then the pool runs, with the distribution's broker, and answers
     molecule("verify")
