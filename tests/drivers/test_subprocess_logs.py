@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from osrdyne.drivers.base import Change
 from osrdyne.drivers.subprocess.driver import SubprocessTemplate
 from osrdyne.drivers.subprocess.template import LEAST_LOG
 from testbed.waiting import until_async
@@ -131,6 +139,141 @@ async def test_only_so_many_logs_of_ended_groups_are_kept(
         await until_async(gone)
     assert {key for key in ("stays", "one", "two", "three") if machine.log(key).exists()} == {"stays", "two", "three"}
     assert all(path.exists() for path in foreign)
+
+
+async def test_a_log_that_is_still_written_is_kept_when_its_group_has_ended(
+    machine: SubprocessSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("osrdyne.drivers.subprocess.driver._TIDY_INTERVAL_SECONDS", 0.0)
+    leaves = "setsid sh -c 'touch there; while [ ! -e go ]; do sleep 0.01; done; echo later' &"
+    command = ("sh", "-c", f"{leaves} while [ ! -e there ]; do sleep 0.01; done; exit 3")
+    template = SubprocessTemplate(command, working_directory=machine.state.parent, log_files=0)
+    driver = machine.driver_of(template)
+    await driver.start("a")
+    await next_change(driver)
+    await driver.list()
+    assert machine.log("a").exists()
+    (machine.state.parent / "go").touch()
+
+    async def gone() -> bool:
+        await driver.list()
+        return not machine.log("a").exists()
+
+    await until_async(gone)
+
+
+async def test_a_closed_driver_has_reported_the_workers_that_ended_before(
+    machine: SubprocessSubject, caplog: pytest.LogCaptureFixture
+) -> None:
+    # What it leaves running keeps its log open, for which a report waits.
+    leaves = "setsid sh -c 'touch there; exec sleep 5' & while [ ! -e there ]; do sleep 0.01; done; exit 3"
+    driver = machine.driver_of(SubprocessTemplate(("sh", "-c", leaves), working_directory=machine.state.parent))
+    found: list[Change] = []
+
+    async def read() -> None:
+        found.extend([change async for change in driver.changes()])
+
+    reading = asyncio.create_task(read())
+    await driver.start("a")
+    await until_async(lambda: not machine.record("a").exists())
+    with caplog.at_level(logging.INFO):
+        await driver.close()
+    await reading
+    assert "worker ended" in {record.getMessage() for record in caplog.records}
+    assert ["status 3" in (change.error or "") for change in found] == [True]
+
+
+def run_as_another_user(code: str, state: Path) -> list[str]:
+    """Runs code with a driver, in a process whose user has no other; returns the lines that it prints."""
+    state.mkdir(mode=0o700)
+    os.chown(state, 61_234, 61_234)
+    head = f"""
+import asyncio, encodings.ascii, os, resource, time
+from pathlib import Path
+import psutil
+from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
+from osrdyne.errors import DriverError
+from osrdyne_protocol.settings import PoolSettings
+os.chdir({str(state)!r})
+os.setgroups([]); os.setgid(61_234); os.setuid(61_234)
+os.environ["PATH"] = "/usr/bin:/bin"
+def driver(command):
+    template = SubprocessTemplate(("sh", "-c", command), log_limit={LEAST_LOG})
+    return SubprocessDriver(PoolSettings("core"), template, lambda: "amqp://broker.invalid", Path("s").absolute())
+"""
+    ran = subprocess.run([sys.executable, "-c", head + textwrap.dedent(code)], check=True, stdout=subprocess.PIPE)
+    return ran.stdout.decode().splitlines()
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that other users reach."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+@pytest.mark.parametrize("left", [1, 2, 3])
+def test_a_start_whose_log_writer_is_refused_a_process_fails_with_the_reason_and_leaves_none(
+    open_directory: Path, left: int
+) -> None:
+    code = f"""
+    resource.setrlimit(resource.RLIMIT_NPROC, ({left}, {left}))
+    async def main():
+        try:
+            await driver("echo ready; exec sleep 100").start("a")
+        except DriverError as error:
+            print(error)
+    asyncio.run(main())
+    for child in psutil.Process().children():
+        child.wait()
+    print("none left")
+    """
+    reason, none_left = run_as_another_user(code, open_directory / "state")
+    assert "raise the limit of processes" in reason
+    assert none_left == "none left"
+
+
+def test_a_worker_goes_on_where_no_process_can_be_made_to_empty_its_log(open_directory: Path) -> None:
+    code = """
+    async def main():
+        await driver("while [ ! -e go ]; do sleep 0.01; done; yes line | head -c 9000000; touch done").start("a")
+        for child in psutil.Process().children():
+            if "osrdyne-log" in child.cmdline():
+                child.rlimit(psutil.RLIMIT_NPROC, (1, 1))
+        Path("go").touch()
+        began = time.monotonic()
+        while not Path("done").exists() and time.monotonic() < began + 180:
+            await asyncio.sleep(0.01)
+        print(Path("done").exists())
+    asyncio.run(main())
+    [log] = Path("s").rglob("*.log")
+    print(log.read_text().splitlines()[-1])
+    """
+    done, last = run_as_another_user(code, open_directory / "state")
+    assert done == "True"
+    assert "the system refused a process to empty this log" in last
+
+
+def test_a_full_disk_leaves_what_was_written_last(machine: SubprocessSubject, open_directory: Path) -> None:
+    disk = open_directory / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
+    try:
+        asyncio.run(_fill(machine, disk))
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+async def _fill(machine: SubprocessSubject, disk: Path) -> None:
+    command = f"yes line | head -c 9000000; touch {machine.state.parent}/done; exec sleep 100"
+    template = SubprocessTemplate(("sh", "-c", command), log_limit=60_000, log_directory=disk)
+    driver = machine.driver_of(template)
+    await driver.start("a")
+    await until_async((machine.state.parent / "done").exists)
+    await until_async(lambda: sum(path.stat().st_size for path in disk.rglob("*.log*")) > 30_000)
+    machine.process("a").kill()
+    await driver.close()
 
 
 async def test_lifecycle_is_logged_without_credentials(

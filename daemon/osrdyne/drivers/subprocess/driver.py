@@ -104,10 +104,10 @@ class SubprocessDriver:
                 yield change
 
     async def close(self) -> None:
-        """Stop watching. The workers run on."""
+        """Stop watching, and report what has ended. The workers run on."""
         self._watching.close()
-        for reporting in self._reporting:
-            reporting.cancel()
+        self._start_again.clear()
+        await asyncio.gather(*self._reporting, return_exceptions=True)
         self._unread.end()
 
     def _start(self, key: str) -> None:

@@ -1,8 +1,9 @@
 """Log files of workers: one a group, appended by a small program of its own, so that no daemon has to run for it.
 
 The file is named as the group; its first line names the key. The worker writes to a pipe, and `cat` copies that to the
-file. The kernel refuses `cat` to write beyond the limit (RLIMIT_FSIZE), however fast the worker is. The file is then
-copied to `.log.1` and emptied, and what `cat` had read and not written is lost: 64 KiB at most.
+file. The kernel refuses `cat` to write beyond the limit (RLIMIT_FSIZE), however fast the worker is. A shell, which has
+waited for that, copies the file to `.log.1`, empties it, and starts the next `cat`. What the first had read and not
+written is lost: 128 KiB at most. Both run before the worker does: a process that is refused is then a start that fails.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import fcntl
 import json
 import os
 import re
+import resource
 import subprocess
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
 from osrdyne.drivers import redaction
@@ -26,11 +28,20 @@ _OURS = re.compile(r"[a-z0-9-]+-[0-9a-f]{20}([0-9a-f]{12})?\.log")
 #: How much of a log's end is searched for its last line.
 _TAIL_BYTES = 4096
 
-#: What stands between a worker and its log: gets the path, and the limit in units of 512 bytes. It ends when the last
-#: process with the worker's output has ended, or when there is no `cat`.
-_WRITER = """
-ulimit -f "$2"; trap '' XFSZ TERM INT HUP QUIT
-until cat || [ $? -gt 125 ]; do cp "$1" "$1.1"; printf '%s\\n' "$HEADING" > "$1"; done
+#: Takes over when `cat`, whose standard error it reads as descriptor 0, cannot write or has ended. Gets the pipe as
+#: descriptor 2, the path, and the limit in units of 512 bytes. Without room for a copy, the log stays and the older one
+#: is given up. Where no process can be made, what the worker writes is dropped; else its next write would fail. It ends
+#: when the last process with the worker's output has ended, or when there is no `cat`.
+_SUCCESSOR = """
+ulimit -S -f "$2"; trap '' XFSZ TERM INT HUP QUIT
+dropped='{"osrdyne": "worker", "dropped": "all that follows, because the system refused a process to empty this log"}'
+trap 'ulimit -S -f unlimited; printf "\\n%s\\n" "$dropped" >> "$1"; exec cat > /dev/null' EXIT
+full() { if cp "$1" "$1.1"; then printf '%s\n' "$HEADING" > "$1"; else : > "$1.1"; fi; }
+exec 3<&2 2> /dev/null
+if read -r _; then full "$1"; fi
+exec <&3 3<&-
+until cat || [ $? -gt 125 ]; do full "$1"; done
+trap - EXIT
 """
 #: What `ulimit -f` counts in (POSIX).
 _BLOCK = 512
@@ -57,52 +68,77 @@ class Logs:
         Raises OSError. The caller closes it.
         """
         self._trim(self.path(name))
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        log = os.open(self.path(name), flags, 0o600)
+        log = self._locked(name)
         try:
-            # Held as long as something writes here: see `is_written`.
-            with contextlib.suppress(OSError):
-                fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
             os.write(log, _line(heading))
             return self._pipe_to(log, name, heading)
         finally:
             os.close(log)
 
+    def _locked(self, name: str) -> int:
+        """Return a group's log, with a lock that is held as long as something writes there: see `_unwritten`."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        while True:
+            log = os.open(self.path(name), flags, 0o600)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(log, fcntl.LOCK_SH)
+            if os.fstat(log).st_nlink:
+                return log
+            os.close(log)  # `tidy` removed it meanwhile
+
     def _pipe_to(self, log: int, name: str, heading: Mapping[str, object]) -> int:
         self._reap()
+        successor = ["sh", "-c", _SUCCESSOR, "osrdyne-log", str(self.path(name)), str(self._limit // _BLOCK)]
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        # Other accounts see a command line, and no environment.
-        environment = {b"PATH": os.environb.get(b"PATH", os.defpath.encode()), b"HEADING": _line(heading).rstrip()}
+        hearing, saying = os.pipe2(os.O_CLOEXEC)
         try:
-            writer = subprocess.Popen(
-                ["sh", "-c", _WRITER, "osrdyne-log", str(self.path(name)), str(self._limit // _BLOCK)],
-                stdin=reading,
-                stdout=log,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=environment,
-                start_new_session=True,
-            )
+            writer = self._start(["cat"], (reading, log, saying), heading)
+            resource.prlimit(writer, resource.RLIMIT_FSIZE, (self._limit // _BLOCK * _BLOCK,) * 2)
+            self._start(successor, (hearing, log, reading), heading)
         except OSError:
-            os.close(writing)
+            os.close(writing)  # which ends what was started
             raise
         finally:
-            os.close(reading)
-        # It outlives this object, and we reap it ourselves.
-        writer.returncode = 0
-        self._writers.add(writer.pid)
+            for descriptor in (reading, hearing, saying):
+                os.close(descriptor)
         return writing
+
+    def _start(self, command: list[str], descriptors: tuple[int, int, int], heading: Mapping[str, object]) -> int:
+        """Start what outlives this object, with these as its descriptors 0 to 2; return its pid."""
+        # Other accounts see a command line, and no environment.
+        environment = {b"PATH": os.environb.get(b"PATH", os.defpath.encode()), b"HEADING": _line(heading).rstrip()}
+        process = subprocess.Popen(
+            command,
+            stdin=descriptors[0],
+            stdout=descriptors[1],
+            stderr=descriptors[2],
+            cwd="/",
+            env=environment,
+            start_new_session=True,
+            restore_signals=False,  # SIGXFSZ stays ignored: a write that goes too far is an error
+        )
+        process.returncode = 0  # we reap it ourselves
+        self._writers.add(process.pid)
+        return process.pid
 
     def is_written(self, name: str) -> bool:
         """Return whether something may still write to a group's log: its worker, or what copies the pipe."""
         try:
-            with self.path(name).open("rb") as log:
-                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            with self._unwritten(name) as unwritten:
+                return not unwritten
         except OSError:
             return False
-        return False
+
+    @contextlib.contextmanager
+    def _unwritten(self, name: str) -> Iterator[bool]:
+        """Have whether nothing writes to a group's log, and let nothing begin within. Raises OSError."""
+        with self.path(name).open("rb") as log:
+            unwritten = True
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:  # or a file system without locks
+                unwritten = not isinstance(error, BlockingIOError)
+            yield unwritten
 
     def _reap(self) -> None:
         for pid in list(self._writers):
@@ -163,8 +199,10 @@ class Logs:
                 if _OURS.fullmatch(entry.name) and entry.name.removesuffix(_SUFFIX) not in running
             ]
         for _, name in sorted(ended, reverse=True)[keep:]:
-            self.path(name).unlink(missing_ok=True)
-            self.path(name).with_suffix(_OLD_SUFFIX).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError), self._unwritten(name) as unwritten:
+                if unwritten:
+                    self.path(name).unlink()
+                    self.path(name).with_suffix(_OLD_SUFFIX).unlink(missing_ok=True)
 
 
 def _line(heading: Mapping[str, object]) -> bytes:
