@@ -33,8 +33,8 @@ from osrdyne_relay.settings import RedisSettings, secret, sentinel_at
 
 log = log_lines.logger(__name__)
 
-#: The arguments of AUTH.
-_Shown = tuple[str] | tuple[str, str]
+#: The arguments of AUTH; none where nothing is to be shown.
+_Shown = tuple[str, ...]
 
 #: Seconds after which the kernel gives up what it could not deliver. Shorter than a call's hash stays after its end, so
 #: that a late command finds it.
@@ -48,35 +48,32 @@ _KEEPALIVE = {
 
 
 class _Login(CredentialProvider):
-    """User and password, as they are when a connection logs in; the last ones that were read while they cannot be."""
+    """User and password, as they are when a connection is made; the last ones that were read while they cannot be.
 
-    def __init__(self, read: Callable[[], _Shown | None]) -> None:
+    Empty where there are none, or not yet: the connection then shows nothing.
+    """
+
+    def __init__(self, read: Callable[[], _Shown]) -> None:
         """Raises SettingsError."""
         self._read = read
         self._known = read()
 
-    @property
-    def is_empty(self) -> bool:
-        return self._known is None
-
-    def get_credentials(self) -> _Shown:
+    def get_credentials(self) -> _Shown:  # type: ignore[override] # which takes an empty tuple, too
         try:
-            self._known = self._read() or self._known
+            self._known = self._read()
         except SettingsError as error:
             log.warning("the log-in of Redis cannot be read again", extra={"reason": str(error)})
-        assert self._known is not None
         return self._known
 
-    async def get_credentials_async(self) -> _Shown:
+    async def get_credentials_async(self) -> _Shown:  # type: ignore[override]
         return self.get_credentials()
 
 
-def _login(user: str | None, password: str | None) -> _Shown | None:
-    """Return the arguments of AUTH; None where nothing is to be shown."""
-    return (user, password or "") if user else (password,) if password else None
+def _login(user: str | None, password: str | None) -> _Shown:
+    return (user, password or "") if user else (password,) if password else ()
 
 
-def _shown_to_redis(settings: RedisSettings) -> _Shown | None:
+def _shown_to_redis(settings: RedisSettings) -> _Shown:
     address = settings.address()
     user = settings.user or (unquote(address.username) if address.username else None)
     password = unquote(address.password) if address.password else None
@@ -85,7 +82,7 @@ def _shown_to_redis(settings: RedisSettings) -> _Shown | None:
     return _login(user, password)
 
 
-def _shown_to_sentinels(settings: RedisSettings) -> _Shown | None:
+def _shown_to_sentinels(settings: RedisSettings) -> _Shown:
     file = settings.sentinel_password_file
     return _login(settings.sentinel_user, secret(file, "redis.sentinel_password_file") if file else None)
 
@@ -108,12 +105,12 @@ class _MasterTlsConnection(SentinelManagedSSLConnection):
 
 def options_of(settings: RedisSettings) -> dict[str, Any]:
     """Return what a connection is made with. Raises SettingsError."""
-    address, login = settings.address(), _Login(lambda: _shown_to_redis(settings))
+    address = settings.address()
     options: dict[str, Any] = {
         "host": address.hostname,
         "port": address.port or 6379,
         "db": int(address.path.strip("/") or 0),
-        "credential_provider": None if login.is_empty else login,
+        "credential_provider": _Login(lambda: _shown_to_redis(settings)),
         "protocol": 2,
         "driver_info": None,
         "socket_connect_timeout": settings.connect_timeout,
@@ -167,8 +164,7 @@ def pool_of(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
         return ConnectionPool(connection_class=_TlsConnection if tls else Connection, **options)
     hosts = [sentinel_at(one) for one in settings.sentinels]
     own = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl_", "protocol", "driver"))}
-    login = _Login(lambda: _shown_to_sentinels(settings))
-    own["credential_provider"] = None if login.is_empty else login
+    own["credential_provider"] = _Login(lambda: _shown_to_sentinels(settings))
     own["retry"], own["ssl"] = options["retry"], tls
     sentinel = _Sentinels(hosts, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
     for_master = {name: value for name, value in options.items() if name not in ("host", "port")}

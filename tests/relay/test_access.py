@@ -108,6 +108,35 @@ async def test_a_changed_password_counts_at_the_next_connection(redis: RedisServ
         assert (await near.queue_and_wait("e", b"z")).body == b"Z"
 
 
+async def test_a_login_that_a_node_did_not_have_at_its_start_counts_at_the_next_connection_and_so_does_none(
+    private_redis: RedisServer, tmp_path: Path
+) -> None:
+    redis = private_redis
+    redis.run("ACL", "SETUSER", "default", "nopass")
+    run = partial(redis.run, user="default")
+    run("ACL", "SETUSER", "limited", "reset", *rules_of_the_page())
+    file = tmp_path / "address"
+    file.write_text(f"redis://127.0.0.1:{redis.port}/0\n")
+
+    def users() -> set[str]:
+        return set(re.findall(r" user=(\S+)", str(run("CLIENT", "LIST"))))
+
+    async with Relay(settings(redis, redis={"url_file": str(file)})) as node, serving(node, "e"):
+        assert (await node.queue_and_wait("e", b"x")).body == b"X"
+        assert "limited" not in users()
+
+        file.write_text(f"redis://limited:word@127.0.0.1:{redis.port}/0\n")
+        run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        run("CLIENT", "KILL", "TYPE", "pubsub")
+        assert (await node.queue_and_wait("e", b"y")).body == b"Y"
+        assert "limited" in users()
+
+        file.write_text(f"redis://127.0.0.1:{redis.port}/0\n")
+        run("CLIENT", "KILL", "USER", "limited")
+        assert (await node.queue_and_wait("e", b"z")).body == b"Z"
+        assert "limited" not in users()
+
+
 def test_the_rules_of_the_page_name_each_command_that_is_used() -> None:
     commands = {rule[1:] for rule in rules_of_the_page() if rule.startswith("+")}
 
