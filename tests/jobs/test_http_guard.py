@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -13,9 +14,11 @@ import pytest
 from sqlalchemy import Engine
 
 from osrdyne_jobs import engine_for, migrate
+from osrdyne_jobs.commands.serve import token
 from osrdyne_jobs.errors import CannotServe
 from osrdyne_jobs.http import create_app, guard, serve
 from osrdyne_protocol.door import Door
+from testbed import odd_headers
 from testbed.waiting import PATIENCE
 from tests.jobs.administration import TOKEN, Administration, administration
 
@@ -78,6 +81,30 @@ def test_a_token_that_changed_counts_at_the_next_request(
     assert [one.getMessage()[:24] for one in caplog.records if "token" in one.getMessage()] == [
         "the token cannot be read"
     ] * 2
+
+
+@pytest.mark.parametrize("wrong", [b"\xff" * 20, "ключ от дома, длинный".encode(), b"\xef\xbb", b"\0" * 20, b"short"])
+def test_a_token_that_cannot_be_used_any_more_leaves_the_last_one(engine: Engine, tmp_path: Path, wrong: bytes) -> None:
+    for read in (tmp_path.joinpath("token").read_text, token(tmp_path / "token")):
+        (tmp_path / "token").write_text(TOKEN)
+        with administration(engine, token=read) as served:
+            assert served.ask("GET", "/api/jobs", authorization=f"Bearer {TOKEN}").status == 200
+            (tmp_path / "token").write_bytes(wrong)
+            assert served.ask("GET", "/api/jobs", authorization=f"Bearer {TOKEN}").status == 200
+
+
+def test_odd_bytes_in_headers_and_queries_are_no_error_of_the_server(engine: Engine) -> None:
+    async def statuses(port: int) -> set[int]:
+        found = set()
+        for method, path in (("GET", "/api/jobs?state=%ff%00&type=%ff"), ("GET", "/metrics"), ("POST", "/api/jobs")):
+            for lines in odd_headers.headers(authorization=f"Bearer {TOKEN}", content_type="application/json"):
+                found.add(await odd_headers.status(port, method, path, lines))
+        return found
+
+    with administration(engine) as served:
+        found = asyncio.run(statuses(served.port))
+    assert {200, 401} <= found
+    assert max(found) < 500
 
 
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"Bearer  {TOKEN} "])

@@ -15,6 +15,7 @@ from osrdyne_relay import Relay, RelaySettings
 from osrdyne_relay.errors import AccessDenied
 from osrdyne_relay.http import serve
 from osrdyne_relay.http.access import Access, Grant, KnownClient, names_of, sha256_of
+from testbed import odd_headers
 from testbed.redis import RedisServer
 from testbed.waiting import until_async
 from tests.relay.http_nodes import GRANTS, TOKENS, Raw, code_of, http_settings, noded, raw, write_access
@@ -37,6 +38,22 @@ PATHS = [
     ("PUT", "/v1/call?endpoint=e"),
     ("POST", "/v2/call"),
 ]
+
+
+async def test_odd_bytes_in_headers_and_queries_are_no_error_of_the_node(redis: RedisServer, tmp_path: Path) -> None:
+    async with noded(redis, tmp_path) as url:
+        port, found = int(url.rpartition(":")[2]), set()
+        for who, method, path in (
+            ("caller", "POST", "/v1/call?endpoint=none"),
+            ("worker", "POST", "/v1/poll?endpoint=e%ff%00&wait=0&poll=%ff"),
+            ("worker", "POST", f"/v1/requests/{REQUEST}/response"),
+            ("worker", "PUT", f"/v1/streams/{REQUEST}"),
+            ("worker", "GET", "/v1/socket"),
+        ):
+            for lines in odd_headers.headers(authorization=f"Bearer {TOKENS[who]}"):
+                found.add(await odd_headers.status(port, method, path, lines))
+    assert {400, 401} <= found
+    assert max(found) < 500
 
 
 async def test_a_stranger_gets_the_same_answer_whatever_it_asks_for(redis: RedisServer, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,8 +18,11 @@ from osrdyne.status import view as status_view
 from osrdyne.status.metrics import Metrics
 from osrdyne_protocol import hosts
 from osrdyne_protocol.door import Door, address_of
+from osrdyne_protocol.foreign_json import is_unicode
 
 log = logging.getLogger(__name__)
+
+_Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 #: Most connections, and the seconds for which one of them may be idle.
 _CONNECTIONS, _IDLE = 256, 75.0
@@ -116,8 +119,20 @@ def _known(settings: StatusSettings, door: Door) -> Middleware:
     return known
 
 
+def _of_text(handler: _Answering) -> _Answering:
+    """Return a handler that refuses headers that are not text: aiohttp quotes some, and cannot encode them."""
+
+    async def answered(request: web.BaseRequest) -> web.StreamResponse:
+        if not is_unicode("".join(request.headers.values())):
+            raise web.HTTPBadRequest(text="a header is not UTF-8 text\n")
+        return await handler(request)
+
+    return answered
+
+
 async def _listening(settings: StatusSettings, door: Door, runner: web.AppRunner) -> asyncio.Server:
     assert runner.server is not None
+    runner.server.request_handler = _of_text(runner.server.request_handler)
     protocols = door.around(runner.server)
     try:
         return await asyncio.get_running_loop().create_server(protocols, settings.host, settings.port)

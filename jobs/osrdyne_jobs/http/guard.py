@@ -112,10 +112,11 @@ class AccessGuard:
             try:
                 token = self._asked()
                 check_token(token)
-            except (OSError, OsrdyneError) as error:
-                if str(error) != self._trouble:
-                    logger.warning("the token cannot be read; the last one counts", extra={"reason": str(error)})
-                self._trouble = str(error)
+            except Exception as error:  # noqa: BLE001 - of a function of the user's; its text may have the token
+                why = str(error) if isinstance(error, OSError | OsrdyneError) else type(error).__name__
+                if why != self._trouble:
+                    logger.warning("the token cannot be read; the last one counts", extra={"reason": why})
+                self._trouble = why
             else:
                 self._token, self._trouble = token, None
         return self._token

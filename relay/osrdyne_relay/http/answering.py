@@ -14,6 +14,7 @@ from aiohttp import http_exceptions, web
 
 from osrdyne_protocol import log_lines
 from osrdyne_protocol.door import Door, address_of
+from osrdyne_protocol.foreign_json import is_unicode
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeFailed, RelayError, TooLarge
 from osrdyne_relay.http.access import KnownClient
@@ -23,6 +24,7 @@ from osrdyne_relay.names import check_endpoint
 log = log_lines.logger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 DOOR: web.AppKey[Door] = web.AppKey("door", Door)
 DESK: web.AppKey[Desk] = web.AppKey("desk", Desk)
@@ -46,6 +48,17 @@ class _OwnErrors(logging.Filter):
 
 
 logging.getLogger("aiohttp.server").addFilter(_OwnErrors())
+
+
+def of_text(handler: _Answering) -> _Answering:
+    """Return a handler that refuses headers that are not text: aiohttp quotes some, and cannot encode them."""
+
+    async def answered(request: web.BaseRequest) -> web.StreamResponse:
+        if not is_unicode("".join(request.headers.values())):
+            raise web.HTTPBadRequest(text="a header is not UTF-8 text\n", headers=HEADERS)
+        return await handler(request)
+
+    return answered
 
 
 @web.middleware

@@ -18,6 +18,7 @@ from osrdyne_protocol.door import Door
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay
 from osrdyne_relay.http.access import Access, WatchedFiles
+from osrdyne_relay.http.answering import of_text
 from osrdyne_relay.http.app import create_app
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.keepalive import keep_alive
@@ -67,6 +68,7 @@ async def serve(
         async with relay:
             assert runner.server is not None
             desk.metrics.connections.set_function(lambda: door.connections)
+            runner.server.request_handler = of_text(runner.server.request_handler)
             protocols = door.around(runner.server)
             server = await asyncio.get_running_loop().create_server(protocols, sock=listener, backlog=_BACKLOG)
             try:

@@ -15,6 +15,7 @@ from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import server as status_server
 from osrdyne.status.metrics import Metrics
 from osrdyne_protocol.door import Door
+from testbed import odd_headers
 from testbed.waiting import PATIENCE
 
 
@@ -49,6 +50,16 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
         one.port = port
         one.url = f"http://127.0.0.1:{port}"
         yield one
+
+
+async def test_odd_bytes_in_headers_are_no_error_of_the_server(served: Served) -> None:
+    found = {
+        await odd_headers.status(served.port, "GET", path, lines)
+        for path in ("/status", "/healthz", "/%ff%00?x=%ff")
+        for lines in odd_headers.headers()
+    }
+    assert {200, 403} <= found
+    assert max(found) < 500
 
 
 async def test_readiness_is_reported_with_its_reason(served: Served) -> None:
