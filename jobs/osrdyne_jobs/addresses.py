@@ -20,6 +20,7 @@ from osrdyne_protocol import addresses
 _EXAMPLE = "postgresql://user:password@host/database"
 #: Names what is ours: a pooler stands between, which gives each transaction another connection.
 POOLER = "pooler"
+_OTHERS = ("mysql", "mariadb", "oracle", "mssql", "mongodb", "redis")
 _FLAGS = {"true": True, "false": False}
 
 
@@ -54,8 +55,8 @@ def read(text: str) -> DatabaseAddress:
             return _sqlite(rest)
         case "postgresql" | "postgres" | "sqlite", _, _:
             raise InvalidAddress("the database's address names a driver; leave out what follows the +")
-    if separator and re.fullmatch(r"[a-zA-Z0-9+]{1,20}", scheme):
-        raise InvalidAddress(f"jobs are kept in PostgreSQL or SQLite, not in {scheme.partition('+')[0]}")
+    if separator and scheme.lower() in _OTHERS:  # any other text may be a part of a password
+        raise InvalidAddress(f"jobs are kept in PostgreSQL or SQLite, not in {scheme}")
     raise InvalidAddress(f"the database's address is no URL; write {_EXAMPLE}")
 
 
@@ -92,8 +93,8 @@ def _postgresql(rest: str) -> DatabaseAddress:
         )
     except (psycopg.Error, ValueError):  # whose text may have a part of the password
         raise InvalidAddress(
-            f"the database's address cannot be read; write {_EXAMPLE}, and what is special in a password "
-            "percent-encoded"
+            f"the database's address cannot be read; write {_EXAMPLE}, and / : @ ? # % in a user name or a password "
+            "percent-encoded, as @ in what follows the host"
         ) from None
     pooler = given.get(POOLER, "false")
     if pooler not in _FLAGS:

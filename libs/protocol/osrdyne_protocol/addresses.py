@@ -5,11 +5,14 @@ An address may hold a password, so no text quotes any of it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from osrdyne_protocol.foreign_json import is_unicode
+
+#: Known parameters that an error lists.
+_FEW = 8
 _ENCODED = "in a user name or password write / : @ ? # % percent-encoded"
 
 
@@ -22,6 +25,8 @@ def problem(address: object, *schemes: str) -> str | None:
         return f"is {type(address).__name__}, not text"
     if not address.strip():
         return "is empty"
+    if not is_unicode(address):
+        return "has bytes that are not UTF-8"
     try:
         parts = urlsplit(address)
         host = parts.hostname
@@ -30,7 +35,7 @@ def problem(address: object, *schemes: str) -> str | None:
     if parts.scheme not in schemes:
         return f"does not start with {' or '.join(f'{one}://' for one in schemes)}"
     if any("@" in one for one in (parts.path, parts.query, parts.fragment)):
-        return f"has an @ behind its host; {_ENCODED}"
+        return f"has an @ behind its host; write %40 there, and {_ENCODED}"
     if not host or not host.isprintable() or any(one.isspace() for one in host):
         return "has a space, or what cannot be printed, in its host" if host else "names no host"
     return _problem_of(parts)
@@ -53,7 +58,7 @@ def _problem_of(parts: SplitResult) -> str | None:
 
 
 class UnusableQuery(ValueError):
-    """Says what is wrong after "the address"; it names a parameter and shows no value, which may be secret."""
+    """Says what is wrong after "the address"; it names known parameters only, and shows no value."""
 
 
 def parameters(query: str, known: Collection[str]) -> dict[str, str]:
@@ -62,11 +67,14 @@ def parameters(query: str, known: Collection[str]) -> dict[str, str]:
     Raises UnusableQuery for one that is not known, is empty, or is given twice.
     """
     found = parse_qsl(query, keep_blank_values=True)
-    if "@" in query or not all(re.fullmatch(r"[\w-]{1,40}", name) for name, _ in found):  # perhaps part of a password
-        raise UnusableQuery("has a parameter that cannot be read; in a password write ? as %3F, and @ as %40")
+    for number, (name, _) in enumerate(found, 1):
+        if name not in known:  # it is not named: behind a raw & or ? it may be a part of the password
+            these = f" ({', '.join(sorted(known)) or 'there are none'})" if len(known) <= _FEW else ""
+            raise UnusableQuery(
+                f"has a parameter, number {number} behind the ?, that is unknown here{these}; leave it out, and in a "
+                "password write & as %26 and ? as %3F"
+            )
     for name, count in Counter(name for name, _ in found).items():
-        if name not in known:
-            raise UnusableQuery(f"has a parameter {name}, which is unknown here; leave it out")
         if count > 1:
             raise UnusableQuery(f"has {name} {count} times; give it once")
     for name, value in found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from osrdyne_amqp.errors import InvalidUri
@@ -18,18 +20,18 @@ def test_what_pika_takes_is_kept() -> None:
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ("connection_attempts=3", "connection_attempts, which is unknown here"),
-        ("retry_delay=1", "retry_delay, which is unknown here"),
-        ("socket_timeout=1", "socket_timeout, which is unknown here"),
-        ("stack_timeout=1", "stack_timeout, which is unknown here"),
-        ("blocked_connection_timeout=1", "blocked_connection_timeout, which is unknown here"),
-        ("hartbeat=7", "hartbeat, which is unknown here"),
+        ("connection_attempts=3", "number 1 behind the ?, that is unknown here"),
+        ("retry_delay=1", "number 1 behind the ?, that is unknown here"),
+        ("socket_timeout=1", "number 1 behind the ?, that is unknown here"),
+        ("stack_timeout=1", "number 1 behind the ?, that is unknown here"),
+        ("blocked_connection_timeout=1", "number 1 behind the ?, that is unknown here"),
+        ("hartbeat=7", "number 1 behind the ?, that is unknown here"),
         ("heartbeat=", "heartbeat without a value"),
         ("heartbeat=7&heartbeat=8", "heartbeat 2 times"),
     ],
 )
 def test_what_is_not_used_is_named(query: str, why: str) -> None:
-    with pytest.raises(InvalidUri, match=why) as refused:
+    with pytest.raises(InvalidUri, match=re.escape(why)) as refused:
         parameters(f"{PLACE}?{query}", "n", 60, 10)
     assert "secret" not in str(refused.value)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from osrdyne_amqp.address import virtual_host
 from osrdyne_amqp.opening import parameters
 from osrdyne_bus.peers import Peer
 from osrdyne_infra.checks import address as infra_address
+from osrdyne_jobs.addresses import read as database_address
+from osrdyne_pipeline.source.consumer import _parameters as pipeline_parameters
 from osrdyne_protocol.addresses import problem
 from osrdyne_relay.client.addresses import Nodes
 from osrdyne_relay.settings import RedisSettings
@@ -49,6 +53,14 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
 }
 
 
+#: Those that have other words for what is wrong.
+WITHOUT_ONE_TEXT: dict[str, tuple[Callable[[str], object], str]] = {
+    "postgresql": (database_address, "postgresql"),
+    "sqlite": (database_address, "sqlite"),
+    "pipeline": (pipeline_parameters, "amqp"),
+}
+
+
 @pytest.mark.parametrize(("address", "words"), WRONG)
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_says_what_is_wrong_and_quotes_nothing(reader: str, address: str, words: str) -> None:
@@ -59,6 +71,55 @@ def test_every_reader_says_what_is_wrong_and_quotes_nothing(reader: str, address
 
     assert words.replace("SCHEME", scheme) in str(found.value)
     assert "secret" not in str(found.value)
+
+
+#: Pieces of passwords: each stands for itself, and what stands between them is what makes an address malformed.
+PIECES = ("qzx", "Vkj7", "wvq%41", "99187", "jq\N{LATIN SMALL LETTER E WITH ACUTE}z", "xkcq")
+BETWEEN = (
+    *"/:@?#%&=[]+;, \\\n\0\t\"'<>{}|^`~$!*().-_",
+    "",
+    "%zz",
+    "%ff",
+    "%2",
+    "&&",
+    "//",
+    "://",
+    "@@",
+    "?&",
+    "\udc80",
+)
+SHAPES = (
+    *("SCHEME://user:PASSWORD@h/v", "SCHEME://user:PASSWORD@h:5672/v?heartbeat=60", "SCHEME://:PASSWORD@h"),
+    *("SCHEME://user:PASSWORD", "SCHEME://PASSWORD@h/v", "SCHEME:user:PASSWORD@h", "user:PASSWORD@h", "PASSWORD"),
+    *("SCHEME://h/v?password=PASSWORD", "SCHEME://h/v?heartbeat=60&PASSWORD=1", "SCHEME://user:p@h:PASSWORD/v"),
+    *("SCHEME://user:PASSWORD@h/v?cacertfile=/a@b", "SCHEME://user:p@[PASSWORD]/v", "SCHEME://user:PASSWORD@h,h2:1/v"),
+    *("SCHEME://user:PASSWORD@/v?host=h&port=x", "other://user:PASSWORD@h/v", "SCHEME://h/PASSWORD@x/v"),
+)
+
+
+def malformed(scheme: str, number: int, seed: int) -> Iterator[tuple[str, set[str]]]:
+    """Yield addresses, and the pieces of a password that no text may have."""
+    chosen = random.Random(seed)
+    for _ in range(number):
+        pieces = chosen.sample(PIECES, chosen.randint(1, 4))
+        password = "".join(part for piece in pieces for part in (piece, chosen.choice(BETWEEN)))
+        shape = chosen.choice(SHAPES).replace("SCHEME", scheme)
+        yield shape.replace("PASSWORD", password), {piece.lower() for piece in pieces}
+
+
+@pytest.mark.parametrize("reader", [*READERS, *WITHOUT_ONE_TEXT])
+def test_no_part_of_a_password_is_in_an_error_whatever_is_wrong_in_the_address(reader: str) -> None:
+    read, scheme = {**READERS, **WITHOUT_ONE_TEXT}[reader]
+    refused = 0
+    for address, pieces in malformed(scheme, 600, seed=41):
+        try:
+            read(address)
+        except Exception as error:  # noqa: BLE001 - whatever it is, people see it
+            refused += 1
+            told = "".join(traceback.format_exception(error)) + repr(error)
+            shown = {piece for piece in pieces if piece in told.lower()}
+            assert not shown, (address, told)
+    assert refused > 100
 
 
 def test_an_address_that_is_right_has_no_problem() -> None:
