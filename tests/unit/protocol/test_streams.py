@@ -44,6 +44,23 @@ logging.getLogger("a").info("key", extra={"key": "Zürich \\U0001f600"})
 """
 
 
+READS_THE_ENCODING = """
+import codecs, io, json, sys
+import click, rich
+from osrdyne_protocol.console import streams
+
+with streams.unfailing():
+    name = sys.stdout.encoding
+    print("Zürich".encode(codecs.lookup(name).name), b"Z".decode(name))
+    text = io.TextIOWrapper(io.BytesIO(), encoding=name)
+    text.write("Zürich")
+    click.echo("Zürich")
+    click.secho("Zürich", fg="red")
+    rich.print("Zürich")
+    json.dump("Zürich", sys.stdout, ensure_ascii=False)
+"""
+
+
 def run(code: str, *redirection: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a program by a shell, which may close or redirect its standard output."""
     command = f'exec "$0" -c "$1" {" ".join(redirection)}'
@@ -51,6 +68,7 @@ def run(code: str, *redirection: str, **variables: str) -> subprocess.CompletedP
         ["sh", "-c", command, sys.executable, code],
         capture_output=True,
         text=True,
+        errors="surrogateescape",
         check=False,
         # Unbuffered, a print would fail by itself.
         env=dict(os.environ) | {"PYTHONUNBUFFERED": ""} | variables,
@@ -69,6 +87,15 @@ def test_characters_that_cannot_be_shown_fail_no_request() -> None:
 
     assert (done.returncode, done.stderr) == (0, "served\n")
     assert r"Z\xfcrich" in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "us-ascii:strict", "latin-1"])
+def test_a_program_may_use_the_encoding_that_a_stream_names(encoding: str) -> None:
+    done = run(READS_THE_ENCODING, PYTHONIOENCODING=encoding)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = r"Z\xfcrich" if "ascii" in encoding else "Z\udcfcrich"
+    assert done.stdout.splitlines()[1:] == [shown, shown, shown, f'"{shown}"']
 
 
 @pytest.mark.parametrize("redirection", ["> /dev/full", ">&-", "2> /dev/full", "2>&-"])

@@ -111,12 +111,29 @@ class _Raw(io.FileIO):
         return written
 
 
-class _Text(io.TextIOWrapper):
-    @property
-    def encoding(self) -> str:  # type: ignore[override] # it cannot be written there either
-        # Typer writes UTF-8 to a stream of ASCII, past this one, unless it does not know the name of the encoding.
-        name = super().encoding
-        return f"{name}, escaped" if codecs.lookup(name).name == "ascii" else name
+class _Escaping(codecs.IncrementalEncoder):
+    def encode(self, input: str, final: bool = False) -> bytes:  # noqa: A002 - the names are the library's
+        return input.encode("ascii", "backslashreplace")
+
+
+#: ASCII in which all else is escaped. It has a name of its own, because typer and click write UTF-8 to a stream of
+#: ASCII, past the guard; and it is a codec, because programs encode by the name that a stream gives.
+_ESCAPED = "ascii-escaped"
+
+
+def _codec(name: str) -> codecs.CodecInfo | None:
+    if name not in (_ESCAPED, _ESCAPED.replace("-", "_")):
+        return None
+    return codecs.CodecInfo(
+        lambda text, _errors="strict": (_Escaping().encode(text), len(text)),
+        codecs.lookup("ascii").decode,
+        incrementalencoder=_Escaping,
+        incrementaldecoder=codecs.lookup("ascii").incrementaldecoder,
+        name=_ESCAPED,
+    )
+
+
+codecs.register(_codec)
 
 
 def _guarded(stream: Any, failed: Callable[[OSError], None]) -> io.TextIOWrapper:
@@ -128,9 +145,9 @@ def _guarded(stream: Any, failed: Callable[[OSError], None]) -> io.TextIOWrapper
         return stream  # type: ignore[no-any-return] # one of a program that has this command within it
     with suppress(OSError):
         stream.flush()
-    return _Text(
+    return io.TextIOWrapper(
         io.BufferedWriter(_Raw(descriptor, failed)),
-        encoding=stream.encoding,
+        encoding=_ESCAPED if codecs.lookup(stream.encoding).name == "ascii" else stream.encoding,
         errors="backslashreplace",
         line_buffering=stream.line_buffering or isinstance(stream.buffer, io.RawIOBase),
     )
