@@ -49,8 +49,8 @@ class Peer:
             query = addresses.parameters(parts.query, ("hostname",))
         except addresses.UnusableQuery as error:
             raise InvalidPeer(f"the address of a peer {error}; {_LOOKS_LIKE}") from None
-        if parts.fragment:
-            raise InvalidPeer(f"the address of a peer has a #; {_LOOKS_LIKE}")
+        if parts.password and not parts.username:
+            raise InvalidPeer(f"the address of a peer has a password and no user; {_LOOKS_LIKE}")
         host, port = str(parts.hostname), parts.port
         names = [None if one is None else unquote(one) for one in (parts.username, parts.password)]
         path = unquote(parts.path.removeprefix("/"))

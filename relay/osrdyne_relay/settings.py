@@ -92,7 +92,7 @@ class RedisSettings(_Settings):
         wrong = addresses.problem(given, "redis", "rediss")
         if wrong is None and not re.fullmatch(r"/?\d{0,4}", urlsplit(given or "").path):
             wrong = "has a path that is not the number of a database"
-        if wrong is None and (urlsplit(given or "").query or urlsplit(given or "").fragment):
+        if wrong is None and urlsplit(given or "").query:
             wrong = "has parameters behind the database, which are settings beside it"
         if wrong is not None:
             raise SettingsError("redis.url", f"{wrong}; write redis://host:6379/0, or rediss:// for TLS")

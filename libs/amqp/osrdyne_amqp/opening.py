@@ -103,8 +103,6 @@ def _split(uri: str) -> SplitResult:
     parts = urlsplit(uri)
     if parts.path.count("/") > 1:
         raise InvalidUri("a / inside the virtual host's name is written %2F in a broker URI")
-    if parts.fragment:
-        raise InvalidUri("the broker URI holds a #; in a user name or password it is written %23")
     return parts
 
 

@@ -38,6 +38,8 @@ def problem(address: object, *schemes: str) -> str | None:
         return f"has an @ behind its host; write %40 there, and {_ENCODED}"
     if not host or not host.isprintable() or any(one.isspace() for one in host):
         return "has a space, or what cannot be printed, in its host" if host else "names no host"
+    if parts.fragment:
+        return f"has a #; {_ENCODED}"
     return _problem_of(parts)
 
 

@@ -18,6 +18,7 @@ import re
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pika
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
@@ -230,6 +231,8 @@ def _parameters(uri: str) -> tuple[str, Any]:
     """Return how a person knows the broker, without a password, and how pika finds it."""
     if wrong := addresses.problem(uri, "amqp", "amqps"):
         raise SourceError(f"the broker's address {wrong}; it looks like amqp://user:password@host:5672/vhost")
+    if urlsplit(uri).path.count("/") > 1:  # of which pika takes the first part
+        raise SourceError("the broker's address has a / within the virtual host's name, which is written %2F there")
     try:
         parameters = pika.URLParameters(uri)
         where = f"{parameters.host}:{parameters.port}{'' if parameters.virtual_host == '/' else '/'}"

@@ -12,9 +12,10 @@ import pytest
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne_amqp.address import virtual_host
 from osrdyne_amqp.opening import parameters
-from osrdyne_bus.peers import Peer
+from osrdyne_bus.peers import InvalidPeer, Peer
 from osrdyne_infra.checks import address as infra_address
 from osrdyne_jobs.addresses import read as database_address
+from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source.consumer import _parameters as pipeline_parameters
 from osrdyne_protocol.addresses import problem
 from osrdyne_relay.client.addresses import Nodes
@@ -32,6 +33,7 @@ WRONG = [
     ("SCHEME://u:verysecret@", "names no host"),
     ("SCHEME:u:verysecret", "names no host"),
     ("SCHEME://u:verysecret@h h/v", "has a space, or what cannot be printed, in its host"),
+    ("SCHEME://u:verysecret@h/v#w", "has a #"),
     ("SCHEME://u:verysecret%ff@h/v", "has percent-encoded bytes that are not UTF-8"),
     ("other://u:verysecret@h/v", "does not start with SCHEME://"),
 ]
@@ -50,6 +52,7 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "redis": (redis, "redis"),
     "nodes": (lambda address: Nodes([address]), "http"),
     "infra": (infra_address("http", "https"), "http"),
+    "pipeline": (pipeline_parameters, "amqp"),
 }
 
 
@@ -57,7 +60,6 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
 WITHOUT_ONE_TEXT: dict[str, tuple[Callable[[str], object], str]] = {
     "postgresql": (database_address, "postgresql"),
     "sqlite": (database_address, "sqlite"),
-    "pipeline": (pipeline_parameters, "amqp"),
 }
 
 
@@ -125,6 +127,13 @@ def test_no_part_of_a_password_is_in_an_error_whatever_is_wrong_in_the_address(r
 def test_an_address_that_is_right_has_no_problem() -> None:
     for address in ("amqp://u:p%2f@h:5672/v%2Fw", "amqps://[2001:db8::1]:5671", "amqp://h"):
         assert problem(address, "amqp", "amqps") is None
+
+
+def test_nothing_of_an_address_is_dropped_in_silence() -> None:
+    with pytest.raises(InvalidPeer, match="has a password and no user"):
+        Peer.parse("amqp://:verysecret@h/v")
+    with pytest.raises(SourceError, match="a / within the virtual host's name"):
+        pipeline_parameters("amqp://u:verysecret@h/a/b")
 
 
 def test_the_management_api_may_be_named_with_its_path() -> None:
