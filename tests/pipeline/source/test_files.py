@@ -61,7 +61,7 @@ def reason(row: dict[str, Any]) -> str:
     ("line", "why"),
     [
         (DEEP.encode(), "unreadable: more than 64 objects and arrays"),
-        (b'{"key":"k","event":"alive","else":' + b"[" * 100_000, "unreadable: more than 64 objects and arrays"),
+        (b'{"key":"k","event":"alive","else":' + b"[" * 50_000, "unreadable: more than 64 objects and arrays"),
         (b'{"key":"\xff\xfe","event":"alive"}', "unreadable: it is not UTF-8"),
         (b'{"key":"k","event":"alive","else":"\xff"}', "unreadable: it is not UTF-8"),
         (b'{"key":"\\ud800","event":"alive"}', "unreadable: a text holds half of a surrogate pair"),
@@ -71,9 +71,11 @@ def reason(row: dict[str, Any]) -> str:
         (b'{"key":"k","event":"alive","time_ms":5.5}', "unreadable: time_ms is '5.5', not int64"),
         (b'{"key":"k","event":"alive","time_ms":true}', "unreadable: time_ms is 'True', not int64"),
         (b'{"key":5,"event":"alive"}', "unreadable: key is '5', not string"),
-        (b'{"key":"k","event":"alive","else":"' + b"x" * 1_000_000 + b'"}', "unreadable: it has "),
+        (b'{"key":"k","event":"alive","else":"' + b"x" * 64_000 + b'"}', "unreadable: it has "),
+        (b'{"key":"k","event":"alive","else":[' + b"1," * 450_000 + b"1]}", "unreadable: it has "),
         (b'{"else":"' + b"x" * 9_000_000 + b'"}', "unreadable: it has "),
     ],
+    ids=lambda value: repr(value)[:60],
 )
 @pytest.mark.parametrize("beside", [b"", b"rubbish\n"], ids=["alone", "beside another"])
 def test_a_line_with_a_bad_value_is_a_problem_of_its_own(tmp_path: Path, line: bytes, why: str, beside: bytes) -> None:
