@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[1]
 class OwnDockerd(Started):
     """`with OwnDockerd() as engine:` starts it and leaves nothing behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self.directory = Path(tempfile.mkdtemp(prefix="osrdyne-own-docker-"))
         self.directory.chmod(0o711)
         self.host = f"unix://{self.directory}/docker.sock"
@@ -40,7 +41,7 @@ class OwnDockerd(Started):
         environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
         with (folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                _as_root("dockerd", *paths, *network, f"--host={self.host}", f"--group={os.getgid()}"),
+                _as_root("dockerd", *paths, *network, *self._options, f"--host={self.host}", f"--group={os.getgid()}"),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

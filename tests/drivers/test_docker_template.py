@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from osrdyne.errors import DriverError
+from testbed.own_dockerd import OwnDockerd
 from testbed.waiting import until_async
 from tests.drivers.subjects.base import PASSWORD, listed
-from tests.drivers.subjects.docker import DockerSubject
+from tests.drivers.subjects.docker import DockerSubject, Engine
 
 pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.full]
 
@@ -68,6 +69,16 @@ async def test_a_flood_of_output_keeps_to_the_limit_of_the_log(dockerd: DockerSu
 
     await until_async(often_full)
     assert max(sizes) < 11_000_000
+
+
+async def test_a_limit_of_logs_that_the_engine_was_started_with_is_left_alone(tmp_path: Path) -> None:
+    with OwnDockerd("--log-opt=max-size=1m", "--log-opt=labels=team") as own:
+        subject = DockerSubject(Engine(own.docker, own.docker.worker()), tmp_path)
+        try:
+            container = await started(subject, {})
+        finally:
+            await subject.clean_up()
+    assert container["HostConfig"]["LogConfig"] == {"Type": "json-file", "Config": {"labels": "team", "max-size": "1m"}}
 
 
 async def test_labels_say_whose_a_container_is_and_its_name_reads_well(dockerd: DockerSubject) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-from aiohttp import web
 
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.docker.driver import DockerDriver
-from osrdyne.drivers.docker.engine import Engine
 from osrdyne.drivers.docker.template import ContainerTemplate
-from osrdyne.errors import DriverError
 from osrdyne.settings import daemon as settings
 from osrdyne.settings.daemon import DaemonSettings
 from osrdyne_protocol.errors import SettingsError
@@ -67,22 +63,6 @@ def test_what_is_wrong_ends_the_start(file: str, content: str, problem: str, dir
 
     with pytest.raises(SettingsError, match=problem):
         opened(settings.load(directory / "settings.toml"))
-
-
-async def test_an_engine_that_does_not_say_where_its_logs_go_stops_no_start(tmp_path: Path) -> None:
-    async def answer(request: web.Request) -> web.Response:
-        # As a proxy that lets only requests about containers through.
-        return web.json_response({"ApiVersion": "1.41"}) if request.path == "/version" else web.Response(status=403)
-
-    runner = web.ServerRunner(web.Server(cast("Any", answer)))
-    await runner.setup()
-    await web.UnixSite(runner, str(tmp_path / "engine.sock")).start()
-    engine = Engine(f"unix://{tmp_path}/engine.sock")
-    assert await engine.log_driver() == ""
-    with pytest.raises(DriverError, match="403"):
-        await engine.start("x")
-    await engine.close()
-    await runner.cleanup()
 
 
 def test_a_template_with_a_log_of_its_own_asks_the_engine_for_none() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne.drivers.docker.template import ContainerTemplate, load
+from osrdyne.drivers.docker import facts
+from osrdyne.drivers.docker.template import LOG_LIMIT, ContainerTemplate, load
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolSettings
 from tests.hard_keys import KEYS
@@ -170,14 +171,16 @@ def test_what_a_worker_is_started_from_rolls_it_and_nothing_else_does() -> None:
 @pytest.mark.parametrize(
     ("engine", "declared", "expected"),
     [
-        ("json-file", {}, {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}}),
-        ("json-file", {"LogConfig": {"Type": "syslog"}}, {"Type": "syslog"}),
-        ("local", {}, None),
-        ("journald", {}, None),
+        ({"Type": "json-file", "Config": {}}, {}, {"Type": "json-file", "Config": LOG_LIMIT}),
+        ({"Type": "json-file", "Config": {}}, {"LogConfig": {"Type": "syslog"}}, {"Type": "syslog"}),
+        ({"Type": "json-file", "Config": {"max-size": "1m"}}, {}, None),
+        ({"Type": "local", "Config": {}}, {}, None),
+        ({"Type": "journald", "Config": None}, {}, None),
     ],
 )
 def test_a_log_has_a_limit_where_neither_the_engine_nor_the_template_gives_it_one(
-    engine: str, declared: dict[str, Any], expected: dict[str, Any] | None
+    engine: dict[str, Any], declared: dict[str, Any], expected: dict[str, Any] | None
 ) -> None:
     made = ContainerTemplate(POOL, {"Image": "core", "HostConfig": declared}, FILE)
-    assert made.body("42", "worker-1", log_driver=engine)["HostConfig"].get("LogConfig") == expected
+    limit = facts.has_endless_log({"HostConfig": {"LogConfig": engine}})
+    assert made.body("42", "worker-1", limit_log=limit)["HostConfig"].get("LogConfig") == expected

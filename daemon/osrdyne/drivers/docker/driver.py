@@ -70,6 +70,8 @@ class DockerDriver:
         #: Ids of containers whose end was reported lately: an event that comes after the listing is no second end.
         self._told: deque[str] = deque(maxlen=1000)
         self._tasks: set[asyncio.Task[None]] = set()
+        #: Whether the engine has given a container a log without a limit: so it does until it is started again.
+        self._limit_logs = False
         self._unread = UnreadChanges()
 
     async def start(self, key: str) -> None:
@@ -158,10 +160,7 @@ class DockerDriver:
             else:
                 await self._engine.remove(one.id)
         if container_id is None:
-            worker_id = f"{name}-{secrets.token_hex(8)}"
-            log_driver = "" if self._template.names_log else await self._engine.log_driver()
-            body = self._template.body(key, worker_id, log_driver=log_driver)
-            container_id = await self._engine.create(name, body)
+            container_id = await self._create(key, name)
         try:
             await self._engine.start(container_id)
         except DriverError:
@@ -169,6 +168,18 @@ class DockerDriver:
                 await self._engine.remove(container_id)
             raise
         _log.info("worker started", extra=_fields(key, container_id))
+
+    async def _create(self, key: str, name: str) -> str:
+        worker_id = f"{name}-{secrets.token_hex(8)}"
+        container_id = await self._engine.create(name, self._template.body(key, worker_id, limit_log=self._limit_logs))
+        if self._limit_logs or self._template.names_log:
+            return container_id
+        # The engine has filled in the log driver and options that it was started with. It shows them nowhere else.
+        self._limit_logs = facts.has_endless_log(await self._engine.inspect(container_id))
+        if not self._limit_logs:
+            return container_id
+        await self._engine.remove(container_id)
+        return await self._engine.create(name, self._template.body(key, worker_id, limit_log=True))
 
     async def _mark(self, container: Container, stopping_name: str) -> None:
         stopped = False
@@ -272,6 +283,7 @@ class DockerDriver:
 
     def _on_end(self) -> None:
         self._engine.disconnect()
+        self._limit_logs = False
         self._unread.lose("the Docker engine's events have ended: it was stopped, or the connection to it was lost")
 
     async def _containers(self, labels: dict[str, str]) -> builtins.list[Container]:

@@ -62,25 +62,12 @@ class Engine:
         self._where = host or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         self._connecting = threading.Lock()
         self._client: Any = None
-        self._log_driver: str | None = None
         self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="docker")
 
     async def create(self, name: str, body: Mapping[str, Any]) -> str:
         """Create a container and return its id. Raises `Conflict` when the name is taken."""
         created = await self._call(lambda client: client.create_container_from_config(body, name))
         return str(created["Id"])
-
-    async def log_driver(self) -> str:
-        """Return the log driver of containers that name none; empty where the engine does not say.
-
-        It changes only when the engine is started again. A proxy before the engine may refuse the question.
-        """
-        if self._log_driver is None:
-            try:
-                self._log_driver = str((await self._call(lambda client: client.info())).get("LoggingDriver", ""))
-            except DriverError:
-                return ""
-        return self._log_driver
 
     async def start(self, container_id: str) -> None:
         """Start a container; one that runs is left alone."""

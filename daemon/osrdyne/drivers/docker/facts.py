@@ -81,6 +81,12 @@ def grace(inspected: Mapping[str, Any] | None) -> int:
     return (inspected or {}).get("Config", {}).get("StopTimeout") or 0
 
 
+def has_endless_log(inspected: Mapping[str, Any] | None) -> bool:
+    """Return whether the log of a container that names none has no limit: `json-file` alone has none by itself."""
+    log = (inspected or {}).get("HostConfig", {}).get("LogConfig") or {}
+    return log.get("Type") == "json-file" and "max-size" not in (log.get("Config") or {})
+
+
 def has_init(inspected: Mapping[str, Any] | None) -> bool:
     """Return whether the engine's init is a container's first process, and the worker its child."""
     return bool((inspected or {}).get("HostConfig", {}).get("Init"))

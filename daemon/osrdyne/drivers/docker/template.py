@@ -77,11 +77,10 @@ class ContainerTemplate:
         """Whether it says where the log goes, so that the engine's default has no effect."""
         return "LogConfig" in (self.declared.get("HostConfig") or {})
 
-    def body(self, key: str, worker_id: str, *, log_driver: str = "") -> dict[str, Any]:
+    def body(self, key: str, worker_id: str, *, limit_log: bool = False) -> dict[str, Any]:
         """Return the container to create for a group: the declared one, and what the driver fills in.
 
-        `log_driver` is the one that the engine has by default. `json-file` has no limit by itself, so it gets one where
-        the template has no `LogConfig`: all others have their own, or send lines away.
+        `limit_log` is for an engine whose own log has no limit. It counts where the template has no `LogConfig`.
 
         Three options have another default than the engine's where the template does not name them. `StopTimeout` is
         the grace. `Init` is on, because a process that is number 1 of its container ignores a stop signal that comes
@@ -106,8 +105,8 @@ class ContainerTemplate:
             },
         ]
         host.setdefault("Init", True)
-        if log_driver == "json-file":
-            host.setdefault("LogConfig", {"Type": log_driver, "Config": LOG_LIMIT})
+        if limit_log:
+            host.setdefault("LogConfig", {"Type": "json-file", "Config": LOG_LIMIT})
         if not host.get("AutoRemove"):  # the engine takes one or the other
             host.setdefault("RestartPolicy", {"Name": "unless-stopped"})
         return body
