@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
 from osrdyne.drivers.base import Change, Driver, GroupState
+from osrdyne.drivers.systemd import groups
+from osrdyne_protocol import names
 from osrdyne_protocol.broker.topology import milliseconds
+from osrdyne_protocol.keys import digest
 from osrdyne_protocol.names import PoolNames
 from osrdyne_protocol.settings import PoolSettings
 from testbed.waiting import PATIENCE, until_async
@@ -280,6 +284,43 @@ async def test_no_credential_is_in_any_inspectable_place(owning: Owning) -> None
 
 
 @pytest.mark.timeout(600)
+def earlier_name(pool: str, instance: str, key: str) -> str:
+    """A name of an earlier version, with 80 bits of a hash."""
+    return f"{pool[:16]}-{key}-{digest(pool, instance, key)[:20]}".replace("--", "-")
+
+
+async def test_workers_that_an_earlier_version_named_otherwise_are_reported_or_taken_over(
+    owning: Owning, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as earlier:
+        for module in (names, groups):
+            earlier.setattr(module, "engine_name", earlier_name)
+        driver = owning.driver()
+        await owning.ready(driver, "a")
+        worker = await owning.workers("a")
+        await driver.close()
+    with caplog.at_level(logging.WARNING):
+        driver = owning.driver()
+        found = await listed(driver)
+        await driver.list()
+    said = [vars(record)["command"] for record in caplog.records if "of an earlier version" in record.message]
+    if owning.name == "kubernetes":
+        assert ([*found], said) == (["a"], [])
+        await driver.start("a")
+        await driver.stop("a")
+        await until_async(lambda: is_empty(driver))
+    else:
+        assert found == {}
+        pid, name = worker[0].split()[0], earlier_name(owning.pool, "one", "a")
+        assert said == [
+            {
+                "subprocess": f"kill {pid}",
+                "docker": f"docker stop {name}",
+                "systemd": f"systemctl stop osrdyne-{owning.pool}@{name}.service",
+            }[owning.name]
+        ]
+
+
 async def test_a_hundred_groups_start_and_stop(owning: Owning) -> None:
     driver, keys = owning.driver(), {f"key-{number}" for number in range(100)}
     await asyncio.gather(*(driver.start(key) for key in keys))

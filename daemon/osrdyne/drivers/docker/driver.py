@@ -25,6 +25,7 @@ from osrdyne.drivers.docker.facts import Container
 from osrdyne.drivers.docker.following import Event, Following
 from osrdyne.drivers.docker.stopping import Stops
 from osrdyne.drivers.docker.template import KEY, ContainerTemplate, load
+from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
 from osrdyne_protocol import names
@@ -72,6 +73,7 @@ class DockerDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         #: Whether the engine has given a container a log without a limit: so it does until it is started again.
         self._limit_logs = False
+        self._left_over = LeftOver("docker stop")
         self._unread = UnreadChanges()
 
     async def start(self, key: str) -> None:
@@ -101,7 +103,9 @@ class DockerDriver:
     async def list(self) -> builtins.list[Group]:
         """Return the groups of our pool and instance; also clean up ended containers and resume unfinished stops."""
         await self._follow()
-        containers = await self._containers({})
+        listed = await self._engine.list(self._template.labels())
+        containers = self._ours(listed)
+        self._left_over.report(facts.other_names(listed, self._pool.name, self._pool.instance))
         for container in containers:
             busy = self._locked(self._name(container.key)).locked()
             if not busy and (container.is_over or (container.stopping and not self._stops.is_under_way(container))):
@@ -287,7 +291,9 @@ class DockerDriver:
         self._unread.lose("the Docker engine's events have ended: it was stopped, or the connection to it was lost")
 
     async def _containers(self, labels: dict[str, str]) -> builtins.list[Container]:
-        listed = await self._engine.list({**self._template.labels(), **labels})
+        return self._ours(await self._engine.list({**self._template.labels(), **labels}))
+
+    def _ours(self, listed: builtins.list[dict[str, Any]]) -> builtins.list[Container]:
         found = (facts.container(one, self._pool.name, self._pool.instance) for one in listed)
         return [one for one in found if one is not None]
 

@@ -48,9 +48,7 @@ def is_stopping(name: str) -> bool:
 
 def container(listed: Mapping[str, Any], pool: str, instance: str) -> Container | None:
     """Return one of our containers from a listing; None for one that only looks like ours, or is being removed."""
-    labels = listed.get("Labels") or {}
-    # A container that others link to has more names, which hold a second slash.
-    own = [name[1:] for name in listed.get("Names") or [] if name.count("/") == 1]
+    labels, own = listed.get("Labels") or {}, _names(listed)
     if KEY not in labels or len(own) != 1 or listed["State"] == "removing":
         return None
     name = names.engine_name(pool, instance, labels[KEY])
@@ -58,6 +56,21 @@ def container(listed: Mapping[str, Any], pool: str, instance: str) -> Container 
     if own[0] != name and not stopping:
         return None
     return Container(listed["Id"], labels[KEY], labels.get(TEMPLATE, ""), listed["State"], stopping)
+
+
+def other_names(listed: Iterable[Mapping[str, Any]], pool: str, instance: str) -> list[str]:
+    """Return the names of containers that run with our labels, and not under a name of ours."""
+    return [
+        name
+        for one in listed
+        if one["State"] not in {*_OVER, "removing"} and container(one, pool, instance) is None
+        for name in _names(one)
+    ]
+
+
+def _names(listed: Mapping[str, Any]) -> list[str]:
+    # A container that others link to has more names, which hold a second slash.
+    return [name[1:] for name in listed.get("Names") or [] if name.count("/") == 1]
 
 
 def groups(containers: Iterable[Container]) -> list[Group]:

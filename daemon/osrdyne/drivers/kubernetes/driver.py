@@ -65,7 +65,7 @@ class KubernetesDriver:
         """Apply the Deployment, then its autoscaler. While the former stops, the next follows when it is gone."""
         await self._ready()
         async with self._lock(key):
-            group = self._deployments.objects.get(self._manifests.name(key))
+            group = self._deployment_of(key)
             if group is None:
                 await self._create(key)
             elif group.leaving:
@@ -74,12 +74,12 @@ class KubernetesDriver:
     async def stop(self, key: str) -> None:
         """Delete the autoscaler, then the Deployment: its pods get SIGTERM and their grace, and it stays listed."""
         await self._ready()
-        name = self._manifests.name(key)
         async with self._lock(key):
             self._start_again.discard(key)
-            group = self._deployments.objects.get(name)
+            group = self._deployment_of(key)
             if group is None or group.leaving:
                 return
+            name = group.name
             what = f"stop key {key!r}"
             if self._scaling is not None:
                 await self._api.delete(self._scaling, name, what=what)
@@ -112,6 +112,11 @@ class KubernetesDriver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._api.close()
+
+    def _deployment_of(self, key: str) -> DeploymentFacts | None:
+        """Return the Deployment of a key, also one that an earlier version gave another name."""
+        found = self._deployments.objects
+        return found.get(self._manifests.name(key)) or next((one for one in found.values() if one.key == key), None)
 
     async def _ready(self) -> None:
         """Wait until the cluster is seen. Raises `DriverError` with the reason while it is not."""

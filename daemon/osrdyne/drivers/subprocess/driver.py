@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from osrdyne.drivers.base import Change, Group, GroupState
+from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.subprocess import control
 from osrdyne.drivers.subprocess.launch import Launcher
 from osrdyne.drivers.subprocess.records import ProcessRecord, Records
@@ -68,6 +69,7 @@ class SubprocessDriver:
         self._unread = UnreadChanges()
         self._reporting: set[asyncio.Task[None]] = set()
         self._tidied: float | None = None
+        LeftOver("kill").report(map(str, self._records.running_elsewhere()))
         control.raise_open_files()
 
     async def start(self, key: str) -> None:

@@ -88,6 +88,18 @@ class Records:
         """Return the name of a key's group: of its record and of its log."""
         return names.engine_name(self._pool, self._instance, key)
 
+    def running_elsewhere(self) -> list[int]:
+        """Return the pids of our workers whose records are in other directories: an earlier version had others."""
+        found = []
+        for path in self.directory.parent.glob(f"*/*{_SUFFIX}"):
+            if path.parent != self.directory:
+                with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+                    record = _record(foreign_json.read(path.read_bytes()))
+                    ours = (record.pool, record.instance) == (self._pool, self._instance)
+                    if ours and record.pid is not None and control.is_alive(record.identity):
+                        found.append(record.pid)
+        return found
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other daemons from changing records meanwhile; raises `DriverError` while one does.

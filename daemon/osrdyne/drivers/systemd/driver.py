@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne.drivers.base import Change, Group
+from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.systemd.environment import UnitRecord
 from osrdyne.drivers.systemd.groups import Groups
 from osrdyne.drivers.systemd.journald import JournaldReader
@@ -64,6 +65,7 @@ class SystemdDriver:
         self._journal = JournaldReader(place.journalctl, place.manager)
         self._watching = UnitWatch(self._on_event)
         self._unread = UnreadChanges()
+        self._old_names = LeftOver(f"systemctl {'--user ' if place.manager == 'user' else ''}stop")
         self._manager = Manager(
             place,
             Ears(self._on_unit, self._on_job_failed, self._watching.removed, self._on_reloaded, self._unread.lose),
@@ -103,6 +105,8 @@ class SystemdDriver:
         await self._learn_template()
         states = {name: group_state(one.active, one.sub, one.job) for name, one in listed.items()}
         records = self._groups.read_all({name for name, state in states.items() if state is not None})
+        others = self._groups.other_names() & {name for name, state in states.items() if state is not None}
+        self._old_names.report(self._place.unit_of(name) for name in others)
         await self._compare(listed, records)
         present = {name: state for name in records if (state := states.get(name)) is not None}
         for name in present:

@@ -77,6 +77,8 @@ class EnvironmentFiles:
         self._instance = instance
         #: Name to (inode, modification time), text, and record, None for a file that is not ours to read.
         self._cache: dict[str, tuple[tuple[int, int], str, UnitRecord | None]] = {}
+        #: Names of our files that are not those of their keys: an earlier version had others.
+        self.other_names: set[str] = set()
 
     def read_all(self) -> dict[str, UnitRecord]:
         """Return every record by name. Reads only files that changed since the last call."""
@@ -145,6 +147,7 @@ class EnvironmentFiles:
         if (record.pool, record.instance) != (self._pool, self._instance):
             return None
         if record.name != name:
+            self.other_names.add(name)
             raise ValueError("it was written for another key")
         return record
 

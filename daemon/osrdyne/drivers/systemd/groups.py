@@ -55,6 +55,10 @@ class Groups:
         """Return the groups that were there lately."""
         return list(self._known.values())
 
+    def other_names(self) -> Set[str]:
+        """Return the names of groups that an earlier version started, as far as their files were read."""
+        return self._files.other_names
+
     def begin(self, key: str, template: str) -> UnitRecord:
         """Write the file of a new start, which has a worker id of its own."""
         worker_id = f"{self.name(key)}-{secrets.token_hex(8)}"
