@@ -169,7 +169,7 @@ class Dispatcher:
                 self._trouble = await self._link.lost()
                 old, self._link = self._link, None
                 logger.warning("connection to the broker lost", extra={"reason": str(self._trouble)})
-                self._fail_unanswerable(self._trouble)
+                self._fail_unanswerable(self._trouble, left=self._leave_queue(self._trouble))
                 await old.close()
                 self._link = await self._connect_again()
                 logger.info("connected to the broker again", extra={"broker": self._link.where})
@@ -188,6 +188,9 @@ class Dispatcher:
                 return await self._connect()
             except BrokerError as error:
                 self._trouble = error
+                # The broker crashes on a reply as soon as the queue is consumed, which is part of connecting.
+                if self._leave_queue(error):
+                    self._fail_unanswerable(error, left=True)
                 if logged.due(str(error), self._loop.time()):
                     logger.warning("cannot connect to the broker, trying again", extra={"reason": str(error)})
 
@@ -380,9 +383,8 @@ class Dispatcher:
         self._crashes, self._queue = 0, reply_queue(self._user)
         return True
 
-    def _fail_unanswerable(self, reason: BrokerError) -> None:
-        """Fail the outstanding requests that can get no answer after the loss of the link."""
-        left = self._leave_queue(reason)
+    def _fail_unanswerable(self, reason: BrokerError, *, left: bool) -> None:
+        """Fail the outstanding requests that can get no answer after the loss of the link, or of the queue it had."""
         error: CallError | BrokerError
         for call in self.slots.waiting():
             if call.state is State.UNSENT:
