@@ -26,12 +26,28 @@ def commands(prefix: str, endpoint: str, calls: Sequence[str], nodes: Sequence[s
     return st.one_of(
         st.tuples(st.just("RPUSH"), keys, values),
         st.tuples(st.just("PUBLISH"), channels, values),
-        st.tuples(st.just("HSET"), keys, _FIELDS, values),
+        st.tuples(st.sampled_from(["HSET", "HSETNX"]), keys, _FIELDS, values),
         st.tuples(st.just("HDEL"), keys, _FIELDS),
         st.tuples(st.just("SET"), keys, values),
         st.tuples(st.just("LREM"), keys, st.just(0), values),
         st.tuples(st.just("PEXPIRE"), keys, st.sampled_from([-1, 0, 1, 10_000])),
         st.tuples(st.just("DEL"), keys),
+    )
+
+
+def strays(prefix: str, endpoint: str, nodes: Sequence[str]) -> st.SearchStrategy[Command]:
+    """Commands that leave an endpoint and its calls what they are: ids of no call, calls of no caller, false pulses."""
+    ids = st.uuids().map(lambda one: one.hex)
+    base = f"{prefix}:{{{endpoint}}}"
+    call = ids.map(lambda one: f"{base}:call:{one}")
+    channels = st.sampled_from([f"{base}:pulse", f"{base}:polled", *(f"{prefix}:node:{one}" for one in nodes)])
+    values = _values(ids, endpoint, nodes)
+    return st.one_of(
+        st.tuples(st.just("RPUSH"), st.just(f"{base}:waiting"), values),
+        st.tuples(st.just("PUBLISH"), channels, values),
+        st.tuples(st.sampled_from(["HSET", "HSETNX"]), call, _FIELDS, values),
+        st.tuples(st.just("SET"), call, values),
+        st.tuples(st.just("LREM"), st.just(f"{base}:waiting"), st.just(0), values),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
+from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -10,10 +12,11 @@ import pytest
 from osrdyne_relay import Relay, RelayError
 from osrdyne_relay.names import new_id
 from testbed.hostile.chance import drawn
-from testbed.hostile.redis import commands
+from testbed.hostile.redis import commands, strays
 from testbed.redis import RedisServer
 from testbed.waiting import until_async
 from tests.relay.nodes import serving, settings
+from tests.relay.test_access import rules_of_the_page
 from tests.simulation.many_seeds import first_seed
 
 FIRST = first_seed()
@@ -45,6 +48,52 @@ async def test_whatever_is_written_each_call_ends_and_later_ones_are_answered(se
         # Nothing is left of what was found, and nothing stopped.
         await until_async(lambda: (len(near._node.tasks), len(far._node.tasks)) == tasks)
         await until_async(lambda: not near._node.calls and not far._node.held)
+
+
+@pytest.mark.parametrize("seed", [FIRST, *(pytest.param(FIRST + more, marks=pytest.mark.full) for more in range(1, 5))])
+async def test_who_stole_a_nodes_credential_stops_no_node_and_harms_no_call_of_an_endpoint_that_it_leaves_alone(
+    seed: int, redis: RedisServer
+) -> None:
+    import redis.asyncio as library
+
+    # Given its rights, which are those of the page: it can do to an endpoint what a node can
+    redis.run("ACL", "SETUSER", "stolen", "reset", *rules_of_the_page())
+    stolen = library.Redis(port=redis.port, username="stolen", password="word")
+    node = settings(redis, timings={"pickup_timeout": 2.0})
+    async with Relay(node) as near, Relay(node) as far, serving(far, "e", workers=3), serving(far, "other", workers=3):
+        await near.queue_and_wait("other", b"x")
+        tasks = len(near._node.tasks), len(far._node.tasks)
+        nodes, refused, stop = [near._node.id, far._node.id], Counter[str](), asyncio.Event()
+
+        async def call() -> int:
+            count = 0
+            while not stop.is_set():
+                assert (await near.queue_and_wait("other", b"x%d" % count)).body == b"X%d" % count
+                count += 1
+            return count
+
+        calling = asyncio.create_task(call())
+        for batch in range(10):
+            calls = [near.start("e", b"x") for _ in range(5)]
+            attacks = commands("test", "e", [one.id for one in calls], nodes) | strays("test", "other", nodes)
+            for words in drawn(attacks, 1000 * seed + batch, 60):
+                try:
+                    await stolen.execute_command(*words)  # type: ignore[no-untyped-call]
+                except library.RedisError as error:  # a key of another type, or what it may not do
+                    refused[str(words[0]) if "permission" in str(error) else "type"] += 1
+            for one in calls:
+                with suppress(RelayError):
+                    await one.response()
+        stop.set()
+        assert await calling > 0
+        assert refused.keys() - {"type"} == {"DEL"}
+
+        # What it made of the endpoint, an operator takes away.
+        await asyncio.to_thread(redis.run, "DEL", "test:{e}:waiting", "test:{e}:life", "test:{e}:polled")
+        assert (await near.queue_and_wait("e", b"y")).body == b"Y"
+        await until_async(lambda: (len(near._node.tasks), len(far._node.tasks)) == tasks)
+        await until_async(lambda: not near._node.calls and not far._node.held)
+    await stolen.aclose()
 
 
 @pytest.mark.full
