@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import string
+from urllib.parse import quote
 
 from hypothesis import strategies as st
 
@@ -49,6 +51,51 @@ def _request(method: str, path: str, headers: list[tuple[str, str]], body: bytes
     lines = [*headers, ("Content-Length", str(len(body)))] if framed else headers
     head = f"{method} {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines)
     return head.encode("utf-8", "replace") + b"\r\n" + body
+
+
+#: Any value of JSON, among them what a field of a document may nearly be.
+_VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.sampled_from([0, 1, -1, 2**31, 2**63 - 1, 2**63, 2**64, 10**400]),
+        st.floats(allow_nan=False, allow_infinity=False),
+        NAMES,
+        st.sampled_from(["\ud800", "\0", "NaN"]),
+        SIZES.map(lambda size: "v" * size),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+#: The last header of whoever waits for the answer, and sends nothing more.
+WAITS = ("Connection", "close")
+
+
+def documents(known: dict[str, list[object]]) -> Bytes:
+    """Documents of JSON with these fields, each with one of its right values or with any other."""
+    right = {name: st.sampled_from(values) for name, values in known.items()}
+    nearly = {name: st.sampled_from(values) | _VALUES for name, values in known.items()}
+    whole = st.fixed_dictionaries(right) | st.fixed_dictionaries(nearly) | st.fixed_dictionaries({}, optional=nearly)
+    return whole.map(lambda found: json.dumps(found).encode())
+
+
+def posts(path: str, bodies: Bytes, *fixed: tuple[str, str]) -> Bytes:
+    """Requests that are wrong in nothing but their bodies."""
+    headers = [("Host", "localhost"), *fixed, WAITS]
+    return bodies.map(lambda body: _request("POST", path, headers, body, framed=True))
+
+
+def gets(path: str, names: list[str], *fixed: tuple[str, str]) -> Bytes:
+    """Requests that are wrong in nothing but the values of these parameters."""
+    values = NAMES.map(quote) | st.sampled_from(
+        ["1", "0", "-1", "nan", "1e999", str(2**63 - 1), str(2**63), "true", "%00", "%ff", "%ud800", "9" * 5000]
+    )
+    pairs = st.lists(st.builds("{}={}".format, st.sampled_from(names), values), max_size=3)
+    headers = [("Host", "localhost"), *fixed, WAITS]
+    return pairs.map(lambda found: _request("GET", f"{path}?{'&'.join(found)}", headers, b"", framed=False))
 
 
 def requests(paths: list[str], *fixed: tuple[str, str]) -> Bytes:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
 from testbed.amqp_1_0 import Refused, Sender
-from testbed.hostile import frames
+from testbed.hostile import frames, http
 
 #: Seconds that a server may take to hang up.
 _PATIENCE = 60.0
@@ -74,13 +74,17 @@ def opening(uri: str) -> bytes:
 
 
 def ask(host: str, port: int, data: bytes) -> bytes:
-    """Send bytes, and return what is answered until the server hangs up; our side is closed after the bytes."""
+    """Send bytes, and return what is answered until the server hangs up.
+
+    Our side is closed after the bytes, unless they are a request that is whole and asks for it (`http.WAITS`).
+    """
     answer = b""
     # A server that has had enough resets the connection.
     with socket.create_connection((host, port), _PATIENCE) as connection, suppress(ConnectionError):
         connection.sendall(data)
-        with suppress(OSError):  # it is not connected any more
-            connection.shutdown(socket.SHUT_WR)
+        if b"\r\n%b: %b\r\n" % tuple(word.encode() for word in http.WAITS) not in data:
+            with suppress(OSError):  # it is not connected any more
+                connection.shutdown(socket.SHUT_WR)
         while part := connection.recv(65_536):
             answer += part
     return answer
