@@ -35,7 +35,7 @@ from testbed.amqp_1_0 import (
     sized,
     text,
 )
-from testbed.hostile.chance import DEPTHS, LONG_TEXTS
+from testbed.hostile.chance import DEPTHS, LIMITS, LONG_TEXTS, around
 from testbed.hostile.chance import NAMES as ANY_NAMES
 
 Encoded = st.SearchStrategy[bytes]
@@ -238,8 +238,18 @@ def _symbol(name: str) -> bytes:
     return sized(SYMBOL, name.encode())
 
 
-def _of(values: Encoded, keys: Encoded, addresses: list[str]) -> Encoded:
-    """All sections, mostly in order, with these values."""
+#: Texts with which all headers, as AMQP 0-9-1 has them, are about as long as a frame, or as what is read of them.
+_PADDED = st.tuples(around(LIMITS["a frame"], LIMITS["headers that are read"]), st.integers(0, 120)).map(
+    lambda both: compound(MAP, [text("x-pad"), text("v" * (both[0] - both[1]))])
+)
+
+
+def _headers(values: Encoded) -> Encoded:
+    return st.none().map(lambda _: b"") | _named(values, text) | _pairs(ANY_NAMES.map(text), values)
+
+
+def _of(values: Encoded, keys: Encoded, addresses: list[str], headers: Encoded) -> Encoded:
+    """All sections, mostly in order, with these values. `headers`: application properties, or nothing."""
     annotations = _named(values, _symbol)
     replies = st.sampled_from([NULL, *map(text, addresses)]) | ADDRESSES | ANY_NAMES.map(text)
     fields = st.tuples(
@@ -253,10 +263,7 @@ def _of(values: Encoded, keys: Encoded, addresses: list[str]) -> Encoded:
         nothing | annotations.map(lambda value: section(DELIVERY_ANNOTATIONS, value)),
         nothing | annotations.map(lambda value: section(MESSAGE_ANNOTATIONS, value)),
         nothing | fields.map(lambda found: section(PROPERTIES, compound(LIST, list(found)))),
-        nothing
-        | (_named(values, text) | _pairs(ANY_NAMES.map(text), values)).map(
-            lambda value: section(APPLICATION_PROPERTIES, value)
-        ),
+        headers.map(lambda value: section(APPLICATION_PROPERTIES, value) if value else b""),
         BODIES | values.map(lambda value: section(VALUE, value)),
         nothing | annotations.map(lambda value: section(FOOTER, value)),
     )
@@ -266,9 +273,17 @@ def _of(values: Encoded, keys: Encoded, addresses: list[str]) -> Encoded:
 def everything(addresses: list[str]) -> Encoded:
     """Messages that ask for replies at these addresses or at others: one in eight has values of all types.
 
-    Not more, because each that the broker cannot deliver costs it dozens of connections.
+    Not more, because each that the broker cannot deliver costs it dozens of connections. One in eight is long.
     """
-    calm, wild = _of(_CALM, TEXTS.map(text), addresses), _of(_WILD, _WILD, addresses)
+    calm, wild, padded = (
+        _of(values, keys, addresses, headers)
+        for values, keys, headers in (
+            (_CALM, TEXTS.map(text), _headers(_CALM)),
+            (_WILD, _WILD, _headers(_WILD)),
+            (_CALM, TEXTS.map(text), _PADDED),
+        )
+    )
     # Not to nothing: the broker never settles an empty message.
     cut = st.tuples(wild, st.integers(1, 100)).map(lambda both: both[0][: len(both[0]) * both[1] // 100] or b"\0")
-    return st.integers(0, 15).flatmap(lambda number: wild if number == 0 else cut if number == 1 else calm)
+    others = {0: wild, 1: cut, 2: padded, 3: padded}
+    return st.integers(0, 15).flatmap(lambda number: others.get(number, calm))

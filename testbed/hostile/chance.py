@@ -10,10 +10,30 @@ from hypothesis import strategies as st
 
 Drawn = TypeVar("Drawn")
 
-#: Around lengths in one byte and in two, and around a frame as RabbitMQ agrees to it.
-SIZES = st.sampled_from([0, 1, 127, 128, 254, 255, 256, 257, 4096, 65_535, 65_536, 131_064, 131_072, 131_080])
+#: Bytes at which some program begins to do otherwise.
+LIMITS = {
+    "a length with a sign, in one byte": 127,
+    "a length in one byte": 255,
+    "tables and arrays within headers that are read": 4096,
+    "a batch of events": 64_000,
+    "a length in two bytes": 65_535,
+    "the payload of a frame, as RabbitMQ agrees to it": 131_072 - 8,
+    "a frame": 131_072,
+    "headers that are read": 2 * 131_072,
+}
+#: Fields of headers that are read, and depth up to which they are.
+MOST_FIELDS, MOST_DEPTH = 1000, 32
+
+
+def around(*limits: int) -> st.SearchStrategy[int]:
+    """Each limit, one less and one more."""
+    return st.sampled_from([limit + more for limit in limits for more in (-1, 0, 1)])
+
+
+#: In half of all cases a limit or what is next to it.
+SIZES = around(*LIMITS.values()) | st.sampled_from([0, 1, 100, 10_000, 200_000])
 #: How deep values are nested, beside what a recursive strategy gives.
-DEPTHS = st.sampled_from([1, 2, 16, 31, 32, 33, 100, 1000])
+DEPTHS = around(MOST_DEPTH) | st.sampled_from([1, 2, 16, 100, 1000])
 #: Names of keys, queues and endpoints: ours, nearly ours, and those that some program could stumble over.
 NAMES = st.sampled_from(
     [

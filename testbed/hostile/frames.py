@@ -7,10 +7,11 @@ of all kinds, frames that lie about themselves.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from testbed.hostile.chance import DEPTHS, LONG_TEXTS, NAMES, SIZES
+from testbed.hostile.chance import DEPTHS, LIMITS, LONG_TEXTS, MOST_FIELDS, NAMES, SIZES, around
 
 Bytes = st.SearchStrategy[bytes]
 
@@ -102,9 +103,9 @@ _DEATHS = st.lists(
 ).map(lambda fields: b"F" + table(fields))
 _FORGED = st.lists(_DEATHS, max_size=3).map(lambda deaths: (b"x-death", b"A" + long(b"".join(deaths))))
 #: Many small fields: dear to read.
-_MANY = st.tuples(st.sampled_from([b"V", b"t\2", b"D\0\0\0\0\1", b"A\0\0\0\0"]), st.sampled_from([100, 3000])).map(
-    lambda found: [(b"%d" % number, found[0]) for number in range(found[1])]
-)
+_MANY = st.tuples(
+    st.sampled_from([b"V", b"t\2", b"D\0\0\0\0\1", b"A\0\0\0\0"]), around(MOST_FIELDS) | st.sampled_from([100, 3000])
+).map(lambda found: [(b"%d" % number, found[0]) for number in range(found[1])])
 TABLES = st.lists(
     st.tuples(_FIELDS, _VALUES) | _FORGED | DEPTHS.map(lambda depth: (b"x-deep", _nested(depth))), max_size=5
 ).map(table) | _MANY.map(table)
@@ -151,13 +152,50 @@ def properties(tables: Bytes = TABLES) -> Bytes:
     )
 
 
-BODIES = st.binary(max_size=60) | st.sampled_from([MOST, MOST + 1, 2 * MOST + 1]).map(bytes)
+def padded(size: int) -> bytes:
+    """Return properties with one long header, of which the content header has this many bytes in all."""
+    name = short(b"x-pad")
+    return struct.pack(">H", 1 << 13) + long(name + b"S" + long(b"v" * (size - 12 - 2 - 4 - len(name) - 5)))
+
+
+#: Content headers that just fit into a frame, or do not.
+_LONG = around(MOST, MOST + 8).map(padded)
+BODIES = st.binary(max_size=60) | around(1, MOST, 2 * MOST).map(bytes)
 KEYS = NAMES.map(lambda name: name.encode()) | st.binary(max_size=255)
 
 
 def messages(exchange: str, keys: Bytes = KEYS) -> Bytes:
     """Messages to an exchange that a broker can take."""
-    return st.builds(publish, st.just(exchange.encode()), keys, properties(), BODIES)
+    made = properties()
+    return st.builds(publish, st.just(exchange.encode()), keys, made | made | made | _LONG, BODIES)
+
+
+# --- what a broker hands on ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Content:
+    """A content header's payload and a body, in the parts in which its frames have it."""
+
+    header: bytes
+    parts: tuple[bytes, ...]
+
+    @property
+    def frames(self) -> list[bytes]:
+        return [frame(HEADER, 1, self.header), *(frame(BODY, 1, one) for one in self.parts)]
+
+
+def _content(made: bytes, body: bytes, most: int) -> Content:
+    parts = tuple(body[at : at + most] for at in range(0, len(body), most))
+    return Content(struct.pack(">HHQ", PUBLISH[0], 0, len(body)) + made, parts)
+
+
+def handed_on() -> st.SearchStrategy[Content]:
+    """Contents of messages that a publisher of AMQP 1.0 may have sent: their headers are one frame of any length."""
+    sizes = around(LIMITS["a frame"], LIMITS["headers that are read"])
+    # As RabbitMQ cuts it, and with a last part that is small.
+    most = st.sampled_from([MOST, MOST, MOST, 60, 59, 1000])
+    return st.builds(_content, properties() | sizes.map(padded), BODIES, most)
 
 
 # --- what is no message -----------------------------------------------------------------------------------------------

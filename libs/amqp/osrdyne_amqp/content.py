@@ -36,8 +36,8 @@ class Content:
         self._stopped = True
 
     def receive(self, kind: int, data: bytes, at: int, stop: int) -> bool:
-        """Handle a content header or body frame with payload data[at:stop]; False when no message was begun here."""
-        if self._complete is None:
+        """Handle a frame that is no method's, with payload data[at:stop]; False where it is none of a message here."""
+        if self._complete is None or not frames.HEADER <= kind <= frames.BODY:
             return False
         if kind == frames.HEADER:
             self._header = data[at:stop]

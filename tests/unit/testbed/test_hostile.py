@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.amqp_1_0 import APPLICATION_PROPERTIES, FOOTER, HEADER, MESSAGE_ANNOTATIONS, SEQUENCE, section
 from testbed.hostile import amqp_1_0, frames, http, redis
-from testbed.hostile.chance import drawn
+from testbed.hostile.chance import LIMITS, SIZES, drawn
 
 KINDS: dict[str, Callable[[], st.SearchStrategy[Any]]] = {
     "AMQP 1.0": lambda: amqp_1_0.everything(["/queues/core-orphan"]),
@@ -38,6 +38,16 @@ def test_messages_of_amqp_1_0_have_every_section_and_every_size_of_types() -> No
     for byte in (b"\x50", b"\x73", b"\x83", b"\x94", b"\x98", b"\xf0"):
         assert byte in made
     assert any(len(one) > 9000 for one in drawn(amqp_1_0.everything([]), 1, 150))
+
+
+def test_a_fair_share_is_as_long_as_a_limit_or_one_more_or_less() -> None:
+    limits = {limit + more for limit in LIMITS.values() for more in (-1, 0, 1)}
+    assert sum(size in limits for size in drawn(SIZES, 1, 40)) > 15
+    made = drawn(amqp_1_0.everything([]), 1, 150)
+    assert sum(len(one) > LIMITS["a frame"] - 200 for one in made) >= 8
+    # Content headers of exactly a frame, and of one byte more, in the second frame of a message.
+    heads = [one[8 + struct.unpack_from(">I", one, 3)[0] :] for one in drawn(frames.messages("x"), 1, 150)]
+    assert {frames.MOST, frames.MOST + 1} <= {struct.unpack_from(">I", one, 3)[0] for one in heads}
 
 
 def test_a_message_in_frames_is_three_frames_that_say_their_sizes() -> None:
