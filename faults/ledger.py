@@ -190,16 +190,19 @@ class Ledger:
         """Return the keys that have an `ok` for a request sent after this moment."""
         return {one.key for one in self.requests.values() if one.sent > moment and "ok" in one.replies}
 
-    def late(self, keys: Iterable[str], began: float, ended: float) -> float:
-        """Return within how many seconds 99 of 100 requests of these keys had their answer, of those sent meanwhile.
+    def late(self, keys: Iterable[str], windows: Sequence[tuple[float, float]]) -> float:
+        """Return within how many seconds 99 of 100 requests of these keys had their answer, of those sent in windows.
 
-        Raises ValueError where none was answered.
+        Windows are from a moment to another one. Raises ValueError where none was answered.
         """
         wanted = set(keys)
         found = [
             one.replied[0] - one.sent
             for one in self.requests.values()
-            if one.key in wanted and began <= one.sent < ended and one.replied and one.replied[0] is not None
+            if one.key in wanted
+            and any(began <= one.sent < ended for began, ended in windows)
+            and one.replied
+            and one.replied[0] is not None
         ]
         if not found:
             raise ValueError(f"no request of {', '.join(sorted(wanted))} was answered")

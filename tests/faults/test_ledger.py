@@ -166,7 +166,7 @@ def test_how_late_answers_are_is_of_the_keys_and_the_time_that_are_asked_for() -
         )
 
     # One of a hundred may be later.
-    assert account.late(["k"], 0.0, 4.95) == pytest.approx(5.0)
-    assert account.late(["k"], 5.15, 19.0) == pytest.approx(0.5)
+    assert account.late(["k"], [(0.0, 4.95)]) == pytest.approx(5.0)
+    assert account.late(["k"], [(0.0, 0.25), (5.15, 19.0)]) == pytest.approx(0.5)
     with pytest.raises(ValueError, match="no request of other was answered"):
-        account.late(["other"], 0.0, 20.0)
+        account.late(["other"], [(0.0, 20.0)])

@@ -1,0 +1,79 @@
+"""A hostile peer as a process: it sends what it reads from its standard input, and says how much of it was taken.
+
+It has the lowest priority: a peer on another machine would not take processor time from ours.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Self
+
+from faults.rig import ROOT
+from testbed.hostile.sending import ask, send_frames, send_messages
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What one password sends side by side: messages of AMQP 1.0 to their addresses, bytes of AMQP 0-9-1, HTTP."""
+
+    uri: str
+    addressed: list[tuple[str, bytes]]
+    raw: list[bytes]
+    #: The port of the daemon's status, and what is asked there.
+    port: int
+    requests: list[bytes]
+
+    def send(self) -> int:
+        """Send all of it; return how many messages of AMQP 1.0 the broker took."""
+        with ThreadPoolExecutor(2) as threads:
+            taken, framed = (
+                threads.submit(send_messages, self.uri, self.addressed),
+                threads.submit(send_frames, self.uri, self.raw),
+            )
+            for request in self.requests:
+                ask("127.0.0.1", self.port, request)
+            framed.result()
+            return taken.result()
+
+
+class Attacker:
+    """The process. Use it with `with`."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "faults.attacker"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def send(self, attacks: list[Attack]) -> int:
+        """Have it send these at once; return how many messages were taken when all of it is sent."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump(attacks, self._process.stdin)
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+def main() -> None:
+    """Send until standard input ends."""
+    os.nice(19)
+    while True:
+        try:
+            attacks: list[Attack] = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
+        except EOFError:
+            return
+        with ThreadPoolExecutor(len(attacks)) as threads:
+            print(sum(threads.map(Attack.send, attacks)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
