@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from pika import spec
 
-from osrdyne_amqp import Connection, Message, channel, content, frames, wire
+from osrdyne_amqp import Connection, Message, content, frames, wire
 from osrdyne_amqp.errors import BrokerError
 from osrdyne_amqp.table import MAX_DEPTH, MOST_FIELDS, MOST_NESTED
 from osrdyne_protocol.event_batches import MAX_BATCH_BYTES
@@ -113,11 +113,11 @@ def _patched(after: Callable[..., None]) -> Callable[..., bool]:
 MISTAKES: dict[str, tuple[object, str, object]] = {
     "a long header ends the connection": (wire, "_LONGEST_HEADER", 0),
     "a header beyond a frame ends the connection": (wire, "longest_read", lambda _: -1),
-    "a header as long as what is read is not read": (channel.frames, "longest_read", lambda size: 2 * size - 1),
-    "a header beyond a frame is not read": (channel.frames, "longest_read", lambda size: size),
-    "headers of any length are read": (channel.frames, "longest_read", lambda size: 3 * size),
+    "a header as long as what is read is not read": (frames, "longest_read", lambda size: 2 * size - 1),
+    "a header beyond a frame is not read": (frames, "longest_read", lambda size: size),
+    "headers of any length are read": (frames, "longest_read", lambda size: 3 * size),
     "one byte more of a body is waited for": (
-        content.frames,
+        frames,
         "read_body_size",
         lambda data, at, real=frames.read_body_size: real(data, at) + 1,
     ),
