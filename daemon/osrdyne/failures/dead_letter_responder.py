@@ -15,6 +15,7 @@ from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.message_handler import MessageHandler
 from osrdyne_amqp import Message
+from osrdyne_amqp.errors import BrokerError
 from osrdyne_protocol import events, expiry, headers, statuses
 
 log = logging.getLogger(__name__)
@@ -28,10 +29,23 @@ class DeadLetterResponder(MessageHandler):
 
     async def _give_up(self, message: Message, error: Exception) -> None:
         log.error("dead letter could not be handled", exc_info=error)
-        verdict = dead_letter_rules.Verdict(
-            None, "the daemon failed on this dead letter", statuses.INVALID_REQUEST, None, ""
-        )
-        if await self._keep(message, verdict, statuses.INVALID_REQUEST):
+        names = self.state.names
+        waited = dead_letter_rules.died_in(message) == names.waiting_queue
+        cause, queue = dead_letter_rules.kept_for(message) if waited else dead_letter_rules.first_death(message)
+        failed = dead_letter_rules.workers_failed(names, cause, queue)
+        reason = statuses.DELIVERY_LIMIT if failed else statuses.INVALID_REQUEST
+        given = message.properties.headers or {}
+        key = headers.text(given.get(headers.X_POISON_KEY) if waited else message.routing_key)
+        verdict = dead_letter_rules.Verdict(reason, "the daemon failed on this dead letter", reason, key, queue)
+        if not waited and not (failed and dead_letter_rules.was_answered(message)):
+            try:
+                await self.error_replies.reply(message, status=reason, reason=verdict.reason)
+            except BrokerError:
+                raise
+            except Exception as another:
+                # The bug may be in there: the letter is kept nevertheless.
+                log.error("the caller of a dead letter could not be answered", exc_info=another)
+        if await self._keep(message, verdict, reason):
             self.deliveries.ack(message.delivery_tag)
 
     async def _process(self, message: Message) -> None:

@@ -50,9 +50,7 @@ class Verdict:
 
 def decide(message: Message, names: PoolNames) -> Verdict:
     """Decide what to do with one dead letter."""
-    given = message.properties.headers or {}
-    cause = headers.text(given.get(headers.X_FIRST_DEATH_REASON))
-    queue = headers.text(given.get(headers.X_FIRST_DEATH_QUEUE)) or ""
+    cause, queue = first_death(message)
     key = original_key(message)
     reply_to = message.properties.reply_to
     answerable = is_reply_address(reply_to)
@@ -61,7 +59,7 @@ def decide(message: Message, names: PoolNames) -> Verdict:
         return Verdict(fate if answerable else None, message.malformed, None if answerable else fate, key, queue)
     if cause not in statuses.DEAD_LETTER_REASONS:
         return Verdict(None, "came without a dead-letter reason", cause or NOT_DEAD_LETTERED, key, queue)
-    failed = cause == statuses.DELIVERY_LIMIT and queue.startswith(names.request_queue_prefix)
+    failed = workers_failed(names, cause, queue)
     # Only such a letter is put back after its answer; on any other, a client set the mark.
     answered = failed and was_answered(message)
     return Verdict(
@@ -86,6 +84,26 @@ def original_key(message: Message) -> str | None:
     if isinstance(routing_keys, list) and routing_keys:
         return headers.text(routing_keys[0])
     return headers.text(message.routing_key)
+
+
+def first_death(message: Message) -> tuple[str | None, str]:
+    """Return why and in which queue a letter died first; None and no name where it does not say."""
+    return _why_and_where(message, headers.X_FIRST_DEATH_REASON, headers.X_FIRST_DEATH_QUEUE)
+
+
+def kept_for(message: Message) -> tuple[str | None, str]:
+    """Return why a copy of the inventory is kept, and the queue that it came from."""
+    return _why_and_where(message, headers.X_POISON_REASON, headers.X_POISON_QUEUE)
+
+
+def _why_and_where(message: Message, why: str, where: str) -> tuple[str | None, str]:
+    given = message.properties.headers or {}
+    return headers.text(given.get(why)), headers.text(given.get(where)) or ""
+
+
+def workers_failed(names: PoolNames, reason: str | None, queue: str) -> bool:
+    """Return whether a request that died in `queue` for `reason` is one that workers failed on."""
+    return reason == statuses.DELIVERY_LIMIT and queue.startswith(names.request_queue_prefix)
 
 
 def _first_death(message: Message) -> Mapping[str, Any]:
@@ -166,8 +184,7 @@ def room(names: PoolNames, reason: str, queue: str) -> str:
 
     What workers failed on costs them their failures, and has room of its own. All else a client makes at no cost.
     """
-    failed = reason == statuses.DELIVERY_LIMIT and queue.startswith(names.request_queue_prefix)
-    return names.poison_queue if failed else names.unanswered_queue
+    return names.poison_queue if workers_failed(names, reason, queue) else names.unanswered_queue
 
 
 def died_in(message: Message) -> str | None:

@@ -146,9 +146,8 @@ class ErrorReplies:
     async def keep_again(self, message: Message) -> bool:
         """Put a copy that had to wait into the inventory, as `keep`."""
         properties = dead_letter_rules.kept_again(message)
-        given = properties.headers or {}
-        reason, queue = (headers.text(given.get(one)) for one in (headers.X_POISON_REASON, headers.X_POISON_QUEUE))
-        return await self._store(message.body, properties, reason or "", queue or "")
+        reason, queue = dead_letter_rules.kept_for(message)
+        return await self._store(message.body, properties, reason or "", queue)
 
     async def _store(self, body: bytes, properties: Properties, reason: str, queue: str) -> bool:
         room, waiting = dead_letter_rules.room(self._names, reason, queue), self._names.waiting_queue

@@ -261,15 +261,64 @@ async def test_a_dead_letter_that_cannot_go_back_either_stays_on_the_broker() ->
         assert one.acked == []
 
 
-async def test_a_bug_of_the_daemon_keeps_the_dead_letter_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+def break_rules(monkeypatch: pytest.MonkeyPatch, where: object = dead_letter_rules, what: str = "decide") -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(dead_letter_rules, "decide", fail)
+    monkeypatch.setattr(where, what, fail)
+
+
+@pytest.mark.parametrize(
+    ("died_of", "died_in", "room", "reason"),
+    [
+        ("delivery_limit", "core-req-42", POISON, statuses.DELIVERY_LIMIT),
+        ("delivery_limit", "core-orphan", UNANSWERED, statuses.INVALID_REQUEST),
+        ("expired", "core-req-42", UNANSWERED, statuses.INVALID_REQUEST),
+    ],
+)
+async def test_a_dead_letter_that_shows_a_bug_is_answered_and_kept_where_it_belongs(
+    monkeypatch: pytest.MonkeyPatch, died_of: str, died_in: str, room: tuple[str, str], reason: str
+) -> None:
+    break_rules(monkeypatch)
     async with responding() as one:
-        one.letter("expired")
+        one.letter(died_of, more={headers.X_FIRST_DEATH_QUEUE: died_in})
         await until(lambda: one.acked == [1])
-        assert one.sent(UNANSWERED)[0].properties.headers[headers.X_POISON_REASON] == statuses.INVALID_REQUEST
+        (kept,), (reply,) = one.sent(room), one.sent(REPLIES)
+        assert kept.properties.headers[headers.X_POISON_REASON] == reason
+        assert kept.properties.headers[headers.X_POISON_QUEUE] == died_in
+        assert kept.properties.headers[headers.X_POISON_KEY] == "42"
+        assert (reply.properties.headers[headers.X_STATUS], reply.properties.correlation_id) == (reason, "7")
+
+
+async def test_a_dead_letter_that_shows_a_bug_in_its_answer_is_kept_nevertheless(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    break_rules(monkeypatch, ErrorReplies, "reply")
+    async with responding() as one:
+        one.letter("delivery_limit")
+        await until(lambda: one.acked == [1])
+        assert len(one.sent(POISON)) == 1
+
+
+async def test_a_copy_that_waited_and_shows_a_bug_stays_among_what_workers_failed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with responding() as one:
+        one.publisher.refusing[POISON] = Nacked()
+        one.letter("delivery_limit")
+        await until(lambda: one.acked == [1])
+        (waiting,) = one.sent(WAITING)
+        one.publisher.refusing.clear()
+        break_rules(monkeypatch, dead_letter_rules, "kept_again")
+        died = {headers.X_FIRST_DEATH_REASON: "expired", headers.X_LAST_DEATH_QUEUE: NAMES.waiting_queue}
+        again = copy.copy(waiting.properties)
+        again.headers = waiting.properties.headers | died
+        one.delivered += 1
+        one.deliver(again)
+        await until(lambda: one.acked == [1, 2])
+        kept = one.publisher.confirmed[-1]
+        assert (kept.routing_key, kept.properties.headers[headers.X_POISON_KEY]) == (NAMES.poison_queue, "42")
+        assert len(one.sent(REPLIES)) == 1
 
 
 async def test_a_lost_connection_ends_the_session_and_settles_nothing() -> None:
