@@ -89,6 +89,7 @@ class DaemonSession:
                 prefetch=limits.orphan_prefetch,
                 pool=settings.pool,
                 budget=budget,
+                user=connection.user,
                 holding=HeldMessages(
                     per_key=limits.held_orphans_per_key,
                     total=limits.orphan_prefetch // 2,

@@ -33,7 +33,7 @@ class Wire:
         self.loop = broker.loop
         self.broker = broker
         self.name = name
-        self.user = user
+        self.user = self.checked_user = user
         #: that of the task that opened the connection: callbacks run in it
         self.context = copy_context()
         self.frame_max = _FRAME_MAX

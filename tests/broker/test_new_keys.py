@@ -11,6 +11,7 @@ import pytest
 
 from osrdyne_client import Client
 from osrdyne_client.errors import Rejected, Throttled
+from osrdyne_protocol import headers
 from osrdyne_protocol.broker import management_json
 from osrdyne_protocol.broker.drift import drift
 from osrdyne_protocol.broker.lint import Finding
@@ -49,6 +50,31 @@ def test_a_user_beyond_its_budget_hears_when_to_try_again_while_others_wake_keys
     assert request_queues(pool) == {pool.names.request_queue(key) for key in ("a", "b", "d")}
     assert daemon.status()["refused"] == {"budget": 1}
     assert 'osrdyne_wakes_refused_total{reason="budget"} 1.0' in daemon.get("/metrics")
+
+
+def test_a_request_that_comes_back_after_its_forward_costs_its_user_no_second_key_and_its_note_cannot_be_forged(
+    make_pool: MakePool, make_daemon: MakeDaemon, make_client: MakeClient
+) -> None:
+    pool = make_pool()
+    daemon = make_daemon(pool, limits={"new_keys": 1, "new_key_interval": 600.0})
+    client = make_client(pool)
+    forged = {headers.X_USER: pool.users.daemon, headers.X_LET_IN: True}
+    client.send("a", b"x", user_id=pool.users.client, headers=forged)
+    queue = pool.names.request_queue("a")
+    until(lambda: pool.depth(queue))
+    with pika.BlockingConnection(pika.URLParameters(pool.uri(pool.users.worker))) as as_worker:
+        got = as_worker.channel().basic_get(queue, auto_ack=True)[1]
+    noted = {name: got.headers[name] for name in forged}
+    assert (got.user_id, noted) == (
+        pool.users.daemon,
+        {headers.X_USER: pool.users.client, headers.X_LET_IN: True},
+    )
+    # It comes back for a key that nothing wants, and is let in. The same from its client is one key too many.
+    with pika.BlockingConnection(pika.URLParameters(pool.uri(pool.users.daemon))) as as_daemon:
+        as_daemon.channel().basic_publish(pool.names.request_exchange, "b", b"x", got)
+    until(lambda: pool.names.request_queue("b") in pool.queues())
+    assert client.ask("c", b"x", user_id=pool.users.client, headers=noted).status == "throttled"
+    assert daemon.status()["refused"] == {"budget": 1}
 
 
 def test_a_key_that_the_pool_leaves_out_is_rejected_and_makes_no_queue(

@@ -47,6 +47,8 @@ class OrphanForwarder(MessageHandler):
 
     pool: PoolSettings
     budget: WakeBudget
+    #: As whom the daemon logged in; None where that is not known.
+    user: str | None
     holding: HeldMessages
     orphan_ttl_ms: int
     #: Of the events about refused keys, one is sent in this time, for each reason.
@@ -60,7 +62,7 @@ class OrphanForwarder(MessageHandler):
     async def _process(self, message: Message) -> None:
         now_ms = events.steady_ms(self.state.clock)
         seen_ms = now_ms()
-        decision = orphan_rules.decide(message, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=seen_ms)
+        decision = orphan_rules.decide(message, orphan_ttl_ms=self.orphan_ttl_ms, now_ms=seen_ms, own_user=self.user)
         if isinstance(decision, Forward):
             decision = self._refusal(message, decision.key) or decision
         if isinstance(decision, ErrorAnswer):
@@ -72,7 +74,7 @@ class OrphanForwarder(MessageHandler):
             finally:
                 self.holding.release(decision.key, size)
         else:
-            await self._put_back(message, seen_ms)
+            await self._put_back(message, seen_ms, let_in=True)
 
     def _refusal(self, message: Message, key: str) -> ErrorAnswer | None:
         """Return why a key may not be woken; None when it may, and is wanted from now on.
@@ -82,10 +84,10 @@ class OrphanForwarder(MessageHandler):
         state, most = self.state, self.pool.limits.groups
         if key in state.tracker.wanted:
             return None
-        user = message.properties.user_id
-        refused = wake_rules.refusal(key, user, self.pool, self.budget, now=state.clock())
+        origin = orphan_rules.origin(message.properties, self.user)
+        refused = wake_rules.refusal(key, origin, self.pool, self.budget, now=state.clock())
         if refused is None and not state.make_room(most, idle=wake_rules.IDLE_SECONDS, busy=self.holding.holds):
-            refused = wake_rules.no_room(user, most, self.budget)
+            refused = wake_rules.no_room(origin, most, self.budget)
         if refused is None:
             state.require(key)
         else:
@@ -180,9 +182,15 @@ class OrphanForwarder(MessageHandler):
         else:
             await self._put_back(message, seen_ms)
 
-    async def _put_back(self, message: Message, seen_ms: int) -> None:
+    async def _put_back(self, message: Message, seen_ms: int, *, let_in: bool = False) -> None:
         # As of when it was seen: a request that was held must not begin its time again.
-        properties = orphan_rules.put_back(message.properties, seen_ms=seen_ms, orphan_ttl_ms=self.orphan_ttl_ms)
+        properties = orphan_rules.put_back(
+            message.properties,
+            seen_ms=seen_ms,
+            orphan_ttl_ms=self.orphan_ttl_ms,
+            own_user=self.user,
+            let_in=let_in,
+        )
         exchange = self.state.names.orphan_exchange
         if message.malformed is not None:
             # A copy lacks the headers that could not be read, and must not come back as a request that never had any.

@@ -1,9 +1,9 @@
 """What to do with an orphan: a pure decision from the message and the time.
 
-A request is forwarded as it came, without what would break or mislead the forward: `user_id` (the broker refuses
-another user's), headers that the broker added, time to live already used up. CC and BCC would copy the request to
-more queues at each publish, so a request with them is refused. docs/rabbitmq-facts.md#publishing-a-message-once-more
-says how the broker treats each of these.
+A request is forwarded as it came, without what would break or mislead the forward: headers that the broker added, and
+time to live already used up. Its `user_id` becomes the daemon's, because the broker refuses another one, and a header
+names the first user. CC and BCC would copy the request to more queues at each publish, so a request with them is
+refused. docs/rabbitmq-facts.md#publishing-a-message-once-more says how the broker treats each of these.
 
 Times in headers are integer milliseconds of the wall clock: they cross processes and restarts.
 """
@@ -39,6 +39,16 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose request it is, and what the daemon decided about it before."""
+
+    #: The user that the broker has checked; empty where the request names none.
+    user: str = ""
+    #: It was let in before, and costs its user no new key.
+    let_in: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorAnswer:
     """Answer with an error status; `reason` is for a person."""
 
@@ -50,8 +60,8 @@ class ErrorAnswer:
     refused: str | None = None
 
 
-def decide(message: Message, *, orphan_ttl_ms: int, now_ms: int) -> Forward | ErrorAnswer:
-    """Decide what to do with one orphan that is seen at `now_ms`."""
+def decide(message: Message, *, orphan_ttl_ms: int, now_ms: int, own_user: str | None = None) -> Forward | ErrorAnswer:
+    """Decide what to do with one orphan that is seen at `now_ms`; `own_user` as in `origin`."""
     if message.malformed is not None:
         return ErrorAnswer(statuses.INVALID_REQUEST, message.malformed)
     try:
@@ -70,7 +80,7 @@ def decide(message: Message, *, orphan_ttl_ms: int, now_ms: int) -> Forward | Er
     hops = max(0, headers.integer(given, headers.X_HOPS) or 0)
     if hops >= MAX_HOPS:
         return ErrorAnswer(statuses.UNROUTABLE, f"forwarded {hops} times and found no queue each time")
-    properties = stamped(message.properties, now_ms)
+    properties = stamped(message.properties, now_ms, own_user=own_user, let_in=True)
     deadline = _deadline(properties, orphan_ttl_ms)
     if now_ms >= deadline:
         return ErrorAnswer(statuses.EXPIRED, "waited too long for its worker group's queue")
@@ -78,8 +88,21 @@ def decide(message: Message, *, orphan_ttl_ms: int, now_ms: int) -> Forward | Er
     return Forward(key, properties, deadline, hops)
 
 
+def origin(original: Properties, own_user: str | None) -> Origin:
+    """Return whose request it is: its `user-id`, or what the daemon noted when it published the request again.
+
+    `own_user` is the daemon's, None where it is not known. The broker lets no other user send as it, so a note beside
+    it is the daemon's own. A pool whose clients log in as the daemon has one user, and trusts it.
+    """
+    user, given = headers.text(original.user_id) or "", original.headers or {}
+    first = headers.text(given.get(headers.X_USER))
+    if not own_user or user != own_user or first is None:
+        return Origin(user)
+    return Origin(first, given.get(headers.X_LET_IN) is True)
+
+
 def republished(original: Properties, *, without: Collection[str]) -> Properties:
-    """Return a copy of a message's properties for another publish: without these headers, and as our own user's."""
+    """Return a copy of a message's properties for another publish: without these headers, and without its user."""
     result = copy.copy(original)
     result.headers = {name: value for name, value in (original.headers or {}).items() if name not in without}
     result.user_id = None
@@ -106,12 +129,16 @@ def at_publish(forward: Forward, *, now_ms: int) -> Properties:
     return result
 
 
-def stamped(original: Properties, now_ms: int) -> Properties:
-    """Return the properties that a forward keeps, with the times of first sight and of the deadline.
+def stamped(original: Properties, now_ms: int, *, own_user: str | None = None, let_in: bool = False) -> Properties:
+    """Return the properties that a forward keeps, with the times of first sight and of the deadline, and its origin.
 
     `expiration` becomes an absolute deadline at first sight. Later on it is that of a publish of the daemon.
     """
-    result = republished(original, without=headers.BROKER_ADDED)
+    result = republished(original, without=headers.BROKER_ADDED | {headers.X_USER, headers.X_LET_IN})
+    if own_user:
+        before = origin(original, own_user)
+        result.user_id = own_user
+        result.headers |= {headers.X_USER: before.user, headers.X_LET_IN: let_in or before.let_in}
     expiration, deadline = _expiration(original), headers.integer(result.headers, headers.X_DEADLINE)
     if headers.integer(result.headers, headers.X_FIRST_SEEN) is not None:
         result.expiration = None
@@ -123,13 +150,15 @@ def stamped(original: Properties, now_ms: int) -> Properties:
     return result
 
 
-def put_back(original: Properties, *, seen_ms: int, orphan_ttl_ms: int) -> Properties:
+def put_back(
+    original: Properties, *, seen_ms: int, orphan_ttl_ms: int, own_user: str | None = None, let_in: bool = False
+) -> Properties:
     """Return the properties with which an orphan that was seen at `seen_ms` goes back to the tail of its queue.
 
     The queue's time to live begins again at each publish, so its own is what is left: it goes round no longer than it
     may live. Then the broker makes a dead letter of it.
     """
-    result = stamped(original, seen_ms)
+    result = stamped(original, seen_ms, own_user=own_user, let_in=let_in)
     left = _deadline(result, orphan_ttl_ms) - seen_ms
     result.expiration = str(min(max(1, left), _LONGEST_EXPIRATION_MS))
     return result

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from osrdyne.intake.orphan_rules import ErrorAnswer
-from osrdyne_protocol import headers, statuses
+from osrdyne.intake.orphan_rules import ErrorAnswer, Origin
+from osrdyne_protocol import statuses
 from osrdyne_protocol.settings import PoolSettings
 
 #: Most users whose buckets are remembered; all further ones share a bucket. A broker has fewer.
@@ -18,7 +18,9 @@ MOST_USERS = 1000
 #: A key that nothing used for so many seconds gives way to a new one, once the pool has nearly all its groups. Counts
 #: of the broker, which renew a key whose events were lost, are not later than this.
 IDLE_SECONDS = 30.0
-#: The bucket of requests whose user is not known.
+#: Seconds by which sums of times may be wrong: a token that is so near is there.
+_ROUNDING = 1e-6
+#: The bucket of requests whose user is not known; the user of an `Origin` is then empty, too.
 _UNKNOWN = ""
 
 
@@ -38,7 +40,7 @@ class WakeBudget:
             user = user if len(self._full_at) < MOST_USERS else _UNKNOWN
         full_at = max(self._full_at.get(user, now), now) + self._interval
         missing = full_at - self._capacity - now
-        if missing > 0:
+        if missing > _ROUNDING:
             return missing
         self._full_at[user] = full_at
         return 0.0
@@ -48,25 +50,21 @@ class WakeBudget:
         self._full_at[user if user in self._full_at else _UNKNOWN] -= self._interval
 
 
-def refusal(
-    key: str, user: str | bytes | None, pool: PoolSettings, budget: WakeBudget, *, now: float
-) -> ErrorAnswer | None:
-    """Return why a user's request may not wake a key; None when it may, and a token is then spent.
-
-    `user` is the message's `user-id`, which the broker has checked.
-    """
+def refusal(key: str, origin: Origin, pool: PoolSettings, budget: WakeBudget, *, now: float) -> ErrorAnswer | None:
+    """Return why a request may not wake a key; None when it may. A token of its user is then spent, once for it."""
     if not pool.may_wake(key):
         return ErrorAnswer(statuses.REJECTED, "pool.keys does not name this key", refused="keys")
-    wait = budget.take(headers.text(user) or _UNKNOWN, now)
+    wait = 0.0 if origin.let_in else budget.take(origin.user, now)
     return _later("budget", "this user has woken too many new keys", wait) if wait else None
 
 
-def no_room(user: str | bytes | None, groups: int, budget: WakeBudget) -> ErrorAnswer:
+def no_room(origin: Origin, groups: int, budget: WakeBudget) -> ErrorAnswer:
     """Return the answer for a new key while the pool has all its groups, and none of them is idle.
 
     The token that `refusal` has spent is given back: nothing was woken for it.
     """
-    budget.give_back(headers.text(user) or _UNKNOWN)
+    if not origin.let_in:
+        budget.give_back(origin.user)
     return _later("groups", f"the pool has all of its {groups} worker groups, and none of them is idle", IDLE_SECONDS)
 
 

@@ -106,6 +106,11 @@ class Connection:
         return not self._closed.done() and not self._closing
 
     @property
+    def user(self) -> str | None:
+        """Name of the user that this connection logged in as; None where a certificate names it."""
+        return self._wire.checked_user
+
+    @property
     def blocked(self) -> bool:
         """The broker takes no publishes for now (memory or disk alarm): confirms are late, none is lost."""
         return self._wire.blocked_reason is not None

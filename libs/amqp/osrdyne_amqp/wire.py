@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pika import exceptions as pika_errors
 from pika.adapters.asyncio_connection import AsyncioConnection
+from pika.credentials import ExternalCredentials
 from pika.frame import decode_frame
 
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
@@ -84,6 +85,8 @@ class Wire(_Base):  # type: ignore[misc]
         self.frame_max = 0  # agreed while connecting
         self._plaintext = parameters.ssl_options is None
         self.user: str = parameters.credentials.username
+        #: As whom the broker knows this connection; None where it reads that from a certificate.
+        self.checked_user = None if isinstance(parameters.credentials, ExternalCredentials) else self.user
         self.home = Home()
         super().__init__(parameters, custom_ioloop=self.loop, **callbacks)
 

@@ -49,6 +49,11 @@ X_PUBLISH_ID = "x-osrdyne-publish-id"
 X_HOPS = "x-osrdyne-hops"
 #: Request or dead letter put back by the daemon: first time it was seen, integer milliseconds since the epoch.
 X_FIRST_SEEN = "x-osrdyne-first-seen"
+#: Request published again by the daemon, with the daemon's own `user-id`: the user that the broker checked first, empty
+#: where it named none; and whether it was let in, so that it costs its user no new key any more. Of no meaning on a
+#: message of any other user (`intake.orphan_rules.origin`).
+X_USER = "x-osrdyne-user"
+X_LET_IN = "x-osrdyne-let-in"
 #: Dead letter put back by the daemon: its caller has its answer already.
 X_ANSWERED = "x-osrdyne-answered"
 

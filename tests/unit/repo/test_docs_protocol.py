@@ -78,10 +78,10 @@ def request(**properties: Any) -> Message:
 def published_again(given: dict[str, object]) -> list[Properties | None]:
     """What becomes of a request with these headers, in the order of the columns; None where it is refused."""
     message = request(headers=dict(given))
-    decision = orphan_rules.decide(message, orphan_ttl_ms=60_000, now_ms=NOW)
+    decision = orphan_rules.decide(message, orphan_ttl_ms=60_000, now_ms=NOW, own_user="core-daemon")
     return [
         decision.properties if isinstance(decision, orphan_rules.Forward) else None,
-        orphan_rules.stamped(message.properties, NOW),
+        orphan_rules.stamped(message.properties, NOW, own_user="core-daemon"),
         dead_letter_rules.put_back(message, answered=True),
         dead_letter_rules.kept(
             message,

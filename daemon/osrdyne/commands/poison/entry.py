@@ -21,7 +21,8 @@ from osrdyne_protocol.errors import InvalidKey
 _LEFT_BEHIND = (
     headers.BROKER_ADDED
     | headers.POISON
-    | {headers.X_HOPS, headers.X_FIRST_SEEN, headers.X_ANSWERED, headers.X_PUBLISH_ID, headers.CC, headers.BCC}
+    | {headers.X_HOPS, headers.X_FIRST_SEEN, headers.X_USER, headers.X_LET_IN}
+    | {headers.X_ANSWERED, headers.X_PUBLISH_ID, headers.CC, headers.BCC}
 )
 
 

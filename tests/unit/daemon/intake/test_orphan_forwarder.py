@@ -28,6 +28,8 @@ pytestmark = pytest.mark.looptime
 INVENTORY = [("", one) for one in (NAMES.poison_queue, NAMES.unanswered_queue, NAMES.waiting_queue)]
 
 ORPHAN_TTL = 60.0
+#: As whom the daemon logged in.
+OWN = "core-daemon"
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +88,7 @@ class Forwarder:
             prefetch=40,
             pool=PoolSettings("core", keys=keys, limits=PoolLimits(groups=groups)),
             budget=WakeBudget(burst=new_keys, interval=10.0),
+            user=OWN,
             holding=HeldMessages(per_key=per_key, total=20, total_bytes=1_000_000),
             orphan_ttl_ms=round(ORPHAN_TTL * 1000),
         )
@@ -99,6 +102,20 @@ class Forwarder:
         message = Message(body, "core-req-xchg", key, Properties(**properties), tag, False, malformed)
         self.forwarder.on_message(message)
         return tag
+
+    def again(self, key: str, properties: Properties) -> None:
+        """Deliver what the forwarder published, as an orphan."""
+        self.orphan(key, **vars(properties))
+
+    def spend(self, *users: str | None) -> None:
+        """Take what is in the buckets of these users."""
+        for user in users:
+            self.forwarder.budget.take(user or "", self.state.clock())
+
+    def forget(self) -> None:
+        """Want no key, as after a restart of the daemon."""
+        self.state.tracker.make_room(1, self.state.clock(), idle=0.0, busy=lambda _: False)
+        assert not self.state.tracker.wanted
 
     def bind(self, key: str = "42") -> None:
         self.state.queues[key] = QueueState(Phase.BOUND, asserted=self.state.tracker.generation)
@@ -164,7 +181,7 @@ async def test_beyond_its_share_an_orphan_goes_back_to_the_tail_under_its_own_ke
         (back,) = one.publisher.sent_to(NAMES.orphan_exchange, "bad")
         assert back.body == b"3"
         assert back.properties.headers[headers.X_FIRST_SEEN]
-        assert back.properties.user_id is None
+        assert back.properties.user_id == OWN
         assert one.publisher.sent_to("", NAMES.orphan_queue) == []
 
 
@@ -506,6 +523,65 @@ async def test_a_request_that_finds_no_room_costs_its_user_no_new_key() -> None:
             one.orphan("b", user_id="u")
         await until(lambda: len(one.answers()) == 5, within=0.05)
         assert one.state.refused == {"groups": 5}
+
+
+async def test_a_request_that_came_back_after_its_forward_costs_its_user_no_second_key() -> None:
+    async with forwarding_with(new_keys=1) as one:
+        one.orphan("a", user_id="u")
+        async with keeping_bound(one, "a"):
+            await until(lambda: one.channel.tags == [1], within=1.0)
+        one.spend(None, OWN)
+        (sent,) = one.publisher.sent_to(NAMES.request_exchange, "a")
+        one.forget()
+        one.again("a", sent.properties)
+        async with keeping_bound(one, "a"):
+            await until(lambda: len(one.publisher.sent_to(NAMES.request_exchange, "a")) == 2, within=1.0)
+        assert one.answers() == []
+        one.orphan("b", user_id="u")
+        await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
+
+
+async def test_a_request_that_was_let_in_and_put_back_costs_its_user_no_second_key() -> None:
+    async with forwarding_with(new_keys=1, per_key=1) as one:
+        for _ in range(2):
+            one.orphan("a", user_id="u")
+        one.spend(None, OWN)
+        await until(lambda: len(one.publisher.sent_to(NAMES.orphan_exchange, "a")) == 1, within=2.0)
+        (back,) = one.publisher.sent_to(NAMES.orphan_exchange, "a")
+        one.forget()
+        one.again("a", back.properties)
+        await asyncio.sleep(0.05)
+        assert "a" in one.state.tracker.wanted
+        assert one.answers() == []
+
+
+async def test_a_refused_request_that_was_put_back_is_judged_by_the_budget_of_its_own_user() -> None:
+    async with forwarding_with(new_keys=1) as one:
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked())
+        one.orphan("a", user_id="u")
+        one.orphan("b", user_id="u", reply_to=None)
+        await until(lambda: len(one.publisher.sent_to(NAMES.orphan_exchange, "b")) == 1, within=2.0)
+        (back,) = one.publisher.sent_to(NAMES.orphan_exchange, "b")
+        one.publisher.refusing.clear()
+        one.again("b", back.properties)
+        await until(lambda: len(one.publisher.sent_to("", NAMES.unanswered_queue)) == 2, within=0.05)
+        assert "b" not in one.state.tracker.wanted
+        # The bucket of requests that name no user is as full as before.
+        one.orphan("c")
+        await until(lambda: "c" in one.state.tracker.wanted, within=0.05)
+
+
+@pytest.mark.parametrize("user", ["u", None])
+async def test_what_a_client_writes_into_the_daemons_headers_does_not_change_whose_budget_counts(
+    user: str | None,
+) -> None:
+    forged = {headers.X_USER: "another", headers.X_LET_IN: True, headers.X_HOPS: 1}
+    async with forwarding_with(new_keys=1) as one:
+        for key in "ab":
+            one.orphan(key, user_id=user, headers=forged)
+        await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
+        one.orphan("c", user_id="another")
+        await until(lambda: "c" in one.state.tracker.wanted, within=0.05)
 
 
 async def test_who_asks_for_many_keys_does_not_crowd_out_other_events_and_every_refusal_counts() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne.intake import orphan_rules
-from osrdyne.intake.orphan_rules import MAX_HOPS, ErrorAnswer, Forward
+from osrdyne.intake.orphan_rules import MAX_HOPS, ErrorAnswer, Forward, Origin
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 
@@ -68,6 +68,41 @@ def test_what_the_broker_added_and_the_users_name_do_not_travel_on() -> None:
     assert properties.user_id is None
     assert properties.correlation_id == "7"
     assert properties.headers == {"mine": "kept", headers.X_FIRST_SEEN: NOW, headers.X_HOPS: 1}
+
+
+@pytest.mark.parametrize(
+    ("user", "given", "found"),
+    [
+        ("u", {}, Origin("u")),
+        (b"u", {}, Origin("u")),
+        (None, {}, Origin("")),
+        ("u", {headers.X_USER: "another", headers.X_LET_IN: True}, Origin("u")),
+        (None, {headers.X_USER: "another", headers.X_LET_IN: True}, Origin("")),
+        ("core-daemon", {headers.X_USER: "u", headers.X_LET_IN: True}, Origin("u", let_in=True)),
+        ("core-daemon", {headers.X_USER: b"u", headers.X_LET_IN: 1}, Origin("u")),
+        ("core-daemon", {headers.X_USER: ""}, Origin("")),
+        # A client that logs in as the daemon, as in a pool with one user.
+        ("core-daemon", {}, Origin("core-daemon")),
+    ],
+)
+def test_a_note_of_the_user_counts_only_in_what_the_daemon_sent(
+    user: str | bytes | None, given: dict[str, Any], found: Origin
+) -> None:
+    assert orphan_rules.origin(Properties(user_id=user, headers=given), "core-daemon") == found
+
+
+def test_without_a_name_of_its_own_the_daemon_believes_no_note_and_writes_none() -> None:
+    forged = Properties(headers={headers.X_USER: "another", headers.X_LET_IN: True})
+    assert orphan_rules.origin(forged, None) == Origin("")
+    assert orphan_rules.stamped(forged, NOW, let_in=True).headers == {headers.X_FIRST_SEEN: NOW}
+
+
+def test_the_first_user_and_that_it_was_let_in_travel_on_however_often_a_request_is_published_again() -> None:
+    properties = Properties(user_id="u")
+    for let_in, noted in ((False, False), (True, True), (False, True)):
+        properties = orphan_rules.stamped(properties, NOW, own_user="core-daemon", let_in=let_in)
+        assert properties.user_id == "core-daemon"
+        assert orphan_rules.origin(properties, "core-daemon") == Origin("u", let_in=noted)
 
 
 def test_the_message_itself_is_left_as_it_came() -> None:
