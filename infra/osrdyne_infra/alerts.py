@@ -19,12 +19,17 @@ def rules(pool: str, namespace: str) -> list[dict[str, Any]]:
     def of(metric: str, *more: str) -> str:
         return f"{metric}{selector(pool, namespace, *more)}"
 
+    def depth(queue: str) -> str:
+        return of("osrdyne_queue_messages", f'queue="{queue}"')
+
     def waiting(queue: str) -> str:
-        return f"max({of('osrdyne_queue_messages', f'queue={chr(34)}{queue}{chr(34)}')}) > 0"
+        return f"max({depth(queue)}) > 0"
 
     leaders, failed = of("osrdyne_leader"), of("osrdyne_keys", 'state="failed"')
     full = of("osrdyne_poison_total", 'outcome=~"waiting|refused"')
     dropped = of("osrdyne_poison_total", 'outcome="dropped"')
+    no_groups = of("osrdyne_wakes_refused_total", 'reason="groups"')
+    others = of("osrdyne_wakes_refused_total", 'reason!="groups"')
     return [
         _rule("NoLeader", f"(sum({leaders}) or vector(0)) != 1", "1m", "not exactly one daemon acts", pool),
         _rule("KeysFailed", f"max({failed}) > 0", "5m", "workers of a key cannot be started", pool),
@@ -33,6 +38,18 @@ def rules(pool: str, namespace: str) -> list[dict[str, Any]]:
         _rule("Poison", waiting(names.poison_queue), "1m", "requests failed again and again", pool),
         _rule("Unanswered", waiting(names.unanswered_queue), "1m", "requests without a caller were not served", pool),
         _rule("UnansweredDropped", f"sum(increase({dropped}[10m])) > 0", "0m", "such requests are dropped", pool),
+        # Each copy is tried again after a minute, so a queue that drains is empty at times.
+        _rule("InventoryStaysFull", waiting(names.waiting_queue), "15m", "copies find no room in the inventory", pool),
+        _rule("NoRoomForKeys", f"sum(increase({no_groups}[10m])) > 0", "0m", "all worker groups are in use", pool),
+        # A caller beyond its budget hears when to try again, and once in a while needs no person.
+        _rule("WakesRefused", f"sum(increase({others}[10m])) > 0", "15m", "requests for new keys are refused", pool),
+        _rule(
+            "OtherConsumers",
+            f"max({of('osrdyne_queues_with_other_consumers')}) > 0",
+            "1m",
+            "another program takes messages that are the daemon's",
+            pool,
+        ),
         _rule("Parked", waiting(names.parked_queue), "1m", "messages cannot be delivered to the daemon", pool),
         _rule("PoisonRefused", f"sum(increase({full}[10m])) > 0", "0m", "the poison inventory is full", pool),
         _rule(

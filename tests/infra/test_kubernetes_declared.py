@@ -286,6 +286,41 @@ def reach(policy: dict[str, Any]) -> set[str]:
     return found
 
 
+@pytest.mark.parametrize(
+    ("series", "alert", "lasting"),
+    [
+        ('osrdyne_queues_with_other_consumers{queue="core-orphan"} 1', "OtherConsumers", "1m"),
+        ('osrdyne_wakes_refused_total{reason="groups"} 1', "NoRoomForKeys", "0m"),
+        ('osrdyne_wakes_refused_total{reason="budget"} 1', "WakesRefused", "15m"),
+        ('osrdyne_wakes_refused_total{reason="keys"} 1', "WakesRefused", "15m"),
+        ('osrdyne_queue_messages{queue="core-waiting"} 1', "InventoryStaysFull", "15m"),
+        ('osrdyne_queue_messages{queue="core-poison"} 1', "Poison", "1m"),
+    ],
+)
+def test_what_needs_a_person_has_its_alert(series: str, alert: str, lasting: str) -> None:
+    rules = whole().objects["PrometheusRule", "core-daemon"]["spec"]["groups"][0]["rules"]
+
+    assert [(one["alert"], one["for"]) for one in rules if about(one["expr"], series)] == [(f"Osrdyne{alert}", lasting)]
+
+
+def about(expression: str, series: str) -> bool:
+    """Whether a rule looks at a series: by its name, and by the label that tells it from others of that name."""
+    found = re.fullmatch(r'(\w+)\{(\w+)="(.*)"\} 1', series)
+    assert found
+    metric, label, value = found.groups()
+    asked = re.search(rf'{metric}{{[^}}]*?(?:{label}(=|!=|=~)"([^"]*)")?}}', expression)
+    if asked is None:
+        return False
+    match asked[1]:
+        case "=":
+            return asked[2] == value
+        case "!=":
+            return asked[2] != value
+        case "=~":
+            return re.fullmatch(asked[2], value) is not None
+    return True
+
+
 def test_alerts_and_dashboard_look_at_metrics_that_there_are() -> None:
     rules = whole().objects["PrometheusRule", "core-daemon"]["spec"]["groups"][0]["rules"]
     asked = " ".join(rule["expr"] for rule in rules)
