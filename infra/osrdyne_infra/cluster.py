@@ -15,6 +15,12 @@ from osrdyne_infra.cluster_settings import Cluster
 LABELS: Mapping[str, str] = {"app.kubernetes.io/part-of": "osrdyne", "app.kubernetes.io/managed-by": "pulumi"}
 
 
+def service_names(service: str, namespace: str) -> tuple[str, ...]:
+    """Return the names that Kubernetes' DNS has for a Service, the longest with the usual domain of a cluster."""
+    parts = (service, namespace, "svc", "cluster.local")
+    return tuple(".".join(parts[:number]) for number in range(1, len(parts) + 1))
+
+
 def provider(cluster: Cluster) -> kubernetes.Provider:
     """Return the cluster's provider; without a kubeconfig in the configuration it takes this machine's."""
     return kubernetes.Provider(

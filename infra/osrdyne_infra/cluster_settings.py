@@ -110,6 +110,9 @@ class DaemonPods(Table):
     resources: Resources = Field(
         default_factory=lambda: {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
     )
+    #: Names by which the status endpoints may be asked for beside those of their Service: that of an Ingress, or with
+    #: the cluster's own domain.
+    status_names: tuple[Filled, ...] = ()
     #: Log what the AMQP library says, too.
     verbose: Flag = False
     #: The daemon's own tables [limits] and [intervals], see docs/settings.md.

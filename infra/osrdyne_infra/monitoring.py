@@ -13,7 +13,7 @@ from osrdyne_infra import alerts, dashboard
 from osrdyne_infra.cluster import Place, part
 from osrdyne_infra.cluster_settings import PoolCluster
 from osrdyne_infra.daemon_deployment import STATUS, labels
-from osrdyne_infra.pool_config import STATUS_PORT
+from osrdyne_infra.pool_config import STATUS_PORT, daemon_service
 
 #: Version of the Prometheus operator's objects.
 OPERATOR = "monitoring.coreos.com/v1"
@@ -27,7 +27,7 @@ class Monitoring(pulumi.ComponentResource):
     def __init__(self, pool: str, cluster: PoolCluster, place: Place, provider: kubernetes.Provider) -> None:
         super().__init__("osrdyne:kubernetes:Monitoring", pool, None, pulumi.ResourceOptions(provider=provider))
         self._place, self._found_by = place, cluster.monitoring_labels
-        name, namespace = f"{pool}-daemon", cluster.pool_namespace(pool)
+        name, namespace = daemon_service(pool), cluster.pool_namespace(pool)
         kubernetes.core.v1.Service(
             name,
             # No program sends requests here: `up` need not wait for an answer.

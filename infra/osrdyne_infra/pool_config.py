@@ -17,7 +17,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from osrdyne_infra.cluster import Place, part
+from osrdyne_infra.cluster import Place, part, service_names
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.pool_users import AUTHORITY
@@ -33,6 +33,11 @@ CREDENTIALS = "/etc/osrdyne/credentials"
 STATUS_PORT = 8042
 #: Among the daemon's credentials, the address of the relay's Redis.
 RELAY_FILE = "relay.address"
+
+
+def daemon_service(pool: str) -> str:
+    """Return the name of the Service of a pool's daemons, which is that of their Deployment, too."""
+    return f"{pool}-daemon"
 
 
 class PoolConfig(pulumi.ComponentResource):
@@ -101,6 +106,7 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
     """Return the daemon's settings file."""
     assert settings.cluster is not None
     daemon = settings.cluster.daemon
+    names = service_names(daemon_service(pool.name), settings.cluster.pool_namespace(pool.name))
     tables: dict[str, dict[str, Any]] = {
         # Jobs are no matter of the daemon's: what changes there restarts redo only.
         "pool": {**asdict(pool), "jobs": None},
@@ -112,8 +118,8 @@ def daemon_settings(settings: StackSettings, pool: PoolSettings) -> str:
         "driver": _driver(settings, pool),
         "limits": dict(daemon.limits),
         "intervals": dict(daemon.intervals),
-        # The kubelet asks for it at the pod's address.
-        "status": {"host": "0.0.0.0", "port": STATUS_PORT},
+        # The kubelet asks for it at the pod's address, and programs of the cluster by a name of its Service.
+        "status": {"host": "0.0.0.0", "port": STATUS_PORT, "names": [*names, *daemon.status_names]},
     }
     return to_toml(tables)
 

@@ -15,6 +15,7 @@ from osrdyne.drivers.kubernetes import manifests, template
 from osrdyne.drivers.kubernetes.settings import KubernetesSettings
 from osrdyne.settings.daemon import load
 from osrdyne.status.metrics import Metrics
+from osrdyne_protocol import hosts
 from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.settings import PoolSettings
 from tests.drivers.subjects.kubernetes import ROLES
@@ -85,6 +86,19 @@ def test_the_daemon_reads_its_pool_and_its_driver_as_they_were_declared(tmp_path
     volume = next(one for one in pod(plain())["volumes"] if one["name"] == mounts[str(read.driver.template_directory)])
     assert volume["configMap"]["name"] == "core-workers"
     assert read.driver.worker_secret_key in plain().texts(read.driver.worker_secret)
+
+
+def test_the_daemon_is_asked_for_by_the_names_of_its_service_and_by_those_that_are_given(tmp_path: Path) -> None:
+    given = settings(kubernetes={**CLUSTER, "daemon": {**CLUSTER["daemon"], "status_names": ["status.example"]}})
+    found = declaring.pools(given)
+
+    read = load(write(found, "core-settings", tmp_path) / "settings.toml")
+
+    service = found.objects["Service", "core-daemon"]["metadata"]
+    full = f"{service['name']}.{service['namespace']}"
+    names = (service["name"], full, f"{full}.svc", f"{full}.svc.cluster.local", "status.example")
+    assert read.status.names == names
+    assert all(hosts.may_name(f"{name}:{read.status.port}", read.status.names) for name in names)
 
 
 @pytest.mark.parametrize(("autoscaling", "worker"), [("none", CORE), ("hpa", HPA), ("keda", KEDA)])

@@ -7,7 +7,9 @@ import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -60,7 +62,8 @@ def named(broker: TlsBroker, authority: Authority, tmp_path: Path) -> Iterator[N
     who, where = ":".join(quote(part, safe="") for part in (admin, password)), quote(vhost, safe="")
     address = f"amqps://{who}@127.0.0.1:{broker.amqps_port}/{where}?{authority.query()}"
     management = f"https://127.0.0.1:{broker.https_port}"
-    variables = {"osrdyne_broker_management": management, "osrdyne_instance": instance}
+    variables: dict[str, Any] = {"osrdyne_broker_management": management, "osrdyne_instance": instance}
+    variables["daemon_status_names"] = ["daemon.example"]
     setup = LocalSetup(tmp_path / "pool", os.environ, broker=address, variables=variables)
     users = Users.of("airports", instance)
     yield Named(setup, broker, vhost, users, password)
@@ -92,6 +95,8 @@ def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the
     # Then the pool answers, from the vhost of that address, with users of its own
     assert named.setup.call("first", b"hello").body == b"HELLO"
     assert named.broker.management.queue(named.vhost, "airports-req-first")
+    # By the names that it was given, and by no other
+    assert [asked_by(named, name) for name in ("daemon.example", "localhost", "other.example")] == [200, 200, 403]
     permissions = named.broker.management.get("vhosts", named.vhost, "permissions")
     assert {one["user"] for one in permissions} >= set(dataclasses.astuple(named.users))
     shown = [first]
@@ -106,6 +111,17 @@ def test_a_pool_on_a_named_broker_with_tls_and_awkward_names_runs_and_leaves_the
     # And what takes the pool down leaves the broker alone
     named.setup.play("down")
     assert named.broker.management.get("overview")
+
+
+def asked_by(named: Named, name: str) -> int:
+    """Status of the answer when the daemon is asked for by this name."""
+    port = named.setup.ports["status"]
+    connection = HTTPConnection("127.0.0.1", port)
+    try:
+        connection.request("GET", "/healthz", headers={"Host": f"{name}:{port}"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def linted(named: Named) -> str:
