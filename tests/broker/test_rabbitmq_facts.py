@@ -184,6 +184,49 @@ def test_a_message_that_cannot_be_converted_closes_each_connection_until_a_polic
     until(lambda: ready(channel, "dead") == 1, what="the dead letter")
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\x74\x22\x50\0\x01",
+        b"\x84\x22\x38" + bytes(5) + b"\x01",
+        b"\x94\x22\x08" + bytes(13) + b"\x01",
+        b"\x72\x7f\x80\0\0",
+        b"\x82\x7f\xf8" + bytes(6),
+    ],
+    ids=["decimal32", "decimal64", "decimal128", "infinity", "not a number"],
+)
+def test_a_decimal_or_a_number_that_is_not_finite_closes_the_connection_on_4_0_and_is_left_out_on_4_3(
+    vhost: Vhost, channel: BlockingChannel, value: bytes
+) -> None:
+    declare(channel, "q")
+    with Sender.to_queue(vhost.amqp_uri(), "q") as sender:
+        sender.send(message(b"odd", application={"x-odd": value, "x-true": TRUE}))
+
+    if vhost.broker.version == "4.0":
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as caught:
+            next(open_channel(vhost).consume("q"))
+        assert caught.value.reply_code == 541
+    else:
+        _, properties, body = take(channel, "q", ack=True)
+        assert (body, properties.headers) == (b"odd", {"x-true": True})
+
+
+@pytest.mark.parametrize(
+    ("number", "received"),
+    [(2**63 - 1, 2**63 - 1), (2**63, -(2**63)), (2**64 - 1, -1)],
+    ids=["2^63-1", "2^63", "2^64-1"],
+)
+def test_the_largest_numbers_arrive_and_from_2_to_the_63_on_as_negative_ones(
+    vhost: Vhost, channel: BlockingChannel, number: int, received: int
+) -> None:
+    declare(channel, "q")
+    with Sender.to_queue(vhost.amqp_uri(), "q") as sender:
+        sender.send(message(b"large", application={"x-number": b"\x80" + number.to_bytes(8)}))
+
+    _, properties, body = take(channel, "q", ack=True)
+    assert (body, properties.headers) == (b"large", {"x-number": received})
+
+
 # --- dead letters -----------------------------------------------------------------------------------------------------
 
 
