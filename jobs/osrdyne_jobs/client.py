@@ -31,7 +31,7 @@ from osrdyne_jobs.database import (
     writing,
 )
 from osrdyne_jobs.errors import InvalidJob, NoAnswer, NotRegistered
-from osrdyne_jobs.job_types import JobType, JobTypes, check_resource, check_seconds
+from osrdyne_jobs.job_types import JobType, JobTypes, check_id, check_resource, check_seconds
 from osrdyne_jobs.store import administration, records, registration
 from osrdyne_protocol.forks import Home, keep
 
@@ -198,14 +198,16 @@ class JobClient(_Base):
             return _register(connection, values)
 
     def get(self, id: int) -> records.Job:  # noqa: A002
-        """Return a job. Raises UnknownJob and NoAnswer."""
+        """Return a job. Raises InvalidJob, UnknownJob and NoAnswer."""
+        number = check_id(id)
         with _answering(), reading(self._engine, timeout=self._timeout) as connection:
-            return administration.get(connection, id)
+            return administration.get(connection, number)
 
     def cancel(self, id: int) -> bool:  # noqa: A002
-        """Cancel a job; as `administration.cancel` of the store. Raises NoAnswer, too."""
+        """Cancel a job; as `administration.cancel` of the store. Raises InvalidJob and NoAnswer, too."""
+        number = check_id(id)
         with _answering(), writing(self._engine, timeout=self._timeout) as connection:
-            return administration.cancel(connection, id)
+            return administration.cancel(connection, number)
 
     def close(self) -> None:
         """Wait until the broker has the casts, for some seconds at most, and close the connections to the database.
@@ -272,10 +274,11 @@ class AsyncJobClient(_Base):
             return await connection.run_sync(_register, values)
 
     async def get(self, id: int) -> records.Job:  # noqa: A002
-        """Return a job. Raises UnknownJob and NoAnswer."""
+        """Return a job. Raises InvalidJob, UnknownJob and NoAnswer."""
+        number = check_id(id)
         with _answering(), bounds.within(self._timeout):
             async with self._reading() as connection:
-                return await connection.run_sync(partial(administration.get, id=id))
+                return await connection.run_sync(partial(administration.get, id=number))
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[AsyncConnection]:
@@ -284,10 +287,11 @@ class AsyncJobClient(_Base):
             yield connection
 
     async def cancel(self, id: int) -> bool:  # noqa: A002
-        """Cancel a job; as `administration.cancel` of the store. Raises NoAnswer, too."""
+        """Cancel a job; as `administration.cancel` of the store. Raises InvalidJob and NoAnswer, too."""
+        number = check_id(id)
         with _answering(), bounds.within(self._timeout):
             async with self._engine.begin() as connection:
-                return await connection.run_sync(partial(administration.cancel, id=id))
+                return await connection.run_sync(partial(administration.cancel, id=number))
 
     async def close(self) -> None:
         """Wait for the casts and close the connections; as `JobClient.close`."""

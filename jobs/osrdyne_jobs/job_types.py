@@ -18,6 +18,8 @@ from osrdyne_protocol.errors import InvalidKey
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: Most bytes of a payload as JSON. A job says what to do; large data belongs into a store of its own.
 MOST_PAYLOAD = 65_536
+#: Largest id of a job, in 64 bits.
+MOST_ID = 2**63 - 1
 #: Most seconds that a job may wait to be cast, or a lease last: a year.
 MOST_SECONDS = 31_536_000
 
@@ -105,6 +107,13 @@ def check_resource(resource: str) -> str:
         return keys.decode(resource)
     except InvalidKey as error:
         raise InvalidJob("resource", f"it cannot be the key of a worker group: {error}") from None
+
+
+def check_id(id: Any) -> int:  # noqa: A002
+    """Return an id of a job. Raises InvalidJob for what can be none: a database takes "1", and some take True for 1."""
+    if isinstance(id, bool) or not isinstance(id, int) or not 0 < id <= MOST_ID:
+        raise InvalidJob("id", f"{id!r:.40} is not a whole number from 1 to {MOST_ID}")
+    return int(id)
 
 
 def check_seconds(name: str, seconds: Any) -> float:

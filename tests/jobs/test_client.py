@@ -252,6 +252,19 @@ def test_no_traceback_shows_a_payload_or_a_password(engine: Engine) -> None:
     assert "geheim" not in "".join(traceback.format_exception(wrong.value))
 
 
+@pytest.mark.parametrize("wrong", [0, -1, 2**63, 10**400, True, 1.0, "1", b"1", None, [1]])
+async def test_what_can_be_no_id_of_a_job_is_refused(engine: Engine, database_url: str, wrong: Any) -> None:
+    with JobClient(engine, [ROUTES]) as jobs:
+        jobs.submit("routes", "LAX", {"year": 2013})
+        for ask in (jobs.get, jobs.cancel):
+            with pytest.raises(InvalidJob, match="id: "):
+                ask(wrong)
+    async with AsyncJobClient(database_url, [ROUTES]) as others:
+        for begin in (others.get, others.cancel):
+            with pytest.raises(InvalidJob, match="id: "):
+                await begin(wrong)
+
+
 def test_a_job_that_is_not_there_is_named(engine: Engine) -> None:
     with pytest.raises(UnknownJob, match="no job 5"):
         JobClient(engine, [ROUTES]).get(5)

@@ -12,9 +12,10 @@ from osrdyne_jobs.http import models
 from osrdyne_jobs.http.backend import Backend, TheBackend
 from osrdyne_jobs.http.bodies import ForeignRoute
 from osrdyne_jobs.http.problems import Problem
+from osrdyne_jobs.job_types import MOST_ID
 from osrdyne_jobs.store import administration
 
-Id = Annotated[int, Path(ge=1, le=models.MOST_ID, description="The id of a job.")]
+Id = Annotated[int, Path(ge=1, le=MOST_ID, description="The id of a job.")]
 
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": Problem, "description": "There is no such job."}}
 _STATE: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "The state of the job forbids it."}}
@@ -37,7 +38,7 @@ def list_jobs(
         float | None, Query(ge=0, allow_inf_nan=False, description="Seconds since the registration.")
     ] = None,
     history: Annotated[bool, Query(description="Look into the history, where jobs move after their end.")] = False,
-    after: Annotated[int, Query(ge=0, le=models.MOST_ID, description="Only jobs with a larger id.")] = 0,
+    after: Annotated[int, Query(ge=0, le=MOST_ID, description="Only jobs with a larger id.")] = 0,
     most: Annotated[int, Query(ge=1, le=1000, description="Most jobs of an answer.")] = 100,
 ) -> models.Page:
     """List jobs in the order of their registration, without their payloads."""

@@ -8,9 +8,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from osrdyne_jobs import documents
 
-#: Largest id of a job in either database.
-MOST_ID = (1 << 63) - 1
-
 State = Literal["registered", "running", "failed", "parked", "done", "cancelled"]
 
 
