@@ -19,6 +19,7 @@ import pytest
 from osrdyne.drivers.base import Change
 from osrdyne.drivers.subprocess.driver import SubprocessTemplate
 from osrdyne.drivers.subprocess.template import LEAST_LOG
+from testbed.docker import _as_root
 from testbed.waiting import until_async
 from tests.drivers.subjects.base import PASSWORD, is_empty, listed, next_change
 from tests.drivers.subjects.subprocess import STUB, SubprocessSubject
@@ -185,8 +186,6 @@ async def test_a_closed_driver_has_reported_the_workers_that_ended_before(
 
 def run_as_another_user(code: str, state: Path) -> list[str]:
     """Runs code with a driver, in a process whose user has no other; returns the lines that it prints."""
-    state.mkdir(mode=0o700)
-    os.chown(state, 61_234, 61_234)
     head = f"""
 import asyncio, encodings.ascii, os, resource, time
 from pathlib import Path
@@ -194,6 +193,8 @@ import psutil
 from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
 from osrdyne.errors import DriverError
 from osrdyne_protocol.settings import PoolSettings
+os.mkdir({str(state)!r}, 0o700)
+os.chown({str(state)!r}, 61_234, 61_234)
 os.chdir({str(state)!r})
 os.setgroups([]); os.setgid(61_234); os.setuid(61_234)
 os.environ["PATH"] = "/usr/bin:/bin"
@@ -201,16 +202,18 @@ def driver(command):
     template = SubprocessTemplate(("sh", "-c", command), log_limit={LEAST_LOG})
     return SubprocessDriver(PoolSettings("core"), template, lambda: "amqp://broker.invalid", Path("s").absolute())
 """
-    ran = subprocess.run([sys.executable, "-c", head + textwrap.dedent(code)], check=True, stdout=subprocess.PIPE)
+    command = _as_root(sys.executable, "-c", head + textwrap.dedent(code))
+    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     return ran.stdout.decode().splitlines()
 
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
     """A directory that other users reach."""
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory).chmod(0o755)
-        yield Path(directory)
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o755)
+    yield directory
+    subprocess.run(_as_root("rm", "-rf", str(directory)), check=True)
 
 
 @pytest.mark.parametrize("left", [1, 2, 3])
@@ -258,11 +261,12 @@ def test_a_worker_goes_on_where_no_process_can_be_made_to_empty_its_log(open_dir
 def test_a_full_disk_leaves_what_was_written_last(machine: SubprocessSubject, open_directory: Path) -> None:
     disk = open_directory / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
+    options = f"size=64k,mode=0700,uid={os.getuid()}"
+    subprocess.run(_as_root("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)), check=True)
     try:
         asyncio.run(_fill(machine, disk))
     finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
+        subprocess.run(_as_root("umount", "--lazy", str(disk)), check=True)
 
 
 async def _fill(machine: SubprocessSubject, disk: Path) -> None:
