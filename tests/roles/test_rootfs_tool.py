@@ -6,10 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import urllib.error
 from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import yaml  # type: ignore[import-untyped]
 
 import steps
 from testbed.broker import Broker, run_tool
+from testbed.management import Management
 
 
 def configured(broker: Broker, **other: int) -> bool:
@@ -29,6 +36,46 @@ def test_a_configuration_asks_for_a_restart_until_the_broker_has_loaded_it(one_v
         # And once it was restarted, no longer
         broker.restart()
         assert not configured(broker, memory=700)
+
+
+def test_a_log_that_is_written_without_end_takes_no_more_than_its_files(one_version: str) -> None:
+    with Broker(one_version) as broker:
+        assert configured(broker, log_bytes=20_000, log_files=2)
+        broker.restart()
+        port = json.loads((broker.directory / "instance.json").read_text())["management"]
+        stranger = Management(f"http://127.0.0.1:{port}", "stranger", "no password")
+        for _ in range(700):
+            # The broker logs each log-in that it refuses.
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                stranger.get("whoami")
+            refused.value.close()
+        # A line is written before the size of its log is looked at, and some may still come.
+        logs = list((broker.directory / "log").glob("broker.log*"))
+        assert len(logs) == 3
+        assert 40_000 < sum(one.stat().st_size for one in logs) < 3 * 20_000 + 2_000
+
+
+def rendered(template: str, variables: dict[str, Any]) -> str:
+    made = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True).from_string(template)  # noqa: S701 - no HTML
+    return made.render(variables)
+
+
+def test_brokers_of_the_package_and_in_a_container_have_logs_of_a_bounded_size_too() -> None:
+    role = Path(steps.ROOT, "roles/rabbitmq")
+    defaults = yaml.safe_load((role / "defaults/main.yml").read_text())
+    given = {
+        **defaults,
+        "rabbitmq_admin": {"passwords": {"osrdyne-admin": "p"}},
+        "rabbitmq_loopback": "",
+        "ansible_managed": "",
+    }
+
+    conf = rendered((role / "templates/osrdyne.conf.j2").read_text(), given).splitlines()
+    words = yaml.safe_load((role / "vars/main.yml").read_text())["rabbitmq_container_arguments"]
+    container = [rendered(word, given) for word in words]
+
+    assert {"log.file.rotation.size = 10000000", "log.file.rotation.count = 10"} <= set(conf)
+    assert {"--log-driver=json-file", "--log-opt=max-size=10000000", "--log-opt=max-file=11"} <= set(container)
 
 
 def test_what_a_build_that_was_cut_short_left_is_removed_with_what_is_mounted_in_it(tmp_path: Path) -> None:

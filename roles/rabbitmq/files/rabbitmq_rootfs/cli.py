@@ -68,6 +68,8 @@ def parse() -> argparse.Namespace:
     add.add_argument("--collect-statistics-interval", type=int, default=5000, help="milliseconds")
     add.add_argument("--quorum-tick-interval", type=int, default=5000, help="milliseconds")
     add.add_argument("--memory", type=int, default=512, help="MB above which publishers are blocked")
+    add.add_argument("--log-bytes", type=int, default=10_000_000, help="size at which another log is begun")
+    add.add_argument("--log-files", type=int, default=10, help="how many older logs are kept")
     for name, verb in verbs.choices.items():
         if name in ("install", "configure", "start", "stop"):
             verb.add_argument("--check", action="store_true", help="only say whether anything would change")

@@ -35,6 +35,9 @@ class Instance:
     quorum_tick_interval: int
     #: Memory in MB above which the broker blocks publishers.
     memory: int
+    #: Bytes of a log, and how many older ones are kept. Each has a value by itself: an instance may be older.
+    log_bytes: int = 10_000_000
+    log_files: int = 10
 
     @property
     def node(self) -> str:
@@ -90,6 +93,7 @@ def files(instance: Instance, password: str) -> dict[str, str]:
 
 
 def rabbitmq_conf(instance: Instance, password: str) -> str:
+    # The log has its name here: beside the variable RABBITMQ_LOGS, a broker ignores how it should be rotated.
     return f"""\
 listeners.tcp.1 = {HOST}:{instance.amqp}
 management.tcp.ip = {HOST}
@@ -105,7 +109,11 @@ raft.wal_max_size_bytes = 64000000
 collect_statistics_interval = {instance.collect_statistics_interval}
 vm_memory_high_watermark.absolute = {instance.memory}MB
 disk_free_limit.absolute = 200MB
+log.dir = /var/log/rabbitmq
+log.file = broker.log
 log.file.level = info
+log.file.rotation.size = {instance.log_bytes}
+log.file.rotation.count = {instance.log_files}
 management.sample_retention_policies.global.minute = {instance.sample}
 management.sample_retention_policies.global.hour = 60
 management.sample_retention_policies.global.day = 1200

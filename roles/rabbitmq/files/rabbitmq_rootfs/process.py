@@ -48,7 +48,6 @@ def inside(directory: Path, instance: Instance, command: list[str]) -> list[str]
         "RABBITMQ_NODENAME": instance.node,
         "RABBITMQ_DIST_PORT": str(instance.dist),
         "RABBITMQ_PLUGINS_DIR": PLUGINS,
-        "RABBITMQ_LOGS": "/var/log/rabbitmq/broker.log",
         # The Erlang machine takes the place of the start script, so that signals reach it.
         "RUNNING_UNDER_SYSTEMD": "true",
         # Two schedulers instead of one a core: a small broker's memory is mostly their allocators and stacks.
