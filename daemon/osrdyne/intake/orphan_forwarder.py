@@ -47,7 +47,7 @@ class OrphanForwarder(MessageHandler):
 
     pool: PoolSettings
     budget: WakeBudget
-    #: As whom the daemon logged in; None where that is not known.
+    #: The user that the daemon logged in as; None where that is not known.
     user: str | None
     holding: HeldMessages
     orphan_ttl_ms: int

@@ -85,7 +85,7 @@ class Wire(_Base):  # type: ignore[misc]
         self.frame_max = 0  # agreed while connecting
         self._plaintext = parameters.ssl_options is None
         self.user: str = parameters.credentials.username
-        #: As whom the broker knows this connection; None where it reads that from a certificate.
+        #: The user that the broker has checked; None where it reads that from a certificate.
         self.checked_user = None if isinstance(parameters.credentials, ExternalCredentials) else self.user
         self.home = Home()
         super().__init__(parameters, custom_ioloop=self.loop, **callbacks)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.looptime
 INVENTORY = [("", one) for one in (NAMES.poison_queue, NAMES.unanswered_queue, NAMES.waiting_queue)]
 
 ORPHAN_TTL = 60.0
-#: As whom the daemon logged in.
+#: The user that the daemon logged in as.
 OWN = "core-daemon"
 
 
