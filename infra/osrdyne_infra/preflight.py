@@ -21,7 +21,7 @@ from osrdyne_protocol.broker.topology import Exchange, Queue, Topology, topology
 
 def topologies(settings: StackSettings) -> tuple[Topology, ...]:
     """Return what is declared for each pool, in the order of the configuration."""
-    return tuple(topology(pool) for pool in settings.pools)
+    return tuple(topology(pool) for pool in limits.sharing(settings.pools))
 
 
 def check(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -> None:
@@ -74,7 +74,7 @@ def _together(declared: tuple[Topology, ...], live: Topology) -> Topology:
         queues=(*ours.queues, *(one for one in live.queues if one.name not in queues)),
         bindings=tuple(dict.fromkeys((*ours.bindings, *live.bindings))),
         policies=(*ours.policies, *(one for one in live.policies if one.name not in policies)),
-        vhost_limits=limits.together(one.vhost_limits for one in declared),
+        vhost_limits=limits.largest(one.vhost_limits for one in declared),
         operator_policies=live.operator_policies,
     )
 

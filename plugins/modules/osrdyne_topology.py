@@ -33,7 +33,8 @@ options:
   admin_password: {description: The administrator's password., type: str, required: true}
   vhost: {description: The pool's vhost., type: str, required: true}
   requests: {description: What the filter osrdyne_requests returns., type: list, elements: dict, required: true}
-  vhost_limits: {description: "Higher limits of the vhost than this pool needs, by name.", type: dict, default: {}}
+  vhost_limits: {description: "Higher limits of the vhost than the pools need, by name.", type: dict, default: {}}
+  neighbours: {description: Other pools of the vhost that its limits count., type: list, elements: str, default: []}
   passwords: {description: Password of each user of the topology., type: dict, required: true}
   password_hashes: {description: "What the filter osrdyne_password_hash makes of each.", type: dict, required: true}
   lost: {description: "What to say of each static queue that the broker lost, by its name.", type: dict, default: {}}
@@ -171,6 +172,8 @@ def apply(api: Api, given: dict[str, Any]) -> None:
     """Everything, in the order of the requests."""
     vhost, requests = given["vhost"], given["requests"]
     refuse_instances(api, vhost, requests)
+    if not given["vhost_limits"]:
+        refuse_neighbours(api, vhost, requests, given["neighbours"])
     deal_with_lost(api, vhost, requests, given["lost"], mend=given["mend_lost"])
     ensure_vhost(api, vhost)
     for request in requests:
@@ -264,6 +267,20 @@ def refuse_instances(api: Api, vhost: str, requests: list[dict[str, Any]]) -> No
         )
 
 
+def refuse_neighbours(api: Api, vhost: str, requests: list[dict[str, Any]], named: list[str]) -> None:
+    """The limits of a vhost are for all of its pools, and only their settings say what each may take."""
+    tail = "-req-xchg"
+    there = {one["name"] for one in (api.get("exchanges", vhost) or []) if one["name"].endswith(tail)}
+    foreign = sorted(one.removesuffix(tail) for one in there - set(declared(requests, "exchanges")))
+    uncounted = [one for one in foreign if one not in named]
+    if uncounted:
+        raise Refused(
+            f"vhost {vhost} holds pool {', '.join(uncounted)}, too, and its limits would not count it: name it in the "
+            f"setting neighbours of this pool, with its limits, and this pool in the settings of that; or say what all "
+            f"need together in topology_vhost_limits"
+        )
+
+
 def deal_with_lost(
     api: Api, vhost: str, requests: list[dict[str, Any]], problems: dict[str, str], *, mend: bool
 ) -> None:
@@ -347,6 +364,7 @@ def main() -> None:
             "lost": {"type": "dict", "default": {}},
             "mend_lost": {"type": "bool", "default": False},
             "vhost_limits": {"type": "dict", "default": {}},
+            "neighbours": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "float", "default": 30.0},
         },
         supports_check_mode=True,

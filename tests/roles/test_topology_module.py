@@ -14,7 +14,7 @@ import pytest
 
 from osrdyne_protocol.broker import lost, management_json
 from osrdyne_protocol.broker.topology import Users, topology
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_protocol.settings import PoolLimits, PoolSettings
 from testbed.lost_queue import is_lost, lose, lose_stream, mend
 from testbed.management import Management
 from testbed.plugins import plugin, run_module
@@ -41,6 +41,7 @@ class Applied:
     instance: str = "default"
     mend_lost: bool = False
     vhost_limits: dict[str, int] = field(default_factory=dict)
+    neighbours: dict[str, PoolLimits] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         users = dataclasses.astuple(Users.of(self.pool, self.instance))
@@ -52,7 +53,7 @@ class Applied:
 
     def run(self, *, check: bool = False) -> dict[str, Any]:
         """What the module returns."""
-        declared = topology(PoolSettings(self.pool, self.instance))
+        declared = topology(PoolSettings(self.pool, self.instance, neighbours=self.neighbours))
         arguments: dict[str, Any] = {
             "url": self.url or self.vhost.broker.management_url,
             "admin": self.vhost.broker.admin,
@@ -62,6 +63,7 @@ class Applied:
             "lost": lost.problems(declared, self.vhost.name),
             "mend_lost": self.mend_lost,
             "vhost_limits": self.vhost_limits,
+            "neighbours": list(self.neighbours),
             "passwords": self.passwords,
             "password_hashes": {name: password_hash(word) for name, word in self.passwords.items()},
             "_ansible_check_mode": check,
@@ -374,6 +376,28 @@ def test_limits_of_users_and_vhost_are_set_and_a_vhosts_higher_limit_stays(appli
     applied.run()
     assert limits_of(applied)["max-queues"] == 2 * queues
     assert not applied.run()["changed"]
+
+
+def test_a_vhost_of_several_pools_gets_the_sum_and_a_pool_that_it_does_not_count_is_refused(
+    vhost: Vhost, applied: Applied
+) -> None:
+    second = Applied(vhost)
+    try:
+        applied.run()
+        before = second.state()
+        refused = second.run()
+        assert refused["failed"]
+        assert applied.pool in refused["msg"]
+        assert "neighbours" in refused["msg"]
+        assert second.state() == before
+        # Once each names the other, either sets what both need
+        second.neighbours, applied.neighbours = {applied.pool: PoolLimits()}, {second.pool: PoolLimits()}
+        second.run()
+        alone = topology(PoolSettings(applied.pool)).vhost_limits
+        assert limits_of(applied) == {name: 2 * least for name, least in alone.items()}
+        assert not applied.run()["changed"]
+    finally:
+        second.close()
 
 
 def limits_of(applied: Applied) -> dict[str, int]:

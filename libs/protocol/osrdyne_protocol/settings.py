@@ -137,6 +137,8 @@ class PoolSettings:
     events_max_bytes: int = 1_000_000_000
     #: What it may take at once.
     limits: PoolLimits = field(default_factory=PoolLimits)
+    #: Other pools of the same virtual host, by name, and what they may take: its limits are for all of them.
+    neighbours: Mapping[str, PoolLimits] = field(default_factory=dict)
     #: How jobs of this pool are managed; None for a pool without jobs.
     jobs: JobsSettings | None = None
 
@@ -176,6 +178,7 @@ class PoolSettings:
             raise SettingsError(f"{path}.name", "is missing; give the pool a name, for example 'core'")
         parsed = _parsed(values, _PARSERS, path)
         overrides, jobs = parsed.pop("overrides", {}), parsed.pop("jobs", None)
+        parsed["neighbours"] = _neighbours(parsed.get("neighbours", {}), parsed["name"], f"{path}.neighbours")
         parsed["limits"] = PoolLimits.from_mapping(parsed.get("limits", {}), path=f"{path}.limits")
         plain = cls(**parsed)
         pool = replace(
@@ -207,6 +210,20 @@ def _refuse_unknown(values: Mapping[str, Any], known: set[str], path: str) -> No
     for name in values:
         if name not in known:
             raise SettingsError(f"{path}.{name}", f"is not a setting; known are {', '.join(sorted(known))}")
+
+
+def _neighbours(values: Mapping[str, Any], name: str, path: str) -> dict[str, PoolLimits]:
+    result: dict[str, PoolLimits] = {}
+    for other, entry in values.items():
+        here = f"{path}.{other}"
+        try:
+            check_pool_name(other)
+        except InvalidPoolName as error:
+            raise SettingsError(here, str(error)) from error
+        if other == name or not isinstance(entry, Mapping):
+            raise SettingsError(here, "is this pool itself" if other == name else "is not a table of limits")
+        result[other] = PoolLimits.from_mapping(entry, path=here)
+    return result
 
 
 def _overrides(values: Mapping[str, Any], base: PoolSettings, path: str) -> dict[str, Delays]:
@@ -312,6 +329,7 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
     "events_max_age": _positive_seconds,
     "events_max_bytes": _positive_integer,
     "limits": _table,
+    "neighbours": _table,
     "jobs": _table_or_none,
 }
 _REDO_PARSERS: Mapping[str, Callable[[object], Any]] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from osrdyne_amqp import lanes
 from osrdyne_protocol.broker import limits
 from osrdyne_protocol.broker.drift import drift
 from osrdyne_protocol.broker.topology import needed_to_act, topology
+from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.settings import PoolLimits, PoolSettings
 
 POOL = PoolSettings("core", limits=PoolLimits(groups=50, client_connections=10, worker_connections=200))
@@ -39,6 +41,36 @@ def test_what_several_pools_need_of_one_virtual_host_adds_up() -> None:
         "max-queues": 7,
         "max-connections": 5,
     }
+
+
+def test_a_pool_counts_its_neighbours_and_each_of_several_comes_to_the_same_sum() -> None:
+    other = PoolSettings("other", limits=PoolLimits(groups=7, client_connections=3, worker_connections=5))
+
+    ours, theirs = (topology(one) for one in limits.sharing([POOL, other]))
+
+    alone = [topology(one).vhost_limits for one in (POOL, other)]
+    assert ours.vhost_limits == theirs.vhost_limits == limits.together(alone)
+    written = PoolSettings.from_mapping({"name": "other", "neighbours": {"core": asdict(POOL.limits)}})
+    assert topology(written).neighbours == ("core",)
+
+
+def test_a_pool_that_the_limits_of_its_virtual_host_do_not_count_is_drift() -> None:
+    other = topology(PoolSettings("other", limits=PoolLimits(groups=7)))
+    both = replace(DECLARED, exchanges=(*DECLARED.exchanges, *other.exchanges))
+
+    (found,) = drift(DECLARED, both)
+
+    assert (found.rule, found.object) == ("neighbour", "pool other")
+    assert "pool.neighbours" in found.problem
+    # Infrastructure code that knows both pools has counted them, also where the settings of each do not say so.
+    counted = replace(both, vhost_limits=limits.together([DECLARED.vhost_limits, other.vhost_limits]))
+    assert drift(DECLARED, counted) == []
+
+
+@pytest.mark.parametrize("neighbours", [{"core": {}}, {"o.ther/": {}}, {"other": 5}, {"other": {"x": 1}}])
+def test_a_neighbour_that_is_the_pool_itself_or_no_pool_is_refused(neighbours: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="neighbours"):
+        PoolSettings.from_mapping({"name": "core", "neighbours": neighbours})
 
 
 @pytest.mark.parametrize(

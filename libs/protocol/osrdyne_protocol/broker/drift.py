@@ -24,8 +24,8 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
     """Compare two topologies. Objects of other pools that are only in `live` are left alone.
 
     `with_users` also compares users and permissions, which only an administrator can list. Rules: `missing`,
-    `differs`, `overridden` (another policy wins), `foreign-binding` and `foreign-queue` (in the pool's names), and with
-    users `default-login` (guest has the password guest).
+    `differs`, `overridden` (another policy wins), `neighbour` (a pool that no limit counts), `foreign-binding` and
+    `foreign-queue` (in the pool's names), and with users `default-login` (guest has the password guest).
     """
     findings = [
         *_differences("exchange", expected.exchanges, live.exchanges),
@@ -37,6 +37,7 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
         *_limits(expected.vhost_limits, live.vhost_limits),
     ]
     if expected.pool:
+        findings += _neighbours(expected, live)
         findings += _strays(PoolNames(expected.pool), expected, live)
     if with_users:
         findings += _differences("user", _comparable(expected.users), _comparable(live.users))
@@ -119,6 +120,24 @@ def _changed_by_operator(expected: Topology, live: Topology) -> Iterator[Finding
         if changed:
             problem = f"overridden by operator policy {operator.name}, which sets {', '.join(changed)}"
             yield Finding("overridden", f"queue {name}", f"{problem}; have it leave this pool out, or declare the same")
+
+
+def _neighbours(expected: Topology, live: Topology) -> Iterator[Finding]:
+    """Other pools of the virtual host whose needs its limits do not count: no limit is higher than what ours needs.
+
+    A pool whose own settings do not name a neighbour sees so that infrastructure code counted it.
+    """
+    counted = (live.vhost_limits.get(name, 0) for name in expected.vhost_limits)
+    if not any(0 <= there <= least for there, least in zip(counted, expected.vhost_limits.values(), strict=True)):
+        return
+    tail = PoolNames("p").request_exchange[1:]
+    pools = {one.name.removesuffix(tail) for one in live.exchanges if one.name.endswith(tail)}
+    for name in sorted(pools - {expected.pool, *expected.neighbours}):
+        problem = (
+            "shares the virtual host, and its limits do not count it; name it in the setting pool.neighbours, with its "
+            f"limits, and {_APPLY}"
+        )
+        yield Finding("neighbour", f"pool {name}", problem)
 
 
 def _limits(needed: Limits, there: Limits) -> Iterator[Finding]:

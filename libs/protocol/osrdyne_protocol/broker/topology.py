@@ -138,7 +138,9 @@ class Topology:
     operator_policies: tuple[Policy, ...] = ()
     #: What to say about user guest, if a broker lists it and it has the password guest.
     default_login: str = ""
-    #: Most queues and connections of the virtual host: what this pool needs, or what a broker has.
+    #: Names of the other pools of the virtual host whose needs are in `vhost_limits`.
+    neighbours: tuple[str, ...] = ()
+    #: Most queues and connections of the virtual host: what the pool and its neighbours need, or what a broker has.
     vhost_limits: Limits = field(default_factory=dict)
 
 
@@ -146,7 +148,6 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
     """Return the topology of a pool. `users` are the names of its broker users, `Users.of` by default."""
     names = PoolNames(pool.name)
     who = users or Users.of(pool.name, pool.instance)
-    declared_users = _users(pool, who)
     return Topology(
         exchanges=(
             Exchange(names.request_exchange, "direct"),
@@ -175,10 +176,11 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
             Binding(names.activity_exchange, names.events_stream),
         ),
         policies=_policies(pool, names),
-        users=declared_users,
+        users=_users(pool, who),
         permissions=_permissions(names, who),
         pool=pool.name,
-        vhost_limits=limits.of_virtual_host(pool, [one.role for one in declared_users]),
+        neighbours=tuple(pool.neighbours),
+        vhost_limits=limits.of_virtual_host(pool),
     )
 
 
@@ -190,8 +192,8 @@ def _users(pool: PoolSettings, who: Users) -> tuple[User, ...]:
         "monitor": ("management",),
     }
     return tuple(
-        User(getattr(who, role), role, tags.get(role, ()), limits.of_user(pool, role))
-        for role in ("client", "worker", "daemon", "monitor", "operator")
+        User(getattr(who, role), role, tags.get(role, ()), limits.of_user(pool.limits, role))
+        for role in limits.ROLES
         if getattr(who, role)
     )
 
