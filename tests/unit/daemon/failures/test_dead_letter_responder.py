@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses
+from osrdyne_protocol.console.log_format import Repeats
 from tests.unit.stand_ins import (
     A_CALLER,
     ANOTHER_CALLER,
@@ -154,6 +156,26 @@ async def test_what_the_broker_dropped_from_the_inventory_is_counted_and_gone() 
         assert one.publisher.sent == []
         assert one.state.dropped == 1
         assert 'osrdyne_poison_total{outcome="dropped"} 1.0' in one.metrics.render().decode()
+
+
+async def test_a_flood_of_dropped_requests_and_of_copies_without_room_is_a_few_lines_in_the_daemons_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    repeats = Repeats(limit=20, window=60.0, clock=asyncio.get_running_loop().time)
+    caplog.handler.addFilter(repeats)
+    try:
+        async with responding() as one:
+            one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked())
+            for number in range(500):
+                one.letter("maxlen", more={headers.X_LAST_DEATH_QUEUE: NAMES.unanswered_queue})
+                one.letter("expired", reply_to=None, correlation_id=str(number))
+            await until(lambda: len(one.acked) == 1000)
+    finally:
+        caplog.handler.removeFilter(repeats)
+
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert 2 <= len(said) <= 40
+    assert all(said.count(line) <= 20 for line in said)
 
 
 async def test_in_a_pool_of_an_earlier_topology_all_is_kept_in_one_queue() -> None:
