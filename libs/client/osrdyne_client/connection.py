@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable
 
 from osrdyne_amqp import Channel, Connection, Message, Properties
-from osrdyne_amqp.errors import BrokerError, ChannelClosed, Returned
+from osrdyne_amqp.errors import BrokerError, ChannelClosed, ConnectionLost, Returned
 from osrdyne_amqp.lanes import Lanes
 
 #: The pseudo queue of RabbitMQ's direct reply-to.
@@ -26,6 +26,12 @@ REPLY_QUEUE_ARGUMENTS = {"x-queue-type": "classic", "x-expires": 600_000}
 #: Seconds for which replies wait to be acknowledged together. Measured with prefetch 1, it saves the broker a sixth of
 #: its work for a call; 50 ms save no more.
 ACK_TIME = 0.02
+#: Code with which the broker closes a connection as it crashes, for example on a message that it cannot deliver.
+CRASHED = 541
+
+
+class CrashedOnReplies(ConnectionLost):
+    """The broker crashed after it had let the client in, as the replies were to be consumed."""
 
 
 class ClientConnection:
@@ -64,7 +70,7 @@ class ClientConnection:
     ) -> ClientConnection:
         """Connect, declare the reply queue (`None`: use direct reply-to) and consume replies.
 
-        Raises what `Connection.open` and the declarations raise.
+        Raises what `Connection.open` and the declarations raise, and CrashedOnReplies.
         """
         connection = await Connection.open(uri, name=name)
         try:
@@ -73,8 +79,10 @@ class ClientConnection:
             consumer = publisher if queue is None else await connection.channel()
             self = cls(connection, publisher, consumer, queue, on_reply)
             await self._consume()
-        except BaseException:
+        except BaseException as error:
             await connection.close()
+            if isinstance(error, BrokerError) and error.code == CRASHED:
+                raise CrashedOnReplies(str(error), code=CRASHED) from None
             raise
         return self
 

@@ -25,7 +25,7 @@ from osrdyne_amqp.arguments import checked_headers
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, NotFound, Returned, Unencodable
 from osrdyne_client import replies
 from osrdyne_client.calls import Future, PendingCall, State, failure, undeliverable
-from osrdyne_client.connection import DIRECT_REPLY_TO, ClientConnection
+from osrdyne_client.connection import CRASHED, DIRECT_REPLY_TO, ClientConnection, CrashedOnReplies
 from osrdyne_client.errors import BodyTooLarge, CallError, CallTimeout, ClientClosed, ReplyAddressLost
 from osrdyne_client.slots import Slots
 from osrdyne_protocol import keys, log_lines
@@ -43,9 +43,8 @@ logger = log_lines.logger(__name__)
 DEADLINE_MARGIN, DEADLINE_SHARE = 0.5, 0.05
 #: Longest time to live that a broker accepts, in milliseconds.
 LONGEST_EXPIRATION = 2**32 - 1
-#: Code with which the broker closes a connection as it fails to deliver a message, and after how many in a row
-#: the client leaves its reply queue: others of the broker's crashes have the same code.
-CRASHED, CRASHES = 541, 2
+#: After how many crashes of the broker in a row the client leaves its reply queue: not all of them are due to a reply.
+CRASHES = 2
 #: First and longest pause before connecting again, in seconds; each is cut by up to half at random.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
@@ -188,8 +187,8 @@ class Dispatcher:
                 return await self._connect()
             except BrokerError as error:
                 self._trouble = error
-                # The broker crashes on a reply as soon as the queue is consumed, which is part of connecting.
-                if self._leave_queue(error):
+                # Not where it lets no client in, as while its virtual host starts: the reply queue may be good.
+                if isinstance(error, CrashedOnReplies) and self._leave_queue(error):
                     self._fail_unanswerable(error, left=True)
                 if logged.due(str(error), self._loop.time()):
                     logger.warning("cannot connect to the broker, trying again", extra={"reason": str(error)})
