@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import string
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
 Drawn = TypeVar("Drawn")
 
@@ -47,6 +48,16 @@ LONG_TEXTS = SIZES.map(lambda size: "v" * size)
 HEADER_TEXTS = st.text(string.printable, max_size=60)
 
 
+class Repeatable(HypothesisProvider):
+    """Draws the same in every process. Hypothesis itself also draws constants of the modules that are imported."""
+
+    def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+AVAILABLE_PROVIDERS["repeatable"] = f"{__name__}.Repeatable"
+
+
 def drawn(strategy: st.SearchStrategy[Drawn], first: int, count: int) -> list[Drawn]:
     """Return `count` different examples of a strategy, the same at each call with the same first seed."""
     made: list[Drawn] = []
@@ -54,6 +65,7 @@ def drawn(strategy: st.SearchStrategy[Drawn], first: int, count: int) -> list[Dr
     @seed(first)
     @settings(
         database=None,
+        backend="repeatable",
         deadline=None,
         phases=[Phase.generate],
         max_examples=count,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
+import steps
 from testbed.amqp_1_0 import APPLICATION_PROPERTIES, FOOTER, HEADER, MESSAGE_ANNOTATIONS, SEQUENCE, section
 from testbed.hostile import amqp_1_0, frames, http, redis
 from testbed.hostile.chance import LIMITS, SIZES, drawn
@@ -59,3 +62,11 @@ def test_a_message_in_frames_is_three_frames_that_say_their_sizes() -> None:
         found.append(number)
         data = data[8 + size :]
     assert found == [frames.METHOD, frames.HEADER, frames.BODY]
+
+
+def test_a_seed_draws_the_same_whatever_else_a_process_has_imported() -> None:
+    code = "from testbed.hostile import frames; from testbed.hostile.chance import drawn; "
+    code += "print(drawn(frames.messages('x'), 1, 40))"
+    other = subprocess.run([sys.executable, "-c", code], cwd=steps.ROOT, capture_output=True, text=True, check=True)
+
+    assert other.stdout == f"{drawn(frames.messages('x'), 1, 40)}\n"
