@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ import pytest
 from hypothesis import strategies as st
 
 from osrdyne_client import Client
+from osrdyne_client.errors import ConnectionLost, ReplyAddressLost
 from osrdyne_pipeline.source.datasource import StreamBatchReader
 from osrdyne_pipeline.source.options import SourceOptions
 from testbed.command_line import Done, osrdyne
@@ -34,6 +35,8 @@ pytestmark = [pytest.mark.both_versions, pytest.mark.parametrize("seed", [first_
 #: Valid keys are few, because each costs a worker. No worker can be given the others.
 KEYS = st.sampled_from(["42", "43", "x/y", "é"]) | NAMES.map("\0{}".format)
 WARM, COLD = "honest", ("cold", "e\u0301", "k" * 255)
+#: Stands for the name of a reply queue, which is as long.
+PLACE = b"?" * len("reply-core-client-01234567-") + b"?" * 32
 #: Of the status endpoints.
 PATHS = ["/status", "/metrics", "/healthz", "/readyz"]
 
@@ -166,6 +169,61 @@ def test_a_worker_stops_nothing_that_it_cannot_take_away(
     done = inventory(pool, tmp_path)
     assert done.code == 0 or "client of AMQP 1.0" in done.line, done
     assert_all_is_read(pool, tmp_path)
+
+
+@pytest.mark.full
+def test_callers_go_on_whatever_replies_a_worker_sends_them(
+    pool: Pool, daemon: DaemonProcess, seed: int, tmp_path: Path
+) -> None:
+    uri = tmp_path / "client.uri"
+    uri.write_text(pool.client_uri)
+    worker, stop = pool.uri(pool.users.worker), threading.Event()
+    sent = drawn(amqp_1_0.everything([f"/queues/{pool.names.orphan_queue}"]), seed, examples(160))
+    raw = drawn(frames.messages("", st.just(PLACE)) | frames.broken(""), seed, examples(160))
+
+    def call() -> int:
+        """A program that goes on calling; return how many answers it got."""
+        with Client(pool.client_uri, pool.settings.name) as client:
+            count = 0
+            while not stop.is_set() or not count:
+                # A broken reply costs the calls in flight, which say so, and a call that saw three of them.
+                with suppress(ReplyAddressLost, ConnectionLost):
+                    assert client.call(WARM, b"%d" % count, timeout=PATIENCE).body == f"{WARM}|{count}".encode()
+                    count += 1
+            assert client.call(WARM, b"at last", timeout=PATIENCE).body == f"{WARM}|at last".encode()
+            return count
+
+    def run() -> int:
+        """The command, again and again; return how many answers it got."""
+        count = 0
+        while not stop.is_set() or not count:
+            done = osrdyne("call", "--pool", "core", "--broker-file", str(uri), "--timeout", "60", WARM, "hello")
+            assert done.code in (0, 2), done
+            assert (done.out == f"{WARM}|hello".encode()) == (done.code == 0), done
+            causes = ("the reply for key 'honest' cannot arrive any more", "the broker closed the connection")
+            assert done.code == 0 or any(text in done.line for text in causes), done
+            count += done.code == 0
+        return count
+
+    def found() -> set[str]:
+        """Reply queues that were not there before, and else those that were attacked last."""
+        theirs = {one for one in pool.queues() if one.startswith(f"reply-{pool.users.client}-")}
+        return theirs - known or theirs & last
+
+    known, last = set[str](), set[str]()
+    with ThreadPoolExecutor(2) as threads:
+        calling, running = threads.submit(call), threads.submit(run)
+        try:
+            for at in range(0, len(sent), 10):
+                last = set(sorted(until(found, what="reply queues"))[:2])
+                known |= last
+                send_messages(worker, [(f"/queues/{one}", data) for one in last for data in sent[at : at + 10]])
+                send_frames(worker, [data.replace(PLACE, one.encode()) for one in last for data in raw[at : at + 10]])
+        finally:
+            stop.set()
+        assert calling.result() > 0
+        assert running.result() > 0
+    assert_unharmed(daemon)
 
 
 def assert_all_is_read(pool: Pool, directory: Path) -> None:
