@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +17,9 @@ from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import stream
 from osrdyne_pipeline.source.consumer import MessageNotReceived, StreamMessage
 from osrdyne_pipeline.source.stream import FEW, Bounds
+from testbed.hostile import amqp_1_0, frames
+from testbed.hostile.chance import drawn
+from testbed.hostile.sending import send_frames, send_messages
 from tests.pipeline.source.conftest import FAR, UUID, Events, offsets_of
 
 
@@ -43,6 +49,39 @@ def test_messages_that_cannot_be_handed_out_are_stepped_over_and_become_rejects(
     pool_events.send(1)
     again = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
     assert (again.events, again.rejects) == (1, 0)
+
+
+def test_nothing_that_a_worker_can_send_stops_the_ingestion(
+    spark: SparkSession, lake: Lake, pool_events: Events
+) -> None:
+    first = int(os.environ.get("OSRDYNE_FIRST_SEED", "1"))
+    exchange, uri = pool_events.pool.names.activity_exchange, pool_events.pool.uri(pool_events.pool.users.worker)
+    pool_events.send(2)
+    send_frames(uri, drawn(frames.messages(exchange), first, 60))
+    # An event whose headers have, beside those of an event, each type of a field, and values that Python does not have.
+    event = (frames.short(b"x-event"), b"S" + frames.long(b"alive"))
+    odd = [
+        *(b"d" + struct.pack(">d", one) for one in (math.nan, math.inf, 1e308)),
+        *(b"f" + struct.pack(">f", one) for one in (math.nan, -math.inf)),
+        *(b"T" + struct.pack(">Q", one) for one in (0, 2**40, 2**63, 2**64 - 1)),
+        *(b"D" + struct.pack(">Bi", *one) for one in ((255, 1), (0, -1), (200, 2**31 - 1))),
+        *(b"S" + frames.long(one) for one in (b"\xff", b"\xed\xa0\x80", b"")),
+        *(b"A" + frames.long(b"A" + frames.long(b"V") * one) for one in (1, 2)),
+    ]
+    tables = [frames.table([event, (frames.short(b"x-odd"), value)]) for value in odd]
+    send_frames(uri, [frames.publish(exchange.encode(), b"k", b"\x20\0" + one, b"") for one in tables])
+    send_messages(uri, [(f"/exchanges/{exchange}/k", one) for one in drawn(amqp_1_0.messages(), first, 60)])
+    pool_events.send(2)
+    end = pool_events.end()
+    assert end > 60
+
+    done = ingest_stream(spark, lake, uri_file=str(pool_events.uri_file))
+
+    kept = [row["offset"] for name in ("bronze", "rejects") for row in lake.read(spark, name).collect()]
+    assert sorted(set(kept)) == list(range(end))
+    assert done.total == end
+    good = {row["event_id"] for row in lake.read(spark, "bronze").collect()}
+    assert {f"id-{number}" for number in range(4)} <= good
 
 
 class Model:
