@@ -240,13 +240,14 @@ def test_a_start_whose_log_writer_is_refused_a_process_fails_with_the_reason_and
 def test_a_worker_goes_on_where_no_process_can_be_made_to_empty_its_log(open_directory: Path) -> None:
     code = """
     async def main():
-        await driver("while [ ! -e go ]; do sleep 0.01; done; yes line | head -c 9000000; touch done").start("a")
+        wait = "while [ ! -e go ]; do sleep 0.01; done"
+        await driver(f"{wait}; yes line | head -c 9000000 && touch done; touch ended").start("a")
         for child in psutil.Process().children():
             if "osrdyne-log" in child.cmdline():
                 child.rlimit(psutil.RLIMIT_NPROC, (1, 1))
         Path("go").touch()
         began = time.monotonic()
-        while not Path("done").exists() and time.monotonic() < began + 180:
+        while not Path("ended").exists() and time.monotonic() < began + 180:
             await asyncio.sleep(0.01)
         print(Path("done").exists())
     asyncio.run(main())
@@ -256,6 +257,34 @@ def test_a_worker_goes_on_where_no_process_can_be_made_to_empty_its_log(open_dir
     done, last = run_as_another_user(code, open_directory / "state")
     assert done == "True"
     assert "the system refused a process to empty this log" in last
+
+
+def test_a_log_keeps_to_the_limit_of_files_that_the_daemon_may_not_raise(open_directory: Path) -> None:
+    code = """
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    async def main():
+        await driver("yes line | head -c 900000 && touch done; touch ended").start("a")
+        began = time.monotonic()
+        while not Path("ended").exists() and time.monotonic() < began + 180:
+            await asyncio.sleep(0.01)
+        print(Path("done").exists())
+    asyncio.run(main())
+    print(0 < max(log.stat().st_size for log in Path("s").rglob("*.log*")) <= 4096)
+    """
+    assert run_as_another_user(code, open_directory / "state") == ["True", "True"]
+
+
+def test_a_log_of_another_user_keeps_no_other_log_from_being_removed(open_directory: Path) -> None:
+    # For a user other than root, a file without rights is like the file of another user.
+    code = f"""
+    from osrdyne.drivers.subprocess.output_files import Logs
+    logs = [Path(f"a{{number}}-" + "0" * 32 + ".log") for number in range(3)]
+    for log in logs:
+        log.touch(0 if log == logs[1] else 0o600)
+    Logs(Path("."), {LEAST_LOG}).tidy({{}}, 0)
+    print(sum(log.exists() for log in logs))
+    """
+    assert run_as_another_user(code, open_directory / "state") == ["0"]
 
 
 def test_a_full_disk_leaves_what_was_written_last(machine: SubprocessSubject, open_directory: Path) -> None:
@@ -270,7 +299,7 @@ def test_a_full_disk_leaves_what_was_written_last(machine: SubprocessSubject, op
 
 
 async def _fill(machine: SubprocessSubject, disk: Path) -> None:
-    command = f"yes line | head -c 9000000; touch {machine.state.parent}/done; exec sleep 100"
+    command = f"yes line | head -c 9000000 && touch {machine.state.parent}/done; exec sleep 100"
     template = SubprocessTemplate(("sh", "-c", command), log_limit=60_000, log_directory=disk)
     driver = machine.driver_of(template)
     await driver.start("a")

@@ -35,11 +35,11 @@ _TAIL_BYTES = 4096
 _SUCCESSOR = """
 ulimit -S -f "$2"; trap '' XFSZ TERM INT HUP QUIT
 dropped='{"osrdyne": "worker", "dropped": "all that follows, because the system refused a process to empty this log"}'
-trap 'ulimit -S -f unlimited; printf "\\n%s\\n" "$dropped" >> "$1"; exec cat > /dev/null' EXIT
+trap 'ulimit -S -f unlimited; printf "\\n%s\\n" "$dropped" >> "$1"; exec cat <&3 > /dev/null' EXIT
 full() { if cp "$1" "$1.1"; then printf '%s\n' "$HEADING" > "$1"; else : > "$1.1"; fi; }
 exec 3<&2 2> /dev/null
 if read -r _; then full "$1"; fi
-exec <&3 3<&-
+exec <&3
 until cat || [ $? -gt 125 ]; do full "$1"; done
 trap - EXIT
 """
@@ -55,7 +55,9 @@ class Logs:
 
     def __init__(self, directory: Path, limit: int) -> None:
         self._directory = directory
-        self._limit = limit
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        # Nothing here can write more, and without a privilege a limit cannot be raised.
+        self._limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         #: Pids of our children that write logs, so that those that ended are reaped.
         self._writers: set[int] = set()
 
@@ -132,7 +134,12 @@ class Logs:
     @contextlib.contextmanager
     def _unwritten(self, name: str) -> Iterator[bool]:
         """Have whether nothing writes to a group's log, and let nothing begin within. Raises OSError."""
-        with self.path(name).open("rb") as log:
+        try:
+            log = self.path(name).open("rb")
+        except PermissionError:  # the log of another user: this daemon starts workers as its own
+            yield True
+            return
+        with log:
             unwritten = True
             try:
                 fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,7 +206,7 @@ class Logs:
                 if _OURS.fullmatch(entry.name) and entry.name.removesuffix(_SUFFIX) not in running
             ]
         for _, name in sorted(ended, reverse=True)[keep:]:
-            with contextlib.suppress(FileNotFoundError), self._unwritten(name) as unwritten:
+            with contextlib.suppress(OSError), self._unwritten(name) as unwritten:
                 if unwritten:
                     self.path(name).unlink()
                     self.path(name).with_suffix(_OLD_SUFFIX).unlink(missing_ok=True)
