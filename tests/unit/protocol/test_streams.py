@@ -54,6 +54,9 @@ with streams.unfailing():
     print("Zürich".encode(codecs.lookup(name).name), b"Z".decode(name))
     text = io.TextIOWrapper(io.BytesIO(), encoding=name)
     text.write("Zürich")
+    sys.stdout.flush()
+    codecs.getwriter(name)(sys.stdout.buffer).write("Zürich\\n")
+    print(codecs.getreader(name)(io.BytesIO(b"Z")).read())
     click.echo("Zürich")
     click.secho("Zürich", fg="red")
     rich.print("Zürich")
@@ -95,7 +98,7 @@ def test_a_program_may_use_the_encoding_that_a_stream_names(encoding: str) -> No
 
     assert (done.returncode, done.stderr) == (0, "")
     shown = r"Z\xfcrich" if "ascii" in encoding else "Z\udcfcrich"
-    assert done.stdout.splitlines()[1:] == [shown, shown, shown, f'"{shown}"']
+    assert done.stdout.splitlines()[1:] == [shown, "Z", shown, shown, shown, f'"{shown}"']
 
 
 @pytest.mark.parametrize("redirection", ["> /dev/full", ">&-", "2> /dev/full", "2>&-"])

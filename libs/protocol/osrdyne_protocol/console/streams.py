@@ -111,9 +111,18 @@ class _Raw(io.FileIO):
         return written
 
 
+def _escaped(text: str, _: str = "strict") -> tuple[bytes, int]:
+    return text.encode("ascii", "backslashreplace"), len(text)
+
+
 class _Escaping(codecs.IncrementalEncoder):
     def encode(self, input: str, final: bool = False) -> bytes:  # noqa: A002 - the names are the library's
-        return input.encode("ascii", "backslashreplace")
+        return _escaped(input)[0]
+
+
+class _Writer(codecs.StreamWriter):
+    def encode(self, input: str, errors: str = "strict") -> tuple[bytes, int]:  # noqa: A002 - as above
+        return _escaped(input)
 
 
 #: ASCII in which all else is escaped. It has a name of its own, because typer and click write UTF-8 to a stream of
@@ -125,8 +134,10 @@ def _codec(name: str) -> codecs.CodecInfo | None:
     if name not in (_ESCAPED, _ESCAPED.replace("-", "_")):
         return None
     return codecs.CodecInfo(
-        lambda text, _errors="strict": (_Escaping().encode(text), len(text)),
+        _escaped,
         codecs.lookup("ascii").decode,
+        codecs.lookup("ascii").streamreader,
+        _Writer,
         incrementalencoder=_Escaping,
         incrementaldecoder=codecs.lookup("ascii").incrementaldecoder,
         name=_ESCAPED,
