@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from osrdyne.drivers.base import GroupState
+from osrdyne.drivers.docker.template import LOG_LIMIT
 from osrdyne.errors import DriverError
 from osrdyne_protocol import names
 from testbed.waiting import until_async
@@ -104,10 +105,10 @@ async def test_an_end_that_no_daemon_saw_is_reported_by_the_next(dockerd: Docker
     await dockerd.until_removed("a")
 
 
-async def create_only(dockerd: DockerSubject, key: str) -> str:
+async def create_only(dockerd: DockerSubject, key: str, *, limit_log: bool = True) -> str:
     """Leaves what a daemon leaves that ends between creating a container and starting it; returns its id."""
     driver = dockerd.driver()
-    made = driver._template.body(key, "left-over")
+    made = driver._template.body(key, "left-over", limit_log=limit_log)
     identity = await driver._engine.create(names.engine_name(dockerd.pool, "one", key), made)
     await driver.close()
     return identity
@@ -119,6 +120,16 @@ async def test_a_container_that_was_created_but_not_started_is_started(dockerd: 
     await driver.start("a")
     await dockerd.until_running(driver, "a")
     assert [one["Id"] for one in await dockerd.containers("a")] == [left]
+
+
+async def test_one_whose_log_has_no_limit_is_made_again(dockerd: DockerSubject) -> None:
+    # As a daemon leaves it that ends, or has no answer of the engine, before it has seen the log's options.
+    await create_only(dockerd, "a", limit_log=False)
+    driver = dockerd.driver()
+    await driver.start("a")
+    await dockerd.until_running(driver, "a")
+    [container] = await dockerd.containers("a")
+    assert container["HostConfig"]["LogConfig"] == {"Type": "json-file", "Config": LOG_LIMIT}
 
 
 async def test_one_from_another_template_is_made_again(dockerd: DockerSubject) -> None:

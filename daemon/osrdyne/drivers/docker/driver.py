@@ -165,6 +165,12 @@ class DockerDriver:
                 await self._engine.remove(one.id)
         if container_id is None:
             container_id = await self._create(key, name)
+        # The engine fills in the log driver and options that it was started with, and shows them nowhere else. A former
+        # daemon may have created this container, and ended before it looked.
+        if not self._template.names_log and facts.has_endless_log(await self._engine.inspect(container_id)):
+            self._limit_logs = True
+            await self._engine.remove(container_id)
+            container_id = await self._create(key, name)
         try:
             await self._engine.start(container_id)
         except DriverError:
@@ -175,15 +181,7 @@ class DockerDriver:
 
     async def _create(self, key: str, name: str) -> str:
         worker_id = f"{name}-{secrets.token_hex(8)}"
-        container_id = await self._engine.create(name, self._template.body(key, worker_id, limit_log=self._limit_logs))
-        if self._limit_logs or self._template.names_log:
-            return container_id
-        # The engine has filled in the log driver and options that it was started with. It shows them nowhere else.
-        self._limit_logs = facts.has_endless_log(await self._engine.inspect(container_id))
-        if not self._limit_logs:
-            return container_id
-        await self._engine.remove(container_id)
-        return await self._engine.create(name, self._template.body(key, worker_id, limit_log=True))
+        return await self._engine.create(name, self._template.body(key, worker_id, limit_log=self._limit_logs))
 
     async def _mark(self, container: Container, stopping_name: str) -> None:
         stopped = False
