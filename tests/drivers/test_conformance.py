@@ -283,7 +283,6 @@ async def test_no_credential_is_in_any_inspectable_place(owning: Owning) -> None
     assert owning.pool.encode() in seen  # it looked at the right place
 
 
-@pytest.mark.timeout(600)
 def earlier_name(pool: str, instance: str, key: str) -> str:
     """A name of an earlier version, with 80 bits of a hash."""
     return f"{pool[:16]}-{key}-{digest(pool, instance, key)[:20]}".replace("--", "-")
@@ -321,6 +320,7 @@ async def test_workers_that_an_earlier_version_named_otherwise_are_reported_or_t
         ]
 
 
+@pytest.mark.timeout(600)
 async def test_a_hundred_groups_start_and_stop(owning: Owning) -> None:
     driver, keys = owning.driver(), {f"key-{number}" for number in range(100)}
     await asyncio.gather(*(driver.start(key) for key in keys))
