@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from osrdyne.drivers.base import Change
+from osrdyne.drivers.systemd import groups
 from osrdyne.drivers.systemd.driver import SystemdDriver
 from osrdyne.errors import DriverError
+from osrdyne_protocol import names
 from osrdyne_protocol.settings import PoolSettings
 from testbed.waiting import until_async
 from tests.drivers.subjects.base import WORKER_URI, listed, next_change
@@ -51,6 +53,28 @@ async def test_only_the_daemon_can_read_a_file_and_it_goes_with_its_group(units:
 
     async def gone() -> bool:
         return not list(units.files.iterdir())
+
+    await until_async(gone)
+
+
+async def test_the_file_of_a_unit_that_an_earlier_version_named_otherwise_goes_when_a_person_has_stopped_it(
+    units: SystemdSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        for module in (names, groups):
+            earlier.setattr(module, "engine_name", lambda pool, *_: f"{pool}-earlier")
+        former = units.driver()
+        await units.ready(former, "a")
+        await former.close()
+        unit = units.unit_of("a")
+    driver = units.driver()
+    assert await listed(driver) == {}
+    [file] = units.files.iterdir()
+    units.machine.run("systemctl", "stop", unit)
+
+    async def gone() -> bool:
+        await driver.list()
+        return not file.exists()
 
     await until_async(gone)
 

@@ -62,6 +62,25 @@ def test_a_file_under_another_groups_name_is_passed_over(tmp_path: Path) -> None
     assert ours.read_all() == {}
 
 
+def test_the_file_of_a_group_that_an_earlier_version_named_otherwise_can_be_removed(tmp_path: Path) -> None:
+    ours = files(tmp_path)
+    ours.write(record("LAX"), {})
+    (tmp_path / f"env/{record('LAX').name}.env").rename(tmp_path / "env/earlier.env")
+    assert (ours.read_all(), ours.other_names) == ({}, {"earlier"})
+    ours.remove_other("earlier")
+    assert (list((tmp_path / "env").iterdir()), ours.other_names) == ([], set())
+
+
+def test_a_file_that_was_another_groups_and_is_written_again_belongs_to_no_earlier_version(tmp_path: Path) -> None:
+    ours = files(tmp_path)
+    ours.write(record("LAX"), {})
+    (tmp_path / f"env/{record('LAX').name}.env").rename(tmp_path / f"env/{record('SFO').name}.env")
+    assert (ours.read_all(), ours.other_names) == ({}, {record("SFO").name})
+    ours.write(record("SFO"), {})
+    assert ours.read_all() == {record("SFO").name: record("SFO")}
+    assert not ours.other_names
+
+
 def test_a_file_is_for_its_owner_alone_whatever_the_mask(tmp_path: Path) -> None:
     mask = os.umask(0)
     try:

@@ -105,8 +105,10 @@ class SystemdDriver:
         await self._learn_template()
         states = {name: group_state(one.active, one.sub, one.job) for name, one in listed.items()}
         records = self._groups.read_all({name for name, state in states.items() if state is not None})
-        others = self._groups.other_names() & {name for name, state in states.items() if state is not None}
-        self._old_names.report(self._place.unit_of(name) for name in others)
+        others = {name: states.get(name) for name in self._groups.other_names()}
+        self._old_names.report(self._place.unit_of(name) for name, state in others.items() if state is not None)
+        for name in [name for name, state in others.items() if state is None]:
+            self._groups.remove_other(name)
         await self._compare(listed, records)
         present = {name: state for name in records if (state := states.get(name)) is not None}
         for name in present:

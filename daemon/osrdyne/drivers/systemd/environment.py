@@ -139,10 +139,17 @@ class EnvironmentFiles:
             self._path(record.name).unlink(missing_ok=True)
             self._cache.pop(record.name, None)
 
+    def remove_other(self, name: str) -> None:
+        """Remove a file of `other_names`, whose group has ended."""
+        self._path(name).unlink(missing_ok=True)
+        self.other_names.discard(name)
+        _log.info("environment file of an earlier version removed", extra={"path": str(self._path(name))})
+
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}{_SUFFIX}"
 
     def _ours(self, name: str, text: str) -> UnitRecord | None:
+        self.other_names.discard(name)
         record = parse(text)
         if (record.pool, record.instance) != (self._pool, self._instance):
             return None

@@ -59,6 +59,10 @@ class Groups:
         """Return the names of groups that an earlier version started, as far as their files were read."""
         return self._files.other_names
 
+    def remove_other(self, name: str) -> None:
+        """Remove the file, with a credential, of a group of `other_names` that has ended."""
+        self._files.remove_other(name)
+
     def begin(self, key: str, template: str) -> UnitRecord:
         """Write the file of a new start, which has a worker id of its own."""
         worker_id = f"{self.name(key)}-{secrets.token_hex(8)}"
