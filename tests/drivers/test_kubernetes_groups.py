@@ -9,6 +9,8 @@ import pytest
 
 from osrdyne.drivers.base import GroupState
 from osrdyne.drivers.kubernetes.api import Api
+from osrdyne.drivers.kubernetes.manifests import POOL_LABEL
+from osrdyne_protocol import names
 from testbed.waiting import PATIENCE, until_async
 from tests.drivers.subjects.base import listed
 from tests.drivers.subjects.kubernetes import NAMESPACE, KubernetesSubject
@@ -186,6 +188,30 @@ async def test_two_daemons_at_once_have_one_group_between_them(kube: KubernetesS
     await second.stop("a")
     await kube.until_gone(first, "a")
     assert await second.list() == []
+
+
+async def test_of_two_deployments_of_a_key_the_one_that_an_earlier_version_named_goes(
+    kube: KubernetesSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given what two versions of the daemon have made, each without a sight of the other's, from different templates
+    with monkeypatch.context() as earlier:
+        earlier.setattr(names, "engine_name", lambda pool, _instance, _key: f"{pool}-earlier")
+        former = kube.driver(template="b")
+        await former.start("a")
+        await former.close()
+    driver = kube.driver()
+    await driver._ready()
+    await driver._create("a")
+    # When groups are listed, then the group is that of our name, and the other is deleted
+    assert [group.template for group in await driver.list()] == [driver.template]
+
+    async def alone() -> bool:
+        assert [group.template for group in await driver.list()] == [driver.template]
+        found = kube.get("deployments", "-l", f"{POOL_LABEL}={kube.pool}")["items"]
+        return [one["metadata"]["name"] for one in found] == [kube.group("a")]
+
+    await until_async(alone)
+    await kube.until_running(driver, "a")
 
 
 async def test_objects_that_only_look_like_ours_are_not_listed(kube: KubernetesSubject) -> None:

@@ -102,6 +102,29 @@ async def test_an_autoscaler_comes_after_the_deployment_and_goes_before_it(
     ]
 
 
+async def test_a_group_that_an_earlier_version_named_otherwise_gets_its_autoscaler_back(
+    kube: KubernetesSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{kube.pool}-earlier"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(names, "engine_name", lambda *_: name)
+        former = kube.driver_of(kube.declared(), autoscaling="hpa", scaler=HPA)
+        await former.start("a")
+        await former.close()
+    kube.kubectl("delete", "hpa", name)
+    driver = kube.driver_of(kube.declared(), autoscaling="hpa", scaler=HPA)
+
+    async def back() -> bool:
+        await driver.list()
+        return bool(kube.get("hpa", "-l", f"osrdyne/pool={kube.pool}")["items"])
+
+    await until_async(back)
+    made = kube.get("hpa", name)
+    assert made["spec"]["scaleTargetRef"]["name"] == name
+    await driver.stop("a")
+    await kube.until_gone(driver, "a")
+
+
 async def test_an_autoscaler_that_others_delete_is_made_again(kube: KubernetesSubject) -> None:
     driver = kube.driver_of(kube.declared(), autoscaling="hpa", scaler=HPA)
     await kube.ready(driver, "a")

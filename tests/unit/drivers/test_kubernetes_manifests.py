@@ -151,8 +151,8 @@ def test_the_grace_is_the_consumer_timeout_and_a_minute_unless_the_template_name
 
 
 def test_a_scaled_object_targets_the_deployment_and_watches_the_keys_queue() -> None:
-    made = manifests("keda").scaler("a/b", "uid-1")
     name = engine_name("echo", "one", "a/b")
+    made = manifests("keda").scaler("a/b", name, "uid-1")
     assert (made["apiVersion"], made["kind"], made["metadata"]["name"]) == ("keda.sh/v1alpha1", "ScaledObject", name)
     assert made["metadata"]["labels"]["team"] == "rail"
     assert key_of(made["metadata"]) == "a/b"
@@ -178,7 +178,7 @@ def test_a_scaled_object_targets_the_deployment_and_watches_the_keys_queue() -> 
 
 
 def test_a_queue_with_a_space_is_found_as_an_expression_that_only_it_matches() -> None:
-    metadata = manifests("keda").scaler("a b.*", "uid-1")["spec"]["triggers"][1]["metadata"]
+    metadata = manifests("keda").scaler("a b.*", "echo-ab", "uid-1")["spec"]["triggers"][1]["metadata"]
     assert metadata["useRegex"] == "true"
     assert re.search(metadata["queueName"], "echo-req-a b.*")
     assert not re.search(metadata["queueName"], "echo-req-a b.*c")
@@ -186,19 +186,20 @@ def test_a_queue_with_a_space_is_found_as_an_expression_that_only_it_matches() -
 
 
 def test_an_hpa_targets_the_deployment() -> None:
-    made = manifests("hpa").scaler("a", "uid-1")
+    made = manifests("hpa").scaler("a", "echo-a-of-an-earlier-version", "uid-1")
     assert (made["apiVersion"], made["kind"]) == ("autoscaling/v2", "HorizontalPodAutoscaler")
     assert made["spec"] == {
         "maxReplicas": 4,
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": engine_name("echo", "one", "a")},
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "echo-a-of-an-earlier-version"},
     }
+    assert made["metadata"]["name"] == "echo-a-of-an-earlier-version"
 
 
 def test_rendering_changes_nothing_of_what_was_declared() -> None:
     made = manifests("keda")
     for key in ("a", "b"):
         made.deployment(key)
-        made.scaler(key, "uid")
+        made.scaler(key, f"echo-{key}", "uid")
     assert made.templates.deployment == DEPLOYMENT
     assert made.templates.scaler == SCALED_OBJECT
 

@@ -77,26 +77,24 @@ class KubernetesDriver:
         async with self._lock(key):
             self._start_again.discard(key)
             group = self._deployment_of(key)
-            if group is None or group.leaving:
-                return
-            name = group.name
-            what = f"stop key {key!r}"
-            if self._scaling is not None:
-                await self._api.delete(self._scaling, name, what=what)
-            left = await self._api.delete(DEPLOYMENTS, name, what=what, foreground=True)
-            if left is not None:
-                self._deployments.put(left)
-        _log.info("group asked to stop", extra={"key": key, "deployment": name})
+            if group is not None and not group.leaving:
+                await self._delete(group)
 
     async def list(self) -> builtins.list[Group]:
         """Return the groups of our pool and instance, without asking the cluster. An autoscaler that is not as declared
         is put in its place, in the background.
         """
         await self._ready()
-        for group in self._deployments.objects.values():
+        found = self._deployments.objects.values()
+        # Of two, the one that a start would apply is the group of the key.
+        groups = {group.key: group for group in sorted(found, key=self._has_its_name)}
+        for group in found:
+            if groups[group.key] is not group and not group.leaving:
+                self._spawn(self._remove_second(group), "kubernetes-remove-second")
+        for group in groups.values():
             if self._lacks_scaler(group) and group.key not in self._scaled_by:
                 self._scaled_by[group.key] = self._spawn(self._scale(group.key), "kubernetes-scale")
-        return [self._group(group) for group in self._deployments.objects.values()]
+        return [self._group(group) for group in groups.values()]
 
     async def changes(self) -> AsyncIterator[Change]:
         """Yield exits, pods that cannot run, and groups that have gone. Ends when the driver is closed."""
@@ -117,6 +115,9 @@ class KubernetesDriver:
         """Return the Deployment of a key, also one that an earlier version gave another name."""
         found = self._deployments.objects
         return found.get(self._manifests.name(key)) or next((one for one in found.values() if one.key == key), None)
+
+    def _has_its_name(self, group: DeploymentFacts) -> bool:
+        return group.name == self._manifests.name(group.key)
 
     async def _ready(self) -> None:
         """Wait until the cluster is seen. Raises `DriverError` with the reason while it is not."""
@@ -140,9 +141,28 @@ class KubernetesDriver:
         _log.info("group applied", extra={"key": key, "deployment": name})
         await self._apply_scaler(group, what)
 
+    async def _delete(self, group: DeploymentFacts) -> None:
+        what = f"stop key {group.key!r}"
+        if self._scaling is not None:
+            await self._api.delete(self._scaling, group.name, what=what)
+        left = await self._api.delete(DEPLOYMENTS, group.name, what=what, foreground=True)
+        if left is not None:
+            self._deployments.put(left)
+        _log.info("group asked to stop", extra={"key": group.key, "deployment": group.name})
+
+    async def _remove_second(self, group: DeploymentFacts) -> None:
+        """Delete what an earlier version has beside the group of a key. The next listing tries again."""
+        try:
+            async with self._lock(group.key):
+                now = self._deployments.objects.get(group.name)
+                if now is not None and not now.leaving:
+                    await self._delete(now)
+        except DriverError as error:
+            _log.warning("a second Deployment of a key stays for now", extra={"key": group.key, "reason": str(error)})
+
     async def _apply_scaler(self, group: DeploymentFacts, what: str) -> None:
         if self._scaling is not None and self._scalers is not None:
-            body = self._manifests.scaler(group.key, group.uid)
+            body = self._manifests.scaler(group.key, group.name, group.uid)
             self._scalers.put(await self._api.apply(self._scaling, group.name, body, what=what))
 
     def _lacks_scaler(self, group: DeploymentFacts | None) -> bool:
@@ -161,7 +181,7 @@ class KubernetesDriver:
         try:
             while True:
                 async with self._lock(key):
-                    group = self._deployments.objects.get(self._manifests.name(key))
+                    group = self._deployment_of(key)
                     if group is None or not self._lacks_scaler(group):
                         return
                     try:

@@ -111,8 +111,8 @@ class Manifests:
                 container["env"] = [*self._environment(key), *(container.get("env") or [])]
         return made
 
-    def scaler(self, key: str, owner_uid: str) -> Manifest:
-        """Return the autoscaler of a key's Deployment. Raises ValueError where none was declared.
+    def scaler(self, key: str, owner: str, owner_uid: str) -> Manifest:
+        """Return the autoscaler of a key's Deployment, which is `owner`. Raises ValueError where none was declared.
 
         The Deployment owns it and waits for it at its own deletion, so that none is left for the next Deployment.
         """
@@ -121,10 +121,10 @@ class Manifests:
         made = copy.deepcopy(self.templates.scaler)
         labels = {**self.labels, KEY_HASH_LABEL: key_hash(key), MANAGED_BY_LABEL: MANAGER}
         annotations = {KEY_ANNOTATION: key, TEMPLATE_ANNOTATION: self.scaler_template}
-        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name(key)}
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": owner}
         made["metadata"] = {
             **_metadata(made, labels, annotations),
-            "name": self.name(key),
+            "name": owner,
             "ownerReferences": [{**target, "uid": owner_uid, "controller": False, "blockOwnerDeletion": True}],
         }
         spec = made["spec"]
