@@ -111,7 +111,7 @@ class OrphanForwarder(MessageHandler):
             why = f": {queue.error}" if queue is not None and queue.error else ""
             outcome = ErrorAnswer(statuses.EXPIRED, f"waited too long for its worker group's queue{why}")
         if outcome is not None:
-            await self._answer(message, outcome, seen_ms)
+            await self._answer(message, outcome, seen_ms, let_in=True)
             return
         self.deliveries.ack(message.delivery_tag)
         self.metrics.orphans.labels("forwarded").inc()
@@ -167,7 +167,7 @@ class OrphanForwarder(MessageHandler):
                 return answer
             await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT_SECONDS / 2))
 
-    async def _answer(self, message: Message, answer: ErrorAnswer, seen_ms: int) -> None:
+    async def _answer(self, message: Message, answer: ErrorAnswer, seen_ms: int, *, let_in: bool = False) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None
         if await self.error_replies.settle(
             message,
@@ -180,9 +180,9 @@ class OrphanForwarder(MessageHandler):
             often = answer.refused is not None and self.refusals.observe(answer.refused, self.state.clock()) is None
             self._answered(message, answer.status, reported=not often)
         else:
-            await self._put_back(message, seen_ms)
+            await self._put_back(message, seen_ms, let_in=let_in)
 
-    async def _put_back(self, message: Message, seen_ms: int, *, let_in: bool = False) -> None:
+    async def _put_back(self, message: Message, seen_ms: int, *, let_in: bool) -> None:
         # As of when it was seen: a request that was held must not begin its time again.
         properties = orphan_rules.put_back(
             message.properties,

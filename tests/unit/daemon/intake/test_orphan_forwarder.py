@@ -555,6 +555,15 @@ async def test_a_request_that_was_let_in_and_put_back_costs_its_user_no_second_k
         assert one.answers() == []
 
 
+async def test_a_request_that_was_let_in_and_held_and_put_back_costs_its_user_no_second_key() -> None:
+    async with forwarding_with(new_keys=1) as one:
+        one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked())
+        one.orphan("a", user_id="u", reply_to=None, expiration="1000")
+        await until(lambda: len(one.publisher.sent_to(NAMES.orphan_exchange, "a")) == 1, within=3.0)
+        (back,) = one.publisher.sent_to(NAMES.orphan_exchange, "a")
+        assert back.properties.headers[headers.X_LET_IN] is True
+
+
 async def test_a_refused_request_that_was_put_back_is_judged_by_the_budget_of_its_own_user() -> None:
     async with forwarding_with(new_keys=1) as one:
         one.publisher.refusing |= dict.fromkeys(INVENTORY, Nacked())
