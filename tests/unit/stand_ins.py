@@ -333,6 +333,9 @@ class Settled(MemoryLimit):
         assert tag not in self.tags, "settled twice"
         self.tags.append(tag)
 
+    def holds(self, tag: int) -> bool:
+        return tag not in self.tags
+
 
 @dataclass
 class Sent:

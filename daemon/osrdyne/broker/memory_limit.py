@@ -54,6 +54,10 @@ class MemoryLimit:
         if self._beyond == tag:
             self._beyond = None
 
+    def holds(self, tag: int) -> bool:
+        """Return whether a message that was handed on is not acknowledged yet."""
+        return tag in self._held
+
     async def run(self, handle: Callable[[Message], None]) -> None:
         """Hand messages on until cancelled."""
         due = 0.0

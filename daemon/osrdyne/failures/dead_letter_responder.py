@@ -8,8 +8,10 @@ answered, so that error replies for others never stop.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
@@ -26,6 +28,14 @@ class DeadLetterResponder(MessageHandler):
     """Handles each dead letter by `dead_letter_rules`. `message_ttl` is that of request queues, in seconds."""
 
     message_ttl: float
+    #: Delivery tags of dead letters in hand whose callers have their answer.
+    _answered: set[int] = field(default_factory=set, init=False)
+
+    async def _handle(self, message: Message) -> None:
+        try:
+            await super()._handle(message)
+        finally:
+            self._answered.discard(message.delivery_tag)
 
     async def _give_up(self, message: Message, error: Exception) -> None:
         log.error("dead letter could not be handled", exc_info=error)
@@ -37,16 +47,15 @@ class DeadLetterResponder(MessageHandler):
         given = message.properties.headers or {}
         key = headers.text(given.get(headers.X_POISON_KEY) if waited else message.routing_key)
         verdict = dead_letter_rules.Verdict(reason, "the daemon failed on this dead letter", reason, key, queue)
-        if not waited and not (failed and dead_letter_rules.was_answered(message)):
-            try:
+        answered = message.delivery_tag in self._answered or (failed and dead_letter_rules.was_answered(message))
+        # The bug may be in either: a letter that cannot be answered is kept, and one that cannot be kept stays on the
+        # broker until the next session.
+        if not waited and not answered:
+            with _bugs_logged("the caller of a dead letter could not be answered"):
                 await self.error_replies.reply(message, status=reason, reason=verdict.reason)
-            except BrokerError:
-                raise
-            except Exception as another:
-                # The bug may be in there: the letter is kept nevertheless.
-                log.error("the caller of a dead letter could not be answered", exc_info=another)
-        if await self._keep(message, verdict, reason):
-            self.deliveries.ack(message.delivery_tag)
+        with _bugs_logged("dead letter cannot be kept"):
+            if await self._keep(message, verdict, reason):
+                self.deliveries.ack(message.delivery_tag)
 
     async def _process(self, message: Message) -> None:
         died_in = dead_letter_rules.died_in(message)
@@ -67,6 +76,8 @@ class DeadLetterResponder(MessageHandler):
                 message, status=verdict.status, reason=verdict.reason, expired_at=self._stage(message, verdict)
             )
             keep_as = keep_as if answered else verdict.status
+            if answered:
+                self._answered.add(message.delivery_tag)
         if keep_as is not None and not await self._keep(message, verdict, keep_as):
             await self._put_back(message, answered=answered)
             if verdict.status is None or not answered:
@@ -131,3 +142,13 @@ class DeadLetterResponder(MessageHandler):
                 "dead letter cannot be kept",
                 extra={"key": dead_letter_rules.original_key(message), "reason": str(error)},
             )
+
+
+@contextlib.contextmanager
+def _bugs_logged(text: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokerError:
+        raise
+    except Exception as error:
+        log.error(text, exc_info=error)

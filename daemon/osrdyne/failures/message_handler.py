@@ -7,6 +7,7 @@ the message is brought to an end, so that it does not fail again at every redeli
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Returned
 from osrdyne_protocol.pauses import back_off
+
+log = logging.getLogger(__name__)
 
 #: How long a message waits before it goes back, so that a queue of such messages does not circle at full speed: the
 #: first while few wait, the second once they fill a quarter of the prefetch.
@@ -50,8 +53,11 @@ class MessageHandler(ABC):
             await self._process(message)
         except BrokerError:
             raise
-        except Exception as error:  # noqa: BLE001 - `_give_up` logs it
-            await self._give_up(message, error)
+        except Exception as error:
+            if self.deliveries.holds(message.delivery_tag):
+                await self._give_up(message, error)
+            else:
+                log.error("a bug showed after a message was acknowledged", exc_info=error)
 
     @abstractmethod
     async def _process(self, message: Message) -> None:
@@ -59,7 +65,7 @@ class MessageHandler(ABC):
 
     @abstractmethod
     async def _give_up(self, message: Message, error: Exception) -> None:
-        """Log a bug, and bring the message that shows it to an end nevertheless."""
+        """Log a bug, and bring the message that shows it, and is not settled, to an end nevertheless."""
 
     async def _send_back(self, message: Message, exchange: str, properties: Properties) -> None:
         """Publish a copy, wait for its confirm, and acknowledge the message.

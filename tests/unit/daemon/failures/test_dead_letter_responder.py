@@ -322,6 +322,44 @@ async def test_a_dead_letter_that_shows_a_bug_in_its_answer_is_kept_nevertheless
         assert len(one.sent(POISON)) == 1
 
 
+async def test_a_dead_letter_that_shows_a_bug_after_its_answer_is_answered_once_and_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keep, broken = ErrorReplies.keep, [True]
+
+    async def fail_once(self: ErrorReplies, *given: Any, **named: Any) -> bool:
+        if broken:
+            raise ZeroDivisionError(broken.pop())
+        return await keep(self, *given, **named)
+
+    monkeypatch.setattr(ErrorReplies, "keep", fail_once)
+    async with responding() as one:
+        one.letter("delivery_limit")
+        await until(lambda: one.acked == [1])
+        assert (len(one.sent(REPLIES)), len(one.sent(POISON))) == (1, 1)
+
+
+async def test_a_dead_letter_that_cannot_be_kept_for_a_bug_is_answered_once_and_ends_no_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    break_rules(monkeypatch, ErrorReplies, "keep")
+    async with responding() as one:
+        one.letter("delivery_limit")
+        one.letter("expired")
+        await until(lambda: one.acked == [2])
+        assert len(one.sent(REPLIES)) == 2
+
+
+async def test_a_bug_after_a_dead_letter_was_acknowledged_answers_and_settles_nothing_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    break_rules(monkeypatch, StandInLifecycle, "record")
+    async with responding() as one:
+        one.letter("expired")
+        await until(lambda: "acknowledged" in caplog.text)
+        assert (one.acked, len(one.publisher.sent)) == ([1], 1)
+
+
 async def test_a_copy_that_waited_and_shows_a_bug_stays_among_what_workers_failed_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
