@@ -26,6 +26,7 @@ class Metrics:
             ["reason"],
             registry=of,
         )
+        _from_zero(self.wakes_refused, "keys", "budget", "groups")
         self.dead_letters = Counter("osrdyne_dead_letters", "Dead letters by reason.", ["reason"], registry=of)
         self.replies = Counter(
             "osrdyne_error_replies",
@@ -34,6 +35,7 @@ class Metrics:
             registry=of,
         )
         self.poison = Counter("osrdyne_poison", "Copies for the poison inventory by outcome.", ["outcome"], registry=of)
+        _from_zero(self.poison, "kept", "waiting", "refused", "dropped")
         self.activity = Counter("osrdyne_activity_events", "Activity events by type.", ["event"], registry=of)
         self.keys = Gauge("osrdyne_keys", "Keys by state, as `osrdyne status` shows it.", ["state"], registry=of)
         self.alarm = Gauge("osrdyne_broker_alarm", "1 while the broker takes no publishes.", registry=of)
@@ -78,3 +80,9 @@ class Metrics:
     def render(self) -> bytes:
         """Return the metrics as text in Prometheus exposition format."""
         return generate_latest(self.registry)
+
+
+def _from_zero(counter: Counter, *labels: str) -> None:
+    """Show a counter with each label from the start: Prometheus sees no increase in the first value of a series."""
+    for label in labels:
+        counter.labels(label)
