@@ -28,7 +28,6 @@ from osrdyne_pipeline import places
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source import columns, values
 from osrdyne_protocol import foreign_json
-from osrdyne_protocol.event_batches import MAX_BATCH_BYTES
 
 PARQUET = ".parquet"
 #: gzip is read by one reader alone: nobody can begin within it.
@@ -39,9 +38,9 @@ ROWS = 16_384
 BLOCK = 4_000_000
 #: Bytes of lines for one reader.
 SHARE = 64_000_000
-#: Bytes of one line, with its end: as many as a batch of events in a stream may have. A longer one is unreadable, and
-#: not parsed: a million bytes of small values took a reader 0.2 s.
-MOST_LINE = MAX_BATCH_BYTES
+#: Bytes of one line, without its end. A longer one is unreadable, and not parsed. No event of a stream is longer: its
+#: headers have two frames of 128 KiB at most (`frames.longest_read`), and JSON may write six bytes for one.
+MOST_LINE = 1_600_000
 
 
 @dataclass(frozen=True)
@@ -207,14 +206,14 @@ def _is_plain(block: bytes) -> bool:
         return True
     lines = block.split(b"\n")
     return all(
-        len(line) < MOST_LINE and line.count(b"[") + line.count(b"{") <= foreign_json.MOST_DEPTH for line in lines
+        len(line) <= MOST_LINE and line.count(b"[") + line.count(b"{") <= foreign_json.MOST_DEPTH for line in lines
     )
 
 
 def _one(line: bytes) -> dict[str, Any]:
     """The row of a line, without its number."""
     try:
-        value = foreign_json.read(line, most=MOST_LINE)
+        value = foreign_json.read(line.removesuffix(b"\n"), most=MOST_LINE)
         given, problem = values.of_object(value) if isinstance(value, dict) else ({}, "unreadable: not an object")
     except foreign_json.UnreadableJson as error:
         given, problem = {}, f"unreadable: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from osrdyne_amqp.frames import longest_read
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source import columns, files
 
@@ -71,8 +73,8 @@ def reason(row: dict[str, Any]) -> str:
         (b'{"key":"k","event":"alive","time_ms":5.5}', "unreadable: time_ms is '5.5', not int64"),
         (b'{"key":"k","event":"alive","time_ms":true}', "unreadable: time_ms is 'True', not int64"),
         (b'{"key":5,"event":"alive"}', "unreadable: key is '5', not string"),
-        (b'{"key":"k","event":"alive","else":"' + b"x" * 64_000 + b'"}', "unreadable: it has "),
-        (b'{"key":"k","event":"alive","else":[' + b"1," * 450_000 + b"1]}", "unreadable: it has "),
+        (b'{"key":"k","event":"alive","else":"' + b"x" * files.MOST_LINE + b'"}', "unreadable: it has "),
+        (b'{"key":"k","event":"alive","else":[' + b"1," * files.MOST_LINE + b"1]}", "unreadable: it has "),
         (b'{"else":"' + b"x" * 9_000_000 + b'"}', "unreadable: it has "),
     ],
     ids=lambda value: repr(value)[:60],
@@ -87,6 +89,20 @@ def test_a_line_with_a_bad_value_is_a_problem_of_its_own(tmp_path: Path, line: b
     assert [row["time_ms"] for row in found if not row["problem"]] == [5, 5]
     assert found[1]["problem"].startswith(why)
     assert found[1]["raw"] == (line + b"\n")[: columns.RAW_BYTES]
+
+
+@pytest.mark.parametrize("beside", [b"", b"rubbish\n"], ids=["alone", "beside another"])
+def test_the_longest_event_of_a_stream_is_read_and_a_line_may_be_as_long_without_its_end(
+    tmp_path: Path, beside: bytes
+) -> None:
+    longest = {"key": "\1" * 255, "event": "alive", "request_id": "\1" * longest_read(131_072)}
+    begin = b'{"key":"k","event":"alive","else":"'
+    exact = begin + b"x" * (files.MOST_LINE - len(begin) - 2) + b'"}'
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(json.dumps(longest).encode() + b"\n" + exact + b"\n" + beside)
+    found = rows(path)[:2]
+    assert [row["problem"] for row in found] == [None, None]
+    assert found[0]["request_id"] == longest["request_id"]
 
 
 def test_of_a_name_that_comes_twice_in_a_line_the_last_counts_and_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
