@@ -9,6 +9,7 @@ import pytest
 
 from osrdyne_amqp import Connection
 from osrdyne_amqp.errors import BrokerError, ConnectionLost
+from osrdyne_amqp.opening import Destination, why_not_open
 from osrdyne_client import dispatcher
 from osrdyne_client.connection import CRASHED, ClientConnection, CrashedOnReplies
 from osrdyne_client.dispatcher import ClientOptions, Dispatcher
@@ -47,7 +48,8 @@ async def test_a_client_whose_reply_queue_cannot_be_consumed_leaves_it(monkeypat
 
 async def test_a_client_that_is_not_let_in_keeps_its_reply_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """RabbitMQ says so with the same code while the virtual host starts."""
-    refused = ConnectionLost("541 INTERNAL_ERROR - the vhost is down", code=CRASHED)
+    refused = why_not_open([], CRASHED, "INTERNAL_ERROR - the vhost is down", Destination("amqp://nowhere", None))
+    assert refused.code == CRASHED
 
     assert await tried(monkeypatch, *[refused] * 5) == [FIRST] * 6
 
