@@ -58,6 +58,7 @@ def message(
     annotations: Mapping[str, bytes] | None = None,
     correlation_id: str | None = None,
     reply_to: str | None = None,
+    user_id: str | None = None,
 ) -> bytes:
     """Return a durable message. Application properties and message annotations are given as encoded values.
 
@@ -67,7 +68,9 @@ def message(
     if annotations:
         pairs = ((sized(SYMBOL, name.encode()), value) for name, value in annotations.items())
         result += section(MESSAGE_ANNOTATIONS, compound(MAP, [one for pair in pairs for one in pair]))
-    fields = [NULL if one is None else text(one) for one in (None, None, None, None, reply_to, correlation_id)]
+    user = NULL if user_id is None else sized(BINARY, user_id.encode())
+    reply, correlation = (NULL if one is None else text(one) for one in (reply_to, correlation_id))
+    fields = [NULL, user, NULL, NULL, reply, correlation]
     result += section(PROPERTIES, compound(LIST, fields))
     if application:
         pairs = ((text(name), value) for name, value in application.items())

@@ -7,6 +7,7 @@ import base64
 import contextlib
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pika
 import pika.exceptions
@@ -16,7 +17,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from osrdyne_amqp import Connection, Message, Properties
 from osrdyne_amqp.errors import BrokerError, Returned
 from osrdyne_protocol.names import is_reply_address
-from testbed.amqp_1_0 import MAP, TRUE, UUID, Sender, compound, message, text
+from testbed.amqp_1_0 import MAP, TRUE, UUID, Refused, Sender, compound, message, text
 from testbed.waiting import PATIENCE, until
 from tests.conftest import Vhost
 
@@ -328,6 +329,30 @@ def test_a_message_with_another_user_closes_the_channel_that_publishes_it(channe
     with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
         publish(channel, b"m", user_id="another-user")
     assert caught.value.reply_code == 406
+
+
+def test_a_message_of_amqp_1_0_with_another_user_is_refused(vhost: Vhost, channel: BlockingChannel) -> None:
+    declare(channel, "q")
+    with Sender.to_queue(vhost.amqp_uri(), "q") as sender, pytest.raises(Refused, match="user"):
+        sender.send(message(user_id="another-user"))
+    own = unquote(urlsplit(vhost.amqp_uri()).username or "")
+    with Sender.to_queue(vhost.amqp_uri(), "q") as sender:
+        sender.send(message(user_id=own))
+    assert take(channel, "q", ack=True)[1].user_id == own
+    assert ready(channel) == 0
+
+
+def test_a_user_with_the_tag_impersonator_may_send_as_another(vhost: Vhost, channel: BlockingChannel) -> None:
+    declare(channel, "q")
+    api, name = vhost.broker.management, f"impersonator-{vhost.name}"
+    api.call("PUT", "users", name, body={"password": name, "tags": "impersonator"})
+    try:
+        api.call("PUT", "permissions", vhost.name, name, body={"configure": "", "write": ".*", "read": ""})
+        with pika.BlockingConnection(pika.URLParameters(vhost.amqp_uri(name, name))) as other:
+            other.channel().basic_publish("", "q", b"m", pika.BasicProperties(user_id="another-user"))
+        assert take(channel, "q", ack=True)[1].user_id == "another-user"
+    finally:
+        api.delete("users", name)
 
 
 def test_what_is_held_does_not_expire(channel: BlockingChannel) -> None:

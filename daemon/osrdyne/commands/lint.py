@@ -61,7 +61,7 @@ def command(
     Alone it judges what the settings declare. With --live or --management it compares exchanges, queues, bindings and
     policies of the broker with that. It also says which policy really wins, which queues the broker lost, and which
     queues of the daemon others consume, too. With --users it compares users and permissions, and says whether guest
-    has the password guest.
+    has the password guest, and who can send as another user.
 
     Exit status: 0 nothing found; 1 findings; 2 it could not look.
     """

@@ -253,6 +253,14 @@ def test_guest_with_the_password_guest_is_found_when_users_are_compared() -> Non
     assert drift(OURS, there, with_users=True) == [found]
 
 
+def test_a_user_that_can_send_as_the_daemon_is_found_when_users_are_compared() -> None:
+    there = replace(live(), users=(*live().users, User("foreign", "", ("monitoring", "impersonator"))))
+
+    assert drift(OURS, there) == []
+    (found,) = drift(OURS, there, with_users=True)
+    assert (found.rule, found.object) == ("impersonator", "user foreign")
+
+
 def test_the_order_of_tags_and_the_users_of_others_are_no_drift() -> None:
     ours = replace(OURS, users=(User("core-daemon", "daemon", ("a", "b")),), permissions=())
     there = live(

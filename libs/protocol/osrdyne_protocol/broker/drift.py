@@ -18,6 +18,10 @@ from osrdyne_protocol.headers import X_OSRDYNE_KEY, text
 from osrdyne_protocol.names import PoolNames
 
 _APPLY = "apply the topology"
+_IMPERSONATES = (
+    "has the tag impersonator, so it can send as any other user and as the daemon, and no budget of new keys binds it; "
+    "take the tag away with `rabbitmqctl set_user_tags`"
+)
 
 
 def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> list[Finding]:
@@ -25,7 +29,8 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
 
     `with_users` also compares users and permissions, which only an administrator can list. Rules: `missing`,
     `differs`, `overridden` (another policy wins), `neighbour` (a pool that no limit counts), `foreign-binding` and
-    `foreign-queue` (in the pool's names), and with users `default-login` (guest has the password guest).
+    `foreign-queue` (in the pool's names), and with users `default-login` (guest has the password guest) and
+    `impersonator` (a user that can send as the daemon).
     """
     findings = [
         *_differences("exchange", expected.exchanges, live.exchanges),
@@ -44,6 +49,8 @@ def drift(expected: Topology, live: Topology, *, with_users: bool = False) -> li
         findings += _differences("permission of", expected.permissions, live.permissions, by="user")
         if live.default_login:
             findings.append(Finding("default-login", f"user {default_login.NAME}", live.default_login))
+        impersonators = (one.name for one in live.users if "impersonator" in one.tags)
+        findings += [Finding("impersonator", f"user {name}", _IMPERSONATES) for name in impersonators]
     return findings
 
 
