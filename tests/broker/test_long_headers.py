@@ -194,3 +194,14 @@ async def test_a_request_with_very_many_headers_is_answered_by_daemon_and_worker
             with pytest.raises(errors.RemoteError, match=f"more than {MOST_FIELDS}"):
                 await client.call("42", b"x", headers=many)
             assert (await client.call("42", state.encode())).body == b"42|" + state.encode()
+
+
+async def test_a_request_with_as_many_headers_as_are_read_is_served_cold_and_warm(
+    make_pool: MakePool, make_daemon: MakeDaemon
+) -> None:
+    pool = make_pool()
+    make_daemon(pool, worker=LIBRARY)
+    many = {f"h{number}": True for number in range(MOST_FIELDS)}
+    async with AsyncClient(pool.client_uri, pool.settings.name) as client:
+        for state in (b"cold", b"warm"):
+            assert (await client.call("42", state, headers=many)).body == b"42|" + state

@@ -24,14 +24,17 @@ from decimal import Decimal
 from struct import Struct
 from typing import Any
 
+from osrdyne_protocol.headers import ADDED
+
 #: Tables and arrays nested deeper than this are kept opaque: a peer must not be able to exhaust our stack.
 MAX_DEPTH = 32
-#: Fields of the longest table that is read.
+#: Fields of the longest table that is read, beside those that the broker and the daemon add.
 MOST_FIELDS = 1000
 #: Most bytes of the tables and arrays within one table that are read, together. The broker's own, `x-death`, take some
 #: hundred bytes for each queue.
 MOST_NESTED = 4096
 
+_TOO_MANY = f"they are more than {MOST_FIELDS}"
 _U32 = Struct(">I")
 _I32 = Struct(">i")
 _I64 = Struct(">q")
@@ -129,7 +132,10 @@ def read_headers(data: bytes, at: int = 0) -> tuple[dict[Any, Any], int]:
     Raises TooManyFields. Of tables and arrays within, the first up to `MOST_NESTED` bytes are read, the rest stays
     `Opaque`.
     """
-    return read_table(data, at, room=MOST_NESTED, most=MOST_FIELDS)
+    table, at = read_table(data, at, room=MOST_NESTED, most=MOST_FIELDS + len(ADDED))
+    if len(table) > MOST_FIELDS + len(ADDED & table.keys()):
+        raise TooManyFields(_TOO_MANY)
+    return table, at
 
 
 def read_table(  # noqa: C901 - one loop: a call for each field would cost as much as reading it
@@ -181,7 +187,7 @@ def read_table(  # noqa: C901 - one loop: a call for each field would cost as mu
             break
         table[name] = value
         if len(table) > most:
-            raise TooManyFields(f"they are more than {most}")
+            raise TooManyFields(_TOO_MANY)
     return table, limit
 
 

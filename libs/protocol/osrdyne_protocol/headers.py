@@ -110,6 +110,9 @@ BROKER_ADDED = frozenset(
     }
 )
 
+#: All that the broker and the daemon add to a message on its way, beside what its client wrote.
+ADDED = BROKER_ADDED | POISON | {X_DEADLINE, X_PUBLISH_ID, X_HOPS, X_FIRST_SEEN, X_USER, X_LET_IN, X_ANSWERED}
+
 #: Integers of a header are below this: AMQP's longest type has 64 bits and a sign.
 _INTEGERS = 1 << 63
 

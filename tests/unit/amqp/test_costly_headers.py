@@ -12,6 +12,7 @@ from osrdyne_amqp import Message, Properties, frames
 from osrdyne_amqp.content import Content
 from osrdyne_amqp.table import MOST_FIELDS, MOST_NESTED, Opaque, count, read_headers
 from osrdyne_amqp.table_writing import write_table
+from osrdyne_protocol.headers import ADDED
 from tests.unit.amqp.test_table import field, nested_tables, sized
 
 DECIMAL = b"D\x02\x00\x00\x30\x39"
@@ -109,6 +110,14 @@ def test_a_message_with_too_many_headers_says_so_and_its_other_properties_are_re
     )
     fields.popitem()
     assert Receiving().receive({"headers": fields}, b"").properties.headers == fields
+
+
+def test_what_the_broker_and_the_daemon_add_to_a_message_does_not_count_to_its_headers() -> None:
+    fields = {f"h{number}": None for number in range(MOST_FIELDS)} | dict.fromkeys(ADDED)
+
+    assert Receiving().receive({"headers": fields}, b"").properties.headers == fields
+    fields["x-more"] = None
+    assert Receiving().receive({"headers": fields}, b"").malformed is not None
 
 
 SIZES: dict[str, tuple[Callable[[], dict[str, Any]], int]] = {
