@@ -35,7 +35,7 @@ def pools(settings: StackSettings) -> None:
         settings.broker.management, settings.broker.admin, settings.admin_password, settings.broker.cacertfile
     )
     found = live.read(broker, settings.vhost, declared)
-    for warning in preflight.warnings(settings, found):
+    for warning in preflight.warnings(settings, declared, found):
         pulumi.warn(warning)
     preflight.check(settings, declared, found)
 

@@ -18,6 +18,9 @@ from osrdyne_protocol.broker.drift import concerning, drift, request_queues
 from osrdyne_protocol.broker.lint import Finding, lint
 from osrdyne_protocol.broker.topology import Exchange, Queue, Topology, topology
 
+#: The rule of the linter that another pool of the virtual host breaks, which may be about to go.
+NEIGHBOUR = "neighbour"
+
 
 def topologies(settings: StackSettings) -> tuple[Topology, ...]:
     """Return what is declared for each pool, in the order of the configuration."""
@@ -37,10 +40,12 @@ def check(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -
         )
 
 
-def warnings(settings: StackSettings, live: Live) -> list[str]:
+def warnings(settings: StackSettings, declared: tuple[Topology, ...], live: Live) -> list[str]:
     """Return what is wrong with the broker and keeps nothing from being applied."""
     login = live.topology.default_login
-    return [f"on the broker at {settings.broker.management}, {login}"] if login else []
+    found = [f"on the broker at {settings.broker.management}, {login}"] if login else []
+    # A pool that this stack does not have: of others, or of this stack until it is removed now.
+    return found + [_sentence(finding) for finding in _judged(declared, live.topology) if finding.rule == NEIGHBOUR]
 
 
 def replaced(declared: Topology, live: Live) -> set[str]:
@@ -52,11 +57,14 @@ def replaced(declared: Topology, live: Live) -> set[str]:
 
 
 def _judge(declared: tuple[Topology, ...], live: Topology) -> Iterator[str]:
+    return (_sentence(finding) for finding in _judged(declared, live) if finding.rule != NEIGHBOUR)
+
+
+def _judged(declared: tuple[Topology, ...], live: Topology) -> Iterator[Finding]:
     after = _together(declared, live)
     for one in declared:
         dynamic = [queue.name for queue in request_queues(one.pool, live)]
-        findings = [*lint(one), *drift(one, after), *lint(concerning(one, after), dynamic)]
-        yield from (_sentence(finding) for finding in findings)
+        yield from (*lint(one), *drift(one, after), *lint(concerning(one, after), dynamic))
 
 
 def _together(declared: tuple[Topology, ...], live: Topology) -> Topology:

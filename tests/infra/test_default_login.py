@@ -22,10 +22,10 @@ def test_a_broker_with_the_default_login_is_warned_of_and_not_refused() -> None:
     live = Live(replace(CORE, default_login="user guest has the password guest"))
 
     preflight.check(chosen, preflight.topologies(chosen), live)
-    [said] = preflight.warnings(chosen, live)
+    [said] = preflight.warnings(chosen, (), live)
 
     assert said == f"on the broker at {chosen.broker.management}, user guest has the password guest"
-    assert preflight.warnings(chosen, Live(CORE)) == []
+    assert preflight.warnings(chosen, (), Live(CORE)) == []
 
 
 def test_a_preview_warns_of_the_default_login_and_an_up_leaves_it(newest: Stack) -> None:

@@ -39,7 +39,7 @@ def test_an_unknown_value_stops_a_preview_with_its_path_what_is_allowed_and_an_e
     done = newest.preview()
 
     assert done.code != 0
-    assert "osrdyne:pools[0].unbind_dealy: is not a setting; known are name, unbind_delay" in done.text
+    assert "osrdyne:pools[0].unbind_dealy: is not a setting; known are name, keys, unbind_delay" in done.text
     assert "Example:\n" in done.text
     assert "Traceback" not in done.text
 

@@ -1,4 +1,4 @@
-"""The command that docs/environments.md gives for the way back to an earlier release, against a daemon's status."""
+"""The command that docs/operations.md gives for the way back to an earlier release, against a daemon's status."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from osrdyne.status import view
 from osrdyne.status.metrics import Metrics
 from osrdyne_protocol.settings import PoolSettings
 
-SECTION = "### Back to the release before"
+SECTION = "## Back to the release before"
 
 
 def command(port: int) -> str:
     """The command of the page, with the address of a daemon in place of its settings."""
-    page = Path(steps.ROOT, "docs/environments.md").read_text()
+    page = Path(steps.ROOT, "docs/operations.md").read_text()
     found = re.search(r"```sh\n(.*?)```", page.split(SECTION)[1], re.DOTALL)
     assert found
     return found[1].replace("--settings /etc/osrdyne/core/settings.toml", f"--url http://127.0.0.1:{port}")
