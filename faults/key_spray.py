@@ -32,6 +32,10 @@ VHOST = "key-spray"
 KEYS, SECONDS = 10_000, 10.0
 #: Seconds between two new keys of an honest user: it keeps within its budget.
 PACE = 1.0
+#: Seconds between two new keys of a program that asks beside the spray with the same user, and measures refusals.
+PROBE_PACE = 0.1
+#: New keys of each program.
+NUMBERS = {"spray": KEYS, "probe": int(SECONDS / PROBE_PACE), "honest": int(SECONDS / PACE)}
 #: What the pools may have, and what their users may wake: many more than honest users do.
 LIMITS = {"groups": 50, "client_connections": 20}
 BUDGET = {"new_keys": 10, "new_key_interval": 2.0, "starts_in_flight": 16}
@@ -63,17 +67,19 @@ def key_spray(rig: Rig, random: Random) -> str:
         most = _Most(sprayed, control)
         stack.callback(most.stop)
         honest = [_program(rig, one, one.client_uri, "honest") for one in (sprayed, control)]
-        hostile = _program(rig, sprayed, rig.broker.amqp_uri(*sprayer, VHOST), "spray")
-        spray, ours, theirs = (_seen(one) for one in (hostile, *honest))
+        hostile = [_program(rig, sprayed, rig.broker.amqp_uri(*sprayer, VHOST), what) for what in ("spray", "probe")]
+        spray, probe, ours, theirs = (_seen(one) for one in (*hostile, *honest))
     slower = ours.late("ok") / max(theirs.late("ok"), 1.0)
     assert spray.statuses.total() == KEYS, f"{KEYS - spray.statuses.total()} requests of the spray have no answer"
     assert set(spray.statuses) == {"ok", "throttled"}, f"the spray was answered {dict(spray.statuses)}"
+    assert probe.statuses.total() == NUMBERS["probe"], f"of the same user beside the spray: {dict(probe.statuses)}"
     assert set(ours.statuses) == set(theirs.statuses) == {"ok"}, f"honest users: {ours.statuses}, {theirs.statuses}"
     assert most.groups <= LIMITS["groups"], f"{most.groups} groups at once"
     assert most.queues <= MOST_QUEUES, f"{most.queues} queues at once"
     return (
         f"{spray.statuses['ok']} of {KEYS} keys let in, {spray.statuses['throttled']} refused within "
-        f"{spray.late('throttled'):.0f} ms; at most {most.groups} groups and {most.queues} queues; a new key of "
+        f"{spray.late('throttled'):.0f} ms, and {probe.statuses['throttled']} of a program that sends few within "
+        f"{probe.late('throttled'):.0f} ms; at most {most.groups} groups and {most.queues} queues; a new key of "
         f"another user took {ours.late('ok'):.0f} ms, beside it {theirs.late('ok'):.0f} ms ({slower:.2f} times)"
     )
 
@@ -148,7 +154,7 @@ async def _ask(client: AsyncClient, key: str, seen: Seen) -> None:
 
 
 async def _main(pool: str, what: str) -> dict[str, Any]:
-    seen, number, pace = Seen(), KEYS if what == "spray" else int(SECONDS / PACE), SECONDS
+    seen, number, pace = Seen(), NUMBERS[what], SECONDS
     async with AsyncClient(os.environ[load.URI_VARIABLE], pool, slots=KEYS, timeout=300.0) as client:
         began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
