@@ -13,12 +13,11 @@ RUN sed -n '/^uv==/,/^    # via/p' requirements.lock > uv.txt \
     && python3 -m venv uv \
     && uv/bin/pip install --quiet --no-cache-dir --disable-pip-version-check --require-hashes -r uv.txt \
     && python3 -m venv --without-pip /opt/osrdyne
-COPY libs libs
+COPY packages packages
 COPY daemon daemon
-COPY jobs jobs
-COPY relay relay
 RUN uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python /opt/osrdyne/bin/python \
-    --constraint requirements.lock --build-constraint requirements.lock ./libs/protocol ./libs/amqp ./libs/client ./libs/worker ./daemon './jobs[http,postgresql]' './relay[driver,node,s3]' \
+    --constraint requirements.lock --build-constraint requirements.lock ./packages/protocol ./packages/amqp ./packages/client ./packages/worker \
+    ./daemon './packages/jobs[http,postgresql]' './packages/relay[driver,node,s3]' \
     && rm -f /opt/osrdyne/.lock
 
 FROM ${BASE}

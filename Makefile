@@ -21,10 +21,10 @@ demo: up ## Set everything up and replay a day of flights through specialized wo
 	@$(BIN)/python -m examples.airports.demo $(DEMO)
 
 demo-jobs: setup ## Do 2,914 jobs on SQLite while workers, broker and redo are killed, and account for all, in minutes
-	@PYTHONPATH=.:tools $(BIN)/python -m examples.airports.jobs_demo $(DEMO)
+	@$(BIN)/python -m examples.airports.jobs_demo $(DEMO)
 
 demo-relay: setup ## Call workers that can only poll, while Redis stands still and a node is killed, in two minutes
-	@PYTHONPATH=.:tools $(BIN)/python -m examples.airports.relay_demo $(DEMO)
+	@$(BIN)/python -m examples.airports.relay_demo $(DEMO)
 
 up: setup ## Bring this machine to a running pool with Ansible (your own broker: see docs/install.md)
 	@$(BIN)/python tools/play.py dev $(PLAY)
@@ -42,20 +42,20 @@ test-all: setup ## Run all tests on all engines: both RabbitMQs, Docker, systemd
 	@OSRDYNE_FIRST_SEED=$(FIRST) $(BIN)/python tools/run_tests.py --all
 
 test-machines: setup ## Run the two commands of the README on bare machines, Debian 12 and 13; before every release
-	@PYTHONPATH=.:tools $(BIN)/python tools/machines.py $(ARGS)
+	@$(BIN)/python tools/machines.py $(ARGS)
 
 test-%: setup ## Run all tests of one tier on its engines: broker, drivers, infra, roles, security, faults, jobs, pipeline
 	@OSRDYNE_FIRST_SEED=$(FIRST) $(BIN)/python tools/run_tests.py --all $*
 
 engines: setup ## Make what the engines of test-all consist of; the first time on a machine it compiles for half an hour
-	@PYTHONPATH=tools $(BIN)/python -m testbed.prepare test-all
+	@$(BIN)/python -m testbed.prepare test-all
 
 pipeline-demo: setup ## The year's flights as events, tables, better delays and a report, in a few minutes
 	@$(BIN)/python tools/java.py > /dev/null
 	@$(BIN)/python -m examples.airports.pipeline_demo $(DEMO)
 
 picture: setup ## Record a run of the demo as docs/demo.svg, on a broker of its own, in a minute or two
-	@PYTHONPATH=. $(BIN)/python tools/picture.py
+	@$(BIN)/python tools/picture.py
 
 check: setup ## Check format, lint, types, import order, Ansible and YAML
 	@$(BIN)/python tools/check.py
@@ -79,7 +79,7 @@ faults: setup ## Inject faults on real brokers under load and account for every 
 	@$(BIN)/python -m faults --duration $(DURATION)
 
 faults-jobs: setup ## Kill PostgreSQL, broker, workers and redo while jobs are done, and account for every job (DURATION=120)
-	@PYTHONPATH=.:tools $(BIN)/python -m faults.jobs --duration $(DURATION)
+	@$(BIN)/python -m faults.jobs --duration $(DURATION)
 
 lock: setup ## Pin the newest versions that requirements.in allows
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --generate-hashes \

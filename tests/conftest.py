@@ -193,7 +193,7 @@ def one_vhost(one_broker: Broker) -> Iterator[Vhost]:
 
 @pytest.fixture
 def losing_vhost(brokers: Callable[[str], Broker]) -> Iterator[Vhost]:
-    """A vhost for one test, on the version that loses queues (testbed/lost_queue.py), whatever `--broker` says.
+    """A vhost for one test, on the version that loses queues (lab/testbed/lost_queue.py), whatever `--broker` says.
 
     It is the one of `make test`.
     """

@@ -5,7 +5,7 @@ A tier is a folder of tests/ with test files in it. `make test` leaves out what 
 of RabbitMQ; `--all` runs everything, on both. `--fast` runs the unit tests and the tests marked `fast` of the other
 tiers. Names of tiers run only those. What follows `--` goes to pytest, as in `tools/run_tests.py broker -- -k orphan`.
 
-What engines consist of is made before any test (testbed/prepare.py). The output of a tier is shown as a whole
+What engines consist of is made before any test (lab/testbed/prepare.py). The output of a tier is shown as a whole
 when it ends; that of a tier which was chosen alone, as it comes. A tier that leaves a process, mount, container or file
 behind has failed (tools/contained.py). A test of a tier with real engines that fails is run once more, alone, when
 everything else has ended; if it passes then, it is counted as flaky (docs/testing.md).
@@ -31,9 +31,9 @@ from osrdyne_protocol.console.streams import guarded
 from tier_run import Run, ended, start
 from tiers import ALONE, EXACT, ONE_BROKER, Choice
 
-#: Variable that tells testbed/ which suite runs; see testbed/suite.py.
+#: Variable that tells lab/testbed/ which suite runs; see lab/testbed/suite.py.
 SUITE = "OSRDYNE_TEST_SUITE"
-#: Variable that names the file of the broker that all tiers use; see testbed/broker.py.
+#: Variable that names the file of the broker that all tiers use; see lab/testbed/broker.py.
 SHARED_BROKER = "OSRDYNE_TEST_BROKER"
 #: Variable that holds the first seed of simulations and hostile peers; see tests/simulation.
 FIRST_SEED = "OSRDYNE_FIRST_SEED"
@@ -44,8 +44,7 @@ PROGRESS_EVERY = 20.0
 def prepare(chosen: list[str], choice: Choice) -> None:
     """Make what the engines of these tiers consist of. Ends the script where that fails."""
     command = [str(steps.BIN / "python"), "-m", "testbed.prepare", choice.suite, *chosen]
-    env = steps.environment(PYTHONPATH=str(steps.ROOT / "tools"))
-    done = subprocess.run(command, cwd=steps.ROOT, env=env, stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(command, cwd=steps.ROOT, env=steps.environment(), stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         steps.stop("what the tests run on could not be made; no test was run")
 
@@ -62,7 +61,7 @@ def shared_broker(chosen: list[str], choice: Choice) -> Iterator[dict[str, str]]
     with tempfile.TemporaryDirectory(prefix="osr-broker-") as folder:
         file = Path(folder, "broker.json")
         command = [str(steps.BIN / "python"), "-m", "testbed.broker", "share", ONE_BROKER, "--file", str(file)]
-        environment = steps.environment(PYTHONPATH=str(steps.ROOT / "tools"), **{SUITE: choice.suite})
+        environment = steps.environment(**{SUITE: choice.suite})
         # A Ctrl-C is for the tests, which end in good order before their broker does.
         keeper = subprocess.Popen(
             command, cwd=steps.ROOT, env=environment, stdin=subprocess.PIPE, start_new_session=True

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -27,11 +28,13 @@ LOCK = ROOT / "requirements.lock"
 STAMP = VENV / ".osrdyne-setup"
 #: The oldest Python that osrdyne runs on.
 OLDEST = (3, 11)
+#: Folders whose modules are not installed, and are found by every Python of `.venv`.
+FOUND = ("lab", "tools")
 
 
 def packages() -> List[Path]:
-    """Our installable packages: each folder of the root and of libs/ that has a pyproject.toml."""
-    return sorted(path.parent for depth in ("*", "libs/*") for path in ROOT.glob(f"{depth}/pyproject.toml"))
+    """Our installable packages: each folder of the root and of packages/ that has a pyproject.toml."""
+    return sorted(path.parent for depth in ("*", "packages/*") for path in ROOT.glob(f"{depth}/pyproject.toml"))
 
 
 def digest() -> str:
@@ -137,6 +140,12 @@ def install_ours() -> None:
     steps.quiet(f"our packages, editable: {names}", [*command, *editable])
 
 
+def write_path() -> None:
+    """Have the Python of `.venv` find the modules of `FOUND`."""
+    folder = sysconfig.get_path("purelib", "venv", {"base": str(VENV)})
+    Path(folder, "osrdyne-checkout.pth").write_text("".join(f"{ROOT / name}\n" for name in FOUND))
+
+
 def stale() -> List[str]:
     """`--clear` where `.venv` was made by another Python or in another place, so that none of it is mixed in.
 
@@ -163,6 +172,7 @@ def main() -> None:
         steps.quiet("virtual environment", [sys.executable, "-m", "venv", *stale(), str(VENV)])
         install_locked()
         install_ours()
+        write_path()
     except steps.StepFailed as exc:
         steps.stop(str(exc))
     STAMP.write_text(digest())

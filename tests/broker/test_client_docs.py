@@ -80,7 +80,7 @@ async def test_the_readmes_of_the_libraries_work_together(pool: Pool) -> None:
     queue, exchange = pool.names.request_queue("42"), pool.names.activity_exchange
     environment = WorkerEnvironment("w", "42", pool.settings.name, queue, exchange, pool.uri(pool.users.worker))
     (worker_code,), (client_code,), (amqp_code,), (protocol_code,) = (
-        blocks(f"libs/{name}/README.md") for name in ("worker", "client", "amqp", "protocol")
+        blocks(f"packages/{name}/README.md") for name in ("worker", "client", "amqp", "protocol")
     )
     worker = await start("-c", worker_code, **environment.to_environ())
     assert await output(await start("-c", client_code, AMQP_URI=pool.client_uri)) == "42: hello\n"

@@ -1,4 +1,4 @@
-"""What a plain user's daemon does with driver `systemd`: run on a machine of `testbed/systemd.py`, as that user.
+"""What a plain user's daemon does with driver `systemd`: run on a machine of `lab/testbed/systemd.py`, as that user.
 
 `python -m tests.drivers.systemd_as_user life MANAGER UNIT DIRECTORY` starts keys of every kind, lets another driver
 adopt them, and stops them; `refusal` only tries to start one. What it saw is printed as JSON. It needs no package that

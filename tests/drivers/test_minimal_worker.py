@@ -20,7 +20,7 @@ from testbed.broker import Broker
 from testbed.waiting import PATIENCE
 from tests.conftest import Vhost
 
-WORKER = (sys.executable, "-I", "-S", "-E", str(Path(__file__).parents[2] / "testbed/minimal_worker.py"))
+WORKER = (sys.executable, "-I", "-S", "-E", str(Path(__file__).parents[2] / "lab/testbed/minimal_worker.py"))
 POOL = PoolNames("echo")
 #: `take` puts back what it did not ask for, which a quorum queue would count as failed deliveries.
 CLASSIC = {"x-queue-type": "classic"}

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from testbed.systemd import ROOT, UID, USER
+from testbed import ROOT
+from testbed.systemd import UID, USER
 from tests.drivers import systemd_as_user
 from tests.drivers.subjects.base import PASSWORD
 from tests.drivers.subjects.systemd import STUB, SystemdSubject

@@ -26,8 +26,8 @@ class Recipe:
     parts: tuple[str, ...]
 
 
-DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("libs", "daemon", "jobs", "relay"))
-AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("libs", "examples"))
+DAEMON = Recipe("osrdyne.invalid/osrdyne:test", "Dockerfile", ("packages", "daemon"))
+AIRPORTS = Recipe("osrdyne.invalid/airports:test", "examples/airports/Dockerfile", ("packages", "examples"))
 #: Archives of one image that are kept, for other checkouts on this machine.
 KEPT = 3
 

@@ -33,7 +33,7 @@ def test_the_demo_loses_no_job_while_it_kills_workers_broker_and_redo(database: 
     done = subprocess.run(
         [sys.executable, "-m", "examples.airports.jobs_demo", *SMALL, *database],
         cwd=steps.ROOT,
-        env=steps.environment(PYTHONPATH=f"{steps.ROOT}:{steps.ROOT / 'tools'}"),
+        env=steps.environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -25,7 +25,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "faults.jobs", "--duration", "10", *arguments],
         cwd=steps.ROOT,
-        env=steps.environment(PYTHONPATH=f"{steps.ROOT}:{steps.ROOT / 'tools'}"),
+        env=steps.environment(),
         check=False,
         capture_output=True,
         text=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,7 +68,6 @@ def live(
         "JOBS_DATABASE": database_url,
         "JOBS_LEASE": "8",
         "JOBS_RUNS": str(runs),
-        "PYTHONPATH": os.pathsep.join(sys.path),
     }
     daemon = make_daemon(pool, worker=JOBS, environment=environment)
     with Client(pool.client_uri, pool.names.pool) as client:

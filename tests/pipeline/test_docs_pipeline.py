@@ -110,7 +110,9 @@ def test_the_page_explains_every_command_and_every_common_option() -> None:
 
 
 def test_the_page_names_every_section_of_the_report() -> None:
-    sources = "".join(Path(steps.ROOT, f"pipeline/osrdyne_pipeline/report/{name}.py").read_text() for name in SECTIONS)
+    sources = "".join(
+        Path(steps.ROOT, f"packages/pipeline/osrdyne_pipeline/report/{name}.py").read_text() for name in SECTIONS
+    )
     report = PAGE.split("## The report\n")[1].split("\n## ")[0]
 
     assert set(re.findall(r"^\| ([A-Z][^|]+?) \|", report, re.MULTILINE)) == set(

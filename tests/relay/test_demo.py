@@ -16,7 +16,7 @@ def test_the_demo_loses_no_request_and_runs_none_twice_while_redis_stands_still_
     done = subprocess.run(
         [sys.executable, "-m", "examples.airports.relay_demo", "--seconds", "40", "--rate", "10", "--airports", "8"],
         cwd=steps.ROOT,
-        env=steps.environment(PYTHONPATH=f"{steps.ROOT}:{steps.ROOT / 'tools'}"),
+        env=steps.environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -150,7 +150,14 @@ def test_every_module_of_a_library_that_logs_fields_says_them_in_its_messages() 
     root = Path(log_lines.__file__).parents[3]
     modules = [
         file
-        for folder in ("libs/amqp", "libs/client", "libs/worker", "jobs", "relay", "bus")
+        for folder in (
+            "packages/amqp",
+            "packages/client",
+            "packages/worker",
+            "packages/jobs",
+            "packages/relay",
+            "packages/bus",
+        )
         for file in (root / folder).rglob("*.py")
     ]
     assert len(modules) > 100

@@ -26,7 +26,6 @@ from testbed.command_line import osrdyne
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 
-ROOT = Path(__file__).parents[2]
 #: A worker that logs all that its libraries say.
 CHATTY = """
 import logging, sys
@@ -145,7 +144,7 @@ def test_no_password_is_found_anywhere_in_a_pools_life_and_planted_ones_are(
     daemon = make_daemon(
         pool,
         worker=[sys.executable, "-c", CHATTY],
-        environment={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        environment={"PYTHONDONTWRITEBYTECODE": "1"},
         start=False,
     )
     daemon.arguments = ["--verbose"]

@@ -55,7 +55,7 @@ def test_the_same_seed_is_the_same_run_of_jobs_in_another_process() -> None:
         "trace = '\\n'.join(runner.run_seed(2)[0].trace)\n"
         "print(hashlib.sha256(trace.encode()).hexdigest())\n"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
     said = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
@@ -73,10 +73,7 @@ def test_a_seed_that_fails_shows_its_trace_and_the_command_that_repeats_it() -> 
         "with planted.planted('the newest job runs first'):\n"
         "    sys.exit(__main__.many(2, 1, 1, as_json=False))\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    said = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert said.returncode == 1
     assert "python -m simulation.jobs --replay 2" in said.stdout
     assert "WRONG: run " in said.stdout

@@ -54,7 +54,7 @@ def test_the_same_seed_is_the_same_run_of_the_relay_in_another_process() -> None
         "import hashlib; from simulation.relay import runner\n"
         "print(hashlib.sha256('\\n'.join(runner.run_seed(6)[0].trace).encode()).hexdigest())\n"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
     said = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )

@@ -26,7 +26,15 @@ from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).resolve().parents[3]
 #: The project's packages that daemon, jobs and relay are made of.
-OURS = ("libs/protocol", "libs/amqp", "libs/client", "libs/worker", "daemon", "jobs", "relay")
+OURS = (
+    "packages/protocol",
+    "packages/amqp",
+    "packages/client",
+    "packages/worker",
+    "daemon",
+    "packages/jobs",
+    "packages/relay",
+)
 #: What a machine installs; in brackets, the extra that it needs.
 INSTALLED = ("osrdyne", "osrdyne-jobs[postgresql]", "osrdyne-relay[driver,node,s3]")
 ARCHIVE = "wheels.tar"

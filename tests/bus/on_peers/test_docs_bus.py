@@ -27,7 +27,7 @@ from testbed.workers import LIBRARY, MINIMAL
 from tests.conftest import Vhost
 
 PAGE = Path(steps.ROOT, "docs/bus.md").read_text()
-README = Path(steps.ROOT, "bus/README.md").read_text()
+README = Path(steps.ROOT, "packages/bus/README.md").read_text()
 
 
 def programs(page: str, language: str = "python") -> list[str]:

@@ -31,10 +31,8 @@ class ContainerPool(EnginePool):
         read_only = [
             {"Type": "bind", "Source": str(path), "Target": str(path), "ReadOnly": True} for path in (ROOT, PACKAGES)
         ]
-        path = ":".join(
-            str(one)
-            for one in (ROOT, *(ROOT / "libs" / name for name in ("protocol", "amqp", "client", "worker")), PACKAGES)
-        )
+        ours = (ROOT / "packages" / name for name in ("protocol", "amqp", "client", "worker"))
+        path = ":".join(map(str, (ROOT / "lab", *ours, PACKAGES)))
         declared = {
             "Image": self.dockerd.image,
             # Without the image's own entrypoint: our library reads WORKER_AMQP_URI_FILE itself.

@@ -83,4 +83,4 @@ def scripted_worker() -> dict[str, bytes | Path]:
     files: dict[str, bytes | Path] = {
         f"/worker/pika/{file.relative_to(library)}": file for file in library.rglob("*.py")
     }
-    return {**files, "/worker/scripted_worker.py": ROOT / "testbed/scripted_worker.py"}
+    return {**files, "/worker/scripted_worker.py": ROOT / "lab/testbed/scripted_worker.py"}

@@ -7,15 +7,16 @@ from typing import Any
 
 import psutil
 
+from testbed import ROOT
 from testbed.pool import Pool
-from testbed.systemd import PACKAGES, ROOT
+from testbed.systemd import PACKAGES
 from tests.drivers.subjects.engine_pool import EnginePool
 from tests.drivers.subjects.systemd import SystemdSubject
 
 #: A worker that does what a request says.
 SCRIPTED = "/usr/bin/python3 -B -m testbed.scripted_worker"
 #: A worker that only answers, and is small.
-MINIMAL = f"/usr/bin/python3 -I -S -E {ROOT}/testbed/minimal_worker.py"
+MINIMAL = f"/usr/bin/python3 -I -S -E {ROOT}/lab/testbed/minimal_worker.py"
 
 
 class UnitPool(EnginePool):
@@ -28,7 +29,7 @@ class UnitPool(EnginePool):
 
     def declare(self, version: str = "1", command: str = SCRIPTED) -> None:
         """Installs the template unit."""
-        path = f"Environment=PYTHONPATH={ROOT}:{PACKAGES}"
+        path = f"Environment=PYTHONPATH={ROOT}/lab:{PACKAGES}"
         self.units.install(path, f"Environment=VERSION={version}", "TimeoutStopSec=60", command=command)
 
     def driver(self, directory: Path) -> dict[str, Any]:

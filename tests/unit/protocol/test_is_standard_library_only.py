@@ -20,7 +20,7 @@ def imports(source: str) -> Iterator[str]:
 
 
 def test_the_protocol_imports_only_the_standard_library_and_itself() -> None:
-    modules = [name for name in steps.tracked(".py") if name.startswith("libs/protocol/osrdyne_protocol/")]
+    modules = [name for name in steps.tracked(".py") if name.startswith("packages/protocol/osrdyne_protocol/")]
     foreign = {name: set(imports(Path(steps.ROOT, name).read_text())) - ALLOWED for name in modules}
 
     assert modules

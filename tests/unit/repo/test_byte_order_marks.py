@@ -17,10 +17,10 @@ OWN = {
     "daemon/osrdyne/drivers/kubernetes/api.py",
     "daemon/osrdyne/drivers/subprocess/control.py",
     "infra/osrdyne_infra/hand_over.py",
-    "pipeline/osrdyne_pipeline/batches.py",
-    "pipeline/osrdyne_pipeline/report/page.py",
+    "packages/pipeline/osrdyne_pipeline/batches.py",
+    "packages/pipeline/osrdyne_pipeline/report/page.py",
 }
-PRODUCT = ("daemon/", "libs/", "jobs/", "relay/", "bus/", "pipeline/", "infra/")
+PRODUCT = ("daemon/", "packages/", "infra/")
 
 
 def test_every_file_of_others_is_read_so_that_a_byte_order_mark_is_left_out() -> None:

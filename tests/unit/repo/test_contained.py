@@ -34,7 +34,7 @@ def contained(
     folder: Path, *command: str, before: tuple[str, ...] = (), path: str = "", grace: float = 0.5
 ) -> tuple[int, list[str]]:
     """Exit code, and the lines that say what was left after `grace` seconds."""
-    environment = steps.environment(PYTHONPATH=str(steps.ROOT / "tools"))
+    environment = steps.environment()
     environment["PATH"] = path + environment["PATH"]
     done = subprocess.run(
         [*before, sys.executable, "-c", TOOL, str(grace), str(folder), *command],

@@ -31,11 +31,9 @@ def test_the_table_has_every_folder_of_the_tree() -> None:
     shown = {
         name for row in re.findall(r"^\| (\[.*?\)) \|", PAGE, re.MULTILINE) for name in re.findall(r"\[(.*?)\]", row)
     }
-    tracked = {path.split("/")[0] for path in steps.tracked() if "/" in path and not path.startswith((".", "molecule"))}
-    libs = {"/".join(path.split("/")[:2]) for path in steps.tracked() if path.startswith("libs/")}
+    folders = [Path(path).parts for path in steps.tracked() if "/" in path and not path.startswith((".", "molecule"))]
 
-    assert {name for name in shown if "/" not in name} == tracked - {"libs"}
-    assert {name for name in shown if "/" in name} == libs
+    assert shown == {"/".join(parts[: 2 if parts[0] in ("packages", "lab") else 1]) for parts in folders}
 
 
 def test_the_entry_point_of_a_driver_has_the_group_that_the_daemon_reads() -> None:

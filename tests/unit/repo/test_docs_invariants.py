@@ -57,4 +57,4 @@ def test_what_cites_an_invariant_links_the_page(name: str) -> None:
 
 
 def test_pages_and_tests_cite_the_invariants() -> None:
-    assert {"docs/simulation.md", "tests/broker/test_daemon_invariants.py", "simulation/findings.py"} <= {*citing()}
+    assert {"docs/simulation.md", "tests/broker/test_daemon_invariants.py", "lab/simulation/findings.py"} <= {*citing()}

@@ -12,6 +12,8 @@ from osrdyne.status import view as status_view
 from osrdyne.status.metrics import Metrics
 
 PAGE = Path(steps.ROOT, "docs/operations.md").read_text()
+#: What the daemon stands on.
+LIBRARIES = ("packages/protocol/", "packages/amqp/", "packages/client/", "packages/worker/")
 #: Every text of the daemon and of what it stands on, with strings that go over several lines as one.
 SOURCES = re.sub(
     r'"\s*\n\s*f?"',
@@ -19,7 +21,7 @@ SOURCES = re.sub(
     "\n".join(
         Path(steps.ROOT, name).read_text()
         for name in steps.tracked(".py")
-        if name.startswith(("daemon/osrdyne/", "libs/"))
+        if name.startswith(("daemon/osrdyne/", *LIBRARIES))
     ),
 )
 

@@ -38,7 +38,7 @@ def test_what_is_cited_is_on_the_page(file: str, anchor: str) -> None:
 
 
 def test_the_daemon_and_the_protocol_cite_the_page() -> None:
-    assert {"daemon", "libs"} <= {file.partition("/")[0] for file, anchor in cited() if anchor}
+    assert {"daemon", "packages"} <= {file.partition("/")[0] for file, anchor in cited() if anchor}
 
 
 def test_what_the_tree_cites_is_in_the_tree() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import textwrap
 from collections import defaultdict
 from pathlib import Path
@@ -13,22 +14,15 @@ import pytest
 import steps
 
 PRODUCT = (
-    "libs/protocol",
-    "libs/amqp",
-    "libs/client",
-    "libs/worker",
-    "bus",
+    "packages",
     "daemon",
     "infra",
-    "jobs",
-    "pipeline",
-    "relay",
 )
 DAEMON = Path(steps.ROOT, "daemon/osrdyne")
 #: Statements of the daemon without drivers and commands, at most. It is meant to be minimal.
 MOST_STATEMENTS = 2960
 #: Its models have the names of what they show, which an OpenAPI description shows, too.
-SHOWS = "jobs/osrdyne_jobs/http/models.py"
+SHOWS = "packages/jobs/osrdyne_jobs/http/models.py"
 #: What a handler gets, and what a caller of the relay sends: both are what users write, in programs of their own.
 OF_USERS = {"Request"}
 #: Packages of the daemon's distribution that this does not count.
@@ -92,7 +86,14 @@ def test_a_package_names_its_modules_in_its_docstring(package: str) -> None:
 def test_one_module_lets_signals_stop_a_program_so_that_forks_are_parted_from_it_everywhere() -> None:
     files = [file for folder in PRODUCT for file in modules(folder)]
     found = [file for file in files if re.search(r"add_signal_handler|set_wakeup_fd", file.read_text())]
-    assert [str(file.relative_to(steps.ROOT)) for file in found] == ["libs/protocol/osrdyne_protocol/program.py"]
+    assert [str(file.relative_to(steps.ROOT)) for file in found] == ["packages/protocol/osrdyne_protocol/program.py"]
+
+
+def test_the_python_of_the_environment_finds_what_is_in_lab_and_tools_from_any_folder(tmp_path: Path) -> None:
+    programs = sorted(file.parent.name for file in Path(steps.ROOT, "lab").glob("*/__init__.py"))
+    assert len(programs) == 4
+    words = [str(steps.BIN / "python"), "-c", f"import steps, {', '.join(programs)}"]
+    subprocess.run(words, cwd=tmp_path, env=steps.environment(), check=True)
 
 
 def test_no_two_classes_of_the_product_have_one_name() -> None:

@@ -61,7 +61,7 @@ def test_the_lock_pins_what_requirements_in_asks_for() -> None:
 def test_the_protocol_brings_nothing_and_client_and_worker_only_pika() -> None:
     ours = {"osrdyne-protocol", "osrdyne-amqp"}
 
-    assert project("libs/protocol/pyproject.toml")["run"] == []
-    assert {normalized(r) for r in project("libs/amqp/pyproject.toml")["run"]} == {"osrdyne-protocol", "pika"}
-    assert {normalized(r) for r in project("libs/client/pyproject.toml")["run"]} == ours
-    assert {normalized(r) for r in project("libs/worker/pyproject.toml")["run"]} == ours
+    assert project("packages/protocol/pyproject.toml")["run"] == []
+    assert {normalized(r) for r in project("packages/amqp/pyproject.toml")["run"]} == {"osrdyne-protocol", "pika"}
+    assert {normalized(r) for r in project("packages/client/pyproject.toml")["run"]} == ours
+    assert {normalized(r) for r in project("packages/worker/pyproject.toml")["run"]} == ours

@@ -20,8 +20,15 @@ MODULES = set(re.findall(r"-m ([\w.]+)", TEXT)) - {"testbed.prepare"} | {
 
 
 def file_of(module: str) -> str:
-    path = ("infra/" if module.startswith("osrdyne_infra") else "") + module.replace(".", "/")
-    return f"{path}.py" if Path(steps.ROOT, f"{path}.py").exists() else f"{path}/__main__.py"
+    path = module.replace(".", "/")
+    found = [
+        f"{folder}{path}{end}"
+        for folder in ("", "infra/", "lab/")
+        for end in (".py", "/__main__.py")
+        if Path(steps.ROOT, f"{folder}{path}{end}").exists()
+    ]
+    assert len(found) == 1, module
+    return found[0]
 
 
 @pytest.mark.parametrize("file", sorted(SCRIPTS | {file_of(one) for one in MODULES}))

@@ -64,12 +64,11 @@ def test_pytest_notes_what_runs_and_what_failed(processes: list[str], tmp_path: 
         (tmp_path / name).symlink_to(steps.ROOT / name)
     code = BROKEN if crashes else BROKEN.replace("os._exit(1)", "pass")
     (tmp_path / "tests/test_broken.py").write_text(code)
-    path = f"{steps.ROOT}:{steps.ROOT}/tools"
     options = ["-q", "-c", "/dev/null", "--rootdir", ".", "-p", "no:cacheprovider", "-p", "no:randomly", *processes]
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, "tests"],
         cwd=tmp_path,
-        env=steps.environment(PYTHONPATH=path, **{noted.NOTES: str(notes)}),
+        env=steps.environment(**{noted.NOTES: str(notes)}),
         stdout=subprocess.DEVNULL,
     )
     hanging, expected = "tests/test_broken.py::test_hangs", ["test_crashes"] * crashes + ["test_fails"]

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import steps
 
-FOLDERS = ("libs", "bus", "daemon", "infra", "jobs", "pipeline", "relay", "examples")
-READER = "libs/protocol/osrdyne_protocol/foreign_json.py"
+FOLDERS = ("packages", "daemon", "infra", "examples")
+READER = "packages/protocol/osrdyne_protocol/foreign_json.py"
 #: What osrdyne wrote itself, and where from.
 OWN = {
     "examples/airports/flights.py": "the data set of the examples",
     "examples/airports/pipeline_demo.py": "what a command of ours printed",
     "examples/airports/relay_demo.py": "an answer that was made in this process",
     "infra/osrdyne_infra/mend.py": "properties in Pulumi's state",
-    "jobs/osrdyne_jobs/documents.py": "a payload that was checked when its job was registered",
-    "jobs/osrdyne_jobs/http/api.py": "a payload that was checked when its job was registered",
-    "pipeline/osrdyne_pipeline/batches.py": "notes of ingest in the lake",
-    "pipeline/osrdyne_pipeline/source/options.py": "names of files, from ingest",
+    "packages/jobs/osrdyne_jobs/documents.py": "a payload that was checked when its job was registered",
+    "packages/jobs/osrdyne_jobs/http/api.py": "a payload that was checked when its job was registered",
+    "packages/pipeline/osrdyne_pipeline/batches.py": "notes of ingest in the lake",
+    "packages/pipeline/osrdyne_pipeline/source/options.py": "names of files, from ingest",
 }
 
 

@@ -45,13 +45,13 @@ PAGES = (
     "docs/testing.md",
     "docs/tour.md",
     "docs/worker.md",
-    "libs/amqp/README.md",
-    "libs/client/README.md",
-    "libs/protocol/README.md",
-    "libs/worker/README.md",
-    "jobs/README.md",
-    "relay/README.md",
-    "bus/README.md",
+    "packages/amqp/README.md",
+    "packages/client/README.md",
+    "packages/protocol/README.md",
+    "packages/worker/README.md",
+    "packages/jobs/README.md",
+    "packages/relay/README.md",
+    "packages/bus/README.md",
     "roles/daemon/README.md",
     "roles/rabbitmq/README.md",
     "roles/topology/README.md",
@@ -62,6 +62,18 @@ MOST = 25
 DIALECT = re.compile(r"\b(nobody|somebody|anew|(is|are|was|were) told)\b|(?:^|[.!?] )(Who|Whoever) ", re.IGNORECASE)
 #: The same in code, where these words never have another sense.
 CODE_DIALECT = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever|whom|anew|tells?|told)\b", re.IGNORECASE)
+#: Folders of the product that are in plain English.
+PRODUCT = (
+    *(
+        "packages/protocol/",
+        "packages/amqp/",
+        "packages/client/",
+        "packages/worker/",
+        "packages/relay/",
+        "packages/bus/",
+    ),
+    *("daemon/osrdyne/", "infra/", "plugins/", "roles/"),
+)
 #: Folders of tests that are in plain English, names of tests included.
 TESTS = ("tests/broker/", "tests/faults/", "tests/unit/")
 #: Tokens that people read. From Python 3.12 the texts of an f-string are tokens of their own.
@@ -125,9 +137,7 @@ def code_in(folder: str) -> list[str]:
     return [name for name in steps.tracked(".py") if name.startswith(folder) and not name.endswith(Path(__file__).name)]
 
 
-@pytest.mark.parametrize(
-    "folder", ["daemon/osrdyne/", "libs/", "infra/", "relay/", "bus/", "plugins/", "roles/", *TESTS]
-)
+@pytest.mark.parametrize("folder", [*PRODUCT, *TESTS])
 def test_no_comment_docstring_or_string_speaks_the_dialect(folder: str) -> None:
     files = code_in(folder)
 

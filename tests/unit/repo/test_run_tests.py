@@ -166,7 +166,7 @@ def test_a_run_with_a_few_flaky_tests_passes_and_says_so_and_one_with_many_fails
 ) -> None:
     # Given a project with one tier, whose tests fail the first time
     (tmp_path / "tests/broker").mkdir(parents=True)
-    for part in ("tools", "pyproject.toml", "tests/__init__.py", "tests/conftest.py", "testbed"):
+    for part in ("tools", "pyproject.toml", "tests/__init__.py", "tests/conftest.py", "lab"):
         (tmp_path / part).symlink_to(steps.ROOT / part)
     words = [f"w {number}@x" for number in range(flaky)]
     (tmp_path / "tests/broker/test_flaky.py").write_text(FLAKY.replace("WORDS", repr(words)))

@@ -1,0 +1,155 @@
+"""Make what engines consist of, before any test: `python -m testbed.prepare SUITE TIER...`.
+
+`make engines` makes all of it, `make test` and `make test-all` what their tiers need. Each part is kept in the cache
+outside the checkout, under a name that says what it is made from, and is made under another name first: a run that was
+cut short goes on where it was, and a run on a machine that has everything ends at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from subprocess import CalledProcessError
+
+import java
+from testbed import apt, artemis, broker_j, browser, docker, newest_python, oslo, proton
+from testbed.broker import OF_THE_DEMO, SUITES, BrokerFailed, root_file_system
+from testbed.browser import BrowserFailed
+from testbed.docker import DockerFailed
+from testbed.go_builds import BuildFailed
+from testbed.kubernetes import building, images
+from testbed.kubernetes.golang import NoGo
+from testbed.maven import NotFetched
+from testbed.node import building as node
+from testbed.pulumi import building as pulumi
+from testbed.s3 import server as s3
+from testbed.systemd import MORE
+from tiers import NEWEST_PYTHON, names
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that engines consist of."""
+
+    name: str
+    make: Callable[[], object]
+    #: The tiers whose tests need it.
+    tiers: frozenset[str]
+    #: Whether tests of `make test` need it.
+    small: bool = False
+
+
+#: What making a part may fail with; all of them say why.
+FAILURES = (
+    *(apt.NotInstalled, BrokerFailed, BrowserFailed, BuildFailed, DockerFailed, NoGo, NotFetched),
+    *(OSError, CalledProcessError),
+)
+BROKER_TIERS = frozenset(
+    {"broker", "security", "drivers", "infra", "roles", "faults", "jobs", "pipeline", "relay", "bus"}
+)
+
+
+def installed(install: str) -> None:
+    """Run `install` of a module of lab/testbed/, as root."""
+    superuser = [] if os.geteuid() == 0 else ["sudo", "-n", "-E"]
+    program = f"from testbed.{install} import install; install()"
+    subprocess.run([*superuser, sys.executable, "-c", program], check=True)
+
+
+def debootstrap() -> None:
+    """Install what makes root file systems, also of brokers, where it is missing."""
+    if not Path("/usr/sbin/debootstrap").exists():
+        apt.install("debootstrap", "debian-archive-keyring", why="root file systems")
+
+
+def openssl() -> None:
+    """Have the command of docs/security.md."""
+    if not shutil.which("openssl"):
+        apt.install("openssl", why="the commands of docs/security.md")
+
+
+def images_built() -> None:
+    """Build the images of the Dockerfiles, in an engine of their own."""
+    # The module asks git which files there are, which a checkout without git need not answer for other parts.
+    from tests.infra.built_images import AIRPORTS, DAEMON, archives
+
+    archives(DAEMON, AIRPORTS)
+
+
+def parts() -> list[Part]:
+    """All parts, those of `make test` first, then from quick to slow."""
+    clusters = frozenset({"drivers", "infra"})
+    brokers = [
+        Part(f"RabbitMQ {version}", partial(root_file_system, version), BROKER_TIERS, version == OF_THE_DEMO)
+        for version in SUITES
+    ]
+    go = [
+        *(Part(f"Kubernetes: {name}", partial(building.binaries, name), clusters) for name in building.RECIPES),
+        Part("Pulumi", pulumi.programs, frozenset({"infra"})),
+        Part("S3 server", s3.program, frozenset({"relay", "roles", "infra"})),
+    ]
+    newest = Part("Python of Debian 13", newest_python.prepare, frozenset({NEWEST_PYTHON}), small=True)
+    return [
+        Part("debootstrap", debootstrap, BROKER_TIERS | {NEWEST_PYTHON}, small=True),
+        *brokers,
+        *([newest] if NEWEST_PYTHON in names() else []),
+        Part("OpenSSL", openssl, frozenset({"security"}), small=True),
+        Part("Java", java.ensure, frozenset({"pipeline"}), small=True),
+        Part("browser", browser.command, frozenset({"jobs", "pipeline"})),
+        Part("Redis", partial(installed, "redis"), frozenset({"relay", "infra"}), small=True),
+        Part("PostgreSQL", partial(installed, "postgres"), frozenset({"jobs"})),
+        Part("PgBouncer", partial(installed, "pgbouncer"), frozenset({"jobs"})),
+        Part("qpid-proton", proton.folder, frozenset({"bus"})),
+        Part("oslo.messaging", oslo.folder, frozenset({"bus"})),
+        Part("Java of brokers", partial(java.ensure, "Artemis"), frozenset({"bus"})),
+        Part("Artemis", artemis.program, frozenset({"bus"})),
+        Part("Qpid Broker-J", broker_j.program, frozenset({"bus"})),
+        Part("Node.js", node.folder, frozenset({"bus"})),
+        Part("Docker engine", partial(installed, "dockerd"), frozenset({"drivers", "roles", "infra"})),
+        Part("containerd", partial(installed, "kubernetes.keeper"), clusters),
+        Part("image of workers", docker.worker_root, frozenset({"drivers"})),
+        Part("image of pods", images.base, clusters),
+        Part("machine with systemd", partial(docker.machine_root, "trixie", *MORE), frozenset({"drivers"})),
+        Part("machine of Debian 13", partial(docker.machine_root, "trixie"), frozenset({"roles"})),
+        Part("machine of Debian 12", partial(docker.machine_root, "bookworm"), frozenset({"roles"})),
+        Part("image with Python", docker.python_root, frozenset({"infra"})),
+        *go,
+        Part("images of the Dockerfiles", images_built, frozenset({"infra"})),
+    ]
+
+
+def needed(suite: str, tiers: Iterable[str]) -> list[Part]:
+    """The parts that tests of these tiers stand on."""
+    chosen = set(tiers)
+    return [part for part in parts() if part.tiers & chosen and (suite == "test-all" or part.small)]
+
+
+def every_tier() -> list[str]:
+    """The tiers that need any part."""
+    return sorted({tier for part in parts() for tier in part.tiers})
+
+
+def main(suite: str, tiers: list[str]) -> int:
+    """Make what is needed; 1 when something could not be made, which is said."""
+    apt.finish()
+    for part in needed(suite, tiers or every_tier()):
+        started = time.monotonic()
+        try:
+            part.make()
+        except FAILURES as error:
+            print(f"engines: {part.name} could not be made: {error}", file=sys.stderr, flush=True)
+            return 1
+        if (seconds := time.monotonic() - started) > 1 or not tiers:
+            print(f"engines: {part.name}: {seconds:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

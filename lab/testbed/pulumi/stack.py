@@ -1,0 +1,113 @@
+"""A project of Pulumi in a directory of a test's own, run by the real command.
+
+The program is that of the checkout; configuration and state are the test's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testbed import ROOT
+from testbed.pulumi.building import programs
+
+#: Seconds for one command on a busy machine.
+PATIENCE = 480
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and all that it said."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return self.out + self.err
+
+
+@dataclass
+class Project:
+    """`Pulumi.yaml`, the stacks' files and the program, with state below the same directory."""
+
+    directory: Path
+    passphrase: str = field(repr=False)
+    #: The stack that is meant.
+    stack: str = "dev"
+
+    def __post_init__(self) -> None:
+        for file in ROOT.glob("Pulumi*.yaml"):
+            shutil.copy(file, self.directory)
+        for name in ("infra",):
+            (self.directory / name).symlink_to(ROOT / name)
+        (self.directory / "state").mkdir()
+        (self.directory / "home").mkdir()
+
+    def environment(self) -> dict[str, str]:
+        """Variables under which `pulumi` works on this project; nothing of who runs the tests is in them."""
+        path = [*map(str, programs()), str(Path(sys.executable).parent), os.environ["PATH"]]
+        return {
+            "PATH": os.pathsep.join(path),
+            "HOME": str(self.directory / "home"),
+            "PULUMI_HOME": str(self.directory / "home"),
+            "PULUMI_BACKEND_URL": f"file://{self.directory}/state?metadata=skip",
+            "PULUMI_CONFIG_PASSPHRASE": self.passphrase,
+            "PULUMI_SKIP_UPDATE_CHECK": "1",
+        }
+
+    def pulumi(self, *words: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> Done:
+        """Run `pulumi WORDS` in the project."""
+        started = time.monotonic()
+        done = subprocess.run(
+            ["pulumi", *words, "--non-interactive", "--color", "never"],
+            check=False,
+            cwd=self.directory,
+            env={**self.environment(), **(variables or {})},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - started)
+
+    def configure(self, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+        """Give the stack these values, in place of those of the checkout's file, and make it."""
+        lines = "".join(f"  osrdyne:{name}: {json.dumps(value)}\n" for name, value in values.items())
+        file = self.directory / f"Pulumi.{self.stack}.yaml"
+        kept = [line for line in file.read_text().splitlines() if line.startswith("encryptionsalt:")]
+        file.write_text("\n".join([*kept, "config:", lines]))
+        if not kept:
+            self.must("stack", "init", self.stack)
+        for name, value in secrets.items():
+            self.must("config", "set", "--stack", self.stack, "--secret", name, stdin=value)
+
+    def must(self, *words: str, stdin: str = "") -> Done:
+        """Run a command that has to succeed. Raises AssertionError with what it said."""
+        done = self.pulumi(*words, stdin=stdin)
+        assert done.code == 0, f"pulumi {' '.join(words)}:\n{done.text}"
+        return done
+
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs, secrets in the clear."""
+        found: dict[str, Any] = json.loads(
+            self.must("stack", "output", "--stack", self.stack, "--json", "--show-secrets").out
+        )
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """The deployment of the stack as it is stored."""
+        files = list((self.directory / "state/.pulumi/stacks").rglob(f"{self.stack}.json"))
+        assert len(files) == 1, files
+        deployment: dict[str, Any] = json.loads(files[0].read_text())["checkpoint"]["latest"]
+        return deployment
