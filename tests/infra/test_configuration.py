@@ -18,6 +18,8 @@ from osrdyne_infra.configuration import EXAMPLES, HIDDEN, OF_BROKER, BrokerStack
 from osrdyne_infra.errors import ConfigurationError
 
 pytestmark = pytest.mark.fast
+#: Where `pulumi` looks for them.
+STACKS = Path(steps.ROOT, yaml.safe_load(Path(steps.ROOT, "Pulumi.yaml").read_text())["stackConfigDir"])
 SECRETS = frozenset(f"osrdyne:{name}" for name in HIDDEN)
 BROKER = {"management": "http://broker:15672", "amqp": "amqp://broker:5672", "admin": "root"}
 WHOLE: Mapping[str, Any] = {
@@ -86,7 +88,7 @@ def test_several_pools_are_read_and_belong_to_the_instance() -> None:
 
 @pytest.mark.parametrize("name", ["dev", "staging", "prod", "staging-broker"])
 def test_the_file_of_a_stack_is_sound(name: str) -> None:
-    given = yaml.safe_load(Path(steps.ROOT, f"Pulumi.{name}.yaml").read_text())["config"]
+    given = yaml.safe_load(Path(STACKS, f"Pulumi.{name}.yaml").read_text())["config"]
     values = {setting.removeprefix("osrdyne:"): value for setting, value in given.items()}
 
     settings = parse(raw(**{**dict.fromkeys(WHOLE), **values, "admin_password": "hidden-word"}), SECRETS)
@@ -95,7 +97,7 @@ def test_the_file_of_a_stack_is_sound(name: str) -> None:
 
 
 def test_no_file_of_a_stack_is_forgotten_here() -> None:
-    assert {one.name for one in steps.ROOT.glob("Pulumi.*.yaml")} == {
+    assert {one.name for one in STACKS.iterdir()} == {
         f"Pulumi.{stack}.yaml" for stack in ("dev", "staging", "prod", "staging-broker")
     }
 

@@ -184,7 +184,7 @@ def test_destroy_leaves_nothing_on_the_broker(newest: Stack) -> None:
     assert newest.users() == set()
 
 
-SECRET_PLACES = ("state", "home", "Pulumi.dev.yaml")
+SECRET_PLACES = ("state", "home", "infra/stacks/Pulumi.dev.yaml")
 
 
 def clear_in(stack: Stack, secrets: list[str], said: list[str]) -> list[str]:

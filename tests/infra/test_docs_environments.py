@@ -97,7 +97,7 @@ def test_the_page_leads_from_nothing_to_a_pool_and_back(
     (project.directory / "admin.password").write_text(broker.admin_password)
     (project.directory / ".venv").symlink_to(steps.ROOT / ".venv")
     # The page's own names and addresses would meet those of other tests.
-    file = project.directory / "Pulumi.dev.yaml"
+    file = project.stacks / "Pulumi.dev.yaml"
     text = (
         file.read_text().replace("osrdyne-dev", stack.vhost).replace("instance: dev", f"instance: '{stack.instance}'")
     )
@@ -168,7 +168,7 @@ def test_the_page_leads_from_nothing_to_a_pool_on_a_cluster_and_back(
         "namespace: osrdyne-staging": f"namespace: {stack.beginning}",
         "namespace: osrdyne\n": f"namespace: {stack.beginning}-prod\n",
     }
-    for file in project.directory.glob("Pulumi.*.yaml"):
+    for file in project.stacks.glob("Pulumi.*.yaml"):
         text = file.read_text()
         for old, new in replacements.items():
             text = text.replace(old, new)

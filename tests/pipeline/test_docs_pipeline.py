@@ -75,7 +75,9 @@ def test_the_commands_of_the_page_work_one_after_the_other(
     uri_file: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("Pulumi.prod.yaml").write_text("config: {}\n")
+    stacks = tmp_path / "infra/stacks"
+    stacks.mkdir(parents=True)
+    (stacks / "Pulumi.prod.yaml").write_text("config: {}\n")
     replaced = {"/etc/osrdyne/core/monitor.uri": str(uri_file), "/var/lib/osrdyne/lake": str(tmp_path / "lake")}
     variables: dict[str, str | None] = {name: None for name in os.environ if name.startswith("OSRDYNE_")}
     said: dict[str, str] = {}

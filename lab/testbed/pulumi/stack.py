@@ -47,12 +47,18 @@ class Project:
     stack: str = "dev"
 
     def __post_init__(self) -> None:
-        for file in ROOT.glob("Pulumi*.yaml"):
-            shutil.copy(file, self.directory)
-        for name in ("infra",):
-            (self.directory / name).symlink_to(ROOT / name)
+        shutil.copy(ROOT / "Pulumi.yaml", self.directory)
+        shutil.copytree(ROOT / "infra/stacks", self.stacks)
+        for part in (ROOT / "infra").iterdir():
+            if part.name != self.stacks.name:
+                (self.directory / "infra" / part.name).symlink_to(part)
         (self.directory / "state").mkdir()
         (self.directory / "home").mkdir()
+
+    @property
+    def stacks(self) -> Path:
+        """The folder of the stacks' files."""
+        return self.directory / "infra/stacks"
 
     def environment(self) -> dict[str, str]:
         """Variables under which `pulumi` works on this project; nothing of who runs the tests is in them."""
@@ -84,7 +90,7 @@ class Project:
     def configure(self, values: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
         """Give the stack these values, in place of those of the checkout's file, and make it."""
         lines = "".join(f"  osrdyne:{name}: {json.dumps(value)}\n" for name, value in values.items())
-        file = self.directory / f"Pulumi.{self.stack}.yaml"
+        file = self.stacks / f"Pulumi.{self.stack}.yaml"
         kept = [line for line in file.read_text().splitlines() if line.startswith("encryptionsalt:")]
         file.write_text("\n".join([*kept, "config:", lines]))
         if not kept:

@@ -160,7 +160,7 @@ def test_a_pool_may_have_any_of_the_delays_in_any_order(tmp_path: Path, pool: st
 
 
 def test_the_projects_own_files_take_a_change_that_touches_no_other_line(tmp_path: Path) -> None:
-    stack = write(tmp_path, (ROOT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))
+    stack = write(tmp_path, (ROOT / "infra/stacks/Pulumi.dev.yaml").read_text(encoding="utf-8"))
     change = pulumi(recommendation(setting("BOS")), stack)
     removed = [line for line in change.diff().splitlines()[2:] if line.startswith("-")]
     assert removed == ["-      unbind_delay: PT10M", "-      stop_delay: PT10M"]

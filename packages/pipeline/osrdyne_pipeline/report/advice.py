@@ -51,7 +51,7 @@ def _delays(content: ReportContent) -> NextStep:
     return NextStep(
         f"Review and apply other delays{own}",
         f"On held-out days, {evidence.first_day} to {evidence.last_day}: {_effect(evidence)}.",
-        f"osrdyne-pipeline recommend --pool {content.pool} --stack Pulumi.STACK.yaml",
+        f"osrdyne-pipeline recommend --pool {content.pool} --stack infra/stacks/Pulumi.STACK.yaml",
     )
 
 
