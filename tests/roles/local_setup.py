@@ -1,4 +1,4 @@
-"""`playbooks/dev.yml` and `down.yml` on this machine, with all that they make in a directory of a test's own.
+"""`dev.yml` and `playbooks/down.yml` on this machine, with all that they make in a directory of a test's own.
 
 Processes run without systemd, whether this machine has it or not: a test installs no unit here.
 """
@@ -88,7 +88,9 @@ class LocalSetup:
     def attempt(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a playbook that may fail."""
         self._up = name == "dev"
-        command = [f"{Path(sys.executable).parent}/ansible-playbook", f"playbooks/{name}.yml", *arguments]
+        # Of the root, as a reader types it; it imports the one of playbooks/.
+        playbook = "dev.yml" if name == "dev" else f"playbooks/{name}.yml"
+        command = [f"{Path(sys.executable).parent}/ansible-playbook", playbook, *arguments]
         variables = {"OSRDYNE_BROKER": self.broker, "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1"}
         command += ["-e", f"@{self.directory / 'variables.json'}"]
         return run(command, env={**self.environment, **variables}, timeout=240)

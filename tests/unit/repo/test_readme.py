@@ -128,6 +128,10 @@ def test_every_playbook_in_the_pages_exists() -> None:
     assert [name for name in named if not Path(steps.ROOT, name).is_file()] == []
 
 
+def test_ansible_finds_the_playbook_and_its_roles_by_the_plain_name() -> None:
+    assert "daemon : " in run("env", "LC_ALL=C.UTF-8", "ansible-playbook", "dev.yml", "--list-tasks").stdout
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_relative_link_of_a_page_leads_somewhere(page: str) -> None:
     folder = Path(steps.ROOT, page).parent
