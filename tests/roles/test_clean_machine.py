@@ -1,4 +1,4 @@
-"""`playbooks/dev.yml` on a clean Debian 13: the Molecule scenario of molecule/default, step by step."""
+"""`dev.yml` on a clean Debian 13: the Molecule scenario of playbooks/molecule/default, step by step."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def molecule(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Molecule]:
             "PATH": f"{Path(sys.executable).parent}:{docker.environment['PATH']}",
             "OSRDYNE_MACHINE_IMAGE": docker.machine("trixie"),
             "OSRDYNE_MACHINE_NAME": machine,
+            "MOLECULE_GLOB": "playbooks/molecule/*/molecule.yml",
             "MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path_factory.mktemp("molecule")),
             "ANSIBLE_NOCOLOR": "1",
         }

@@ -89,6 +89,11 @@ def test_one_module_lets_signals_stop_a_program_so_that_forks_are_parted_from_it
     assert [str(file.relative_to(steps.ROOT)) for file in found] == ["packages/protocol/osrdyne_protocol/program.py"]
 
 
+def test_at_most_eleven_folders_are_at_the_root() -> None:
+    folders = {name.split("/")[0] for name in steps.tracked() if "/" in name}
+    assert len({name for name in folders if not name.startswith(".")}) <= 11
+
+
 def test_the_python_of_the_environment_finds_what_is_in_lab_and_tools_from_any_folder(tmp_path: Path) -> None:
     programs = sorted(file.parent.name for file in Path(steps.ROOT, "lab").glob("*/__init__.py"))
     assert len(programs) == 4

@@ -132,6 +132,13 @@ def test_ansible_finds_the_playbook_and_its_roles_by_the_plain_name() -> None:
     assert "daemon : " in run("env", "LC_ALL=C.UTF-8", "ansible-playbook", "dev.yml", "--list-tasks").stdout
 
 
+def test_the_scenario_of_molecule_is_where_the_page_says() -> None:
+    [found] = re.findall(r"MOLECULE_GLOB='(.*?)'", Path(steps.ROOT, "docs/testing.md").read_text())
+    assert [str(file.relative_to(steps.ROOT)) for file in steps.ROOT.glob(found)] == [
+        "playbooks/molecule/default/molecule.yml"
+    ]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_relative_link_of_a_page_leads_somewhere(page: str) -> None:
     folder = Path(steps.ROOT, page).parent

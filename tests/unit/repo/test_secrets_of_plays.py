@@ -14,7 +14,7 @@ import steps
 
 FILES = sorted(
     path.relative_to(steps.ROOT)
-    for folder in ("roles", "playbooks", "examples", "molecule")
+    for folder in ("roles", "playbooks", "examples")
     for path in Path(steps.ROOT, folder).rglob("*.yml")
 )
 WRITING = {"template", "copy", "blockinfile", "lineinfile", "replace", "assemble"}
