@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Self
 
-from faults.rig import ROOT
+from testbed import ROOT
 from testbed.hostile.sending import ask, send_frames, send_messages
 
 
