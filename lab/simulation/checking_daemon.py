@@ -52,6 +52,10 @@ class DaemonChecks(Checks):
         self._lock_left: dict[str, float] = {}
         #: When a daemon that stood still last went on.
         self._went_on_at = -1.0
+        #: Of each connection and queue: since when the broker holds up what the connection asked of the queue, and when
+        #: it went on.
+        self._held_since: dict[tuple[str, str], float] = {}
+        self._held_until: dict[tuple[str, str], float] = {}
         #: When a message was last taken from a queue, and when one last left it otherwise.
         self._taken_at: dict[str, float] = {}
         self._left_at: dict[str, float] = {}
@@ -89,6 +93,8 @@ class DaemonChecks(Checks):
             kinds.UNBOUND: self._unbound,
             kinds.DELETED: self._deleted,
             kinds.DISCONNECTED: self._disconnected,
+            kinds.STALLED: self._stalled,
+            kinds.WENT_ON: self._went_on,
             kinds.LOST_BY_BROKER: self._lost_by_broker,
             kinds.BROKER_STOPPED: self._broker_stopped,
             kinds.BROKER_STARTED: self._broker_started,
@@ -173,8 +179,19 @@ class DaemonChecks(Checks):
             return
         # The news waits for a daemon that stands still until it goes on.
         left = self._lock_left.get(event.actor)
-        if left is None or event.at - max(left, self._went_on_at) > _NEWS:
+        if left is None or self._asked_at(event) - max(left, self._went_on_at) > _NEWS:
             self._break(6, f"{event.actor}: {event.kind} {event.place!r} without the lock")
+
+    def _stalled(self, event: Event) -> None:
+        self._held_since[event.actor, event.place] = event.at
+
+    def _went_on(self, event: Event) -> None:
+        self._held_until[event.actor, event.place] = event.at
+
+    def _asked_at(self, event: Event) -> float:
+        """When a connection asked for what the broker has done now: a queue that it lost may hold that up."""
+        at = event.actor, event.place
+        return self._held_since[at] if self._held_until.get(at) == event.at else event.at
 
     def _bound(self, event: Event) -> None:
         self._changed(event)
