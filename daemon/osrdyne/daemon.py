@@ -28,7 +28,8 @@ from osrdyne_amqp import Connection
 from osrdyne_amqp.address import present, virtual_host
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol.errors import OsrdyneError
-from osrdyne_protocol.pauses import LoggedFailures, jittered
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class Daemon:
         #: For status and readiness.
         self._phase = "connecting"
         self._detail: str | None = None
-        self._logged = LoggedFailures()
+        self._outage = OutageLog(log, "the broker")
         self._id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._state: PoolState
         self._driver: Driver
@@ -66,7 +67,7 @@ class Daemon:
 
     async def act(self) -> None:
         """Act until cancelled; broker failures do not end it."""
-        failures = 0
+        retry = Retry(limit=_LONGEST_PAUSE_SECONDS, stable_after=_STABLE_SESSION_SECONDS)
         events = EventLine(self._state.names.activity_exchange, partial(self._connect, "events"), sender=self._id)
         try:
             while True:
@@ -74,9 +75,8 @@ class Daemon:
                 try:
                     await self._act(LifecycleEvents(events, self._id))
                 except Exception as error:  # noqa: BLE001 - after any error, the daemon logs it and begins again
-                    failures = 1 if self._state.clock() - began >= _STABLE_SESSION_SECONDS else failures + 1
                     self._ended(error)
-                await asyncio.sleep(jittered(failures, limit=_LONGEST_PAUSE_SECONDS))
+                await asyncio.sleep(retry.failed(self._state.clock() - began))
         finally:
             await events.close()
 
@@ -121,7 +121,7 @@ class Daemon:
         )
 
     def _acting(self) -> None:
-        self._logged.over()
+        self._outage.over(self._state.clock())
         self._metrics.leader.set(1)
         self._become("leading", None)
         log.info("acting", extra={"pool": self._state.names.pool, "keys": len(self._state.tracker.wanted)})
@@ -134,8 +134,7 @@ class Daemon:
         self._become("waiting", text)
         for one in unexpected:
             log.error("a task failed unexpectedly; beginning again", exc_info=one)
-        if self._logged.due(text, self._state.clock()):
-            log.warning("not acting; trying again", extra={"reason": text})
+        self._outage.failed(text, self._state.clock())
 
     def _become(self, phase: str, detail: str | None) -> None:
         self._phase = phase

@@ -108,7 +108,8 @@ def _write_units(directory: Path) -> None:
 
 
 def _python_path() -> str:
-    return ":".join(str(path) for path in (ROOT, ROOT / "lab", ROOT / "packages/protocol", ROOT / "daemon", PACKAGES))
+    ours = (ROOT / "packages" / name for name in ("protocol", "runtime"))
+    return ":".join(map(str, (ROOT, ROOT / "lab", *ours, ROOT / "daemon", PACKAGES)))
 
 
 def _is_up(machine: Systemd) -> bool:

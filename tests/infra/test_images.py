@@ -103,10 +103,10 @@ def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe
             DAEMON,
             {
                 *("osrdyne", "osrdyne-jobs", "osrdyne-relay"),
-                *("osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol"),
+                *("osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol", "osrdyne-runtime"),
             },
         ),
-        (AIRPORTS, {"osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol"}),
+        (AIRPORTS, {"osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol", "osrdyne-runtime"}),
     ],
     ids=["daemon", "airports"],
 )

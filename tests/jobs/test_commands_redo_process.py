@@ -85,13 +85,13 @@ def test_while_the_broker_is_away_it_waits_and_a_signal_ends_it(
     jobs: Jobs, start: Callable[[str, str], Redo], number: signal.Signals
 ) -> None:
     redo = start(jobs.url, NOBODY)
-    reason = redo.said("the broker is away; waiting for it")["reason"]
+    reason = redo.said("the broker cannot be used; waiting for it")["reason"]
 
     assert "nothing listens there" in reason
     assert redo.end(number) == 0
     assert [one["message"] for one in redo.lines()] == [
         "redo started",
-        "the broker is away; waiting for it",
+        "the broker cannot be used; waiting for it",
         "redo ended",
     ]
     assert "secret" not in redo._log.read_text()
@@ -103,7 +103,7 @@ def test_once_the_broker_is_there_it_leads_and_casts_what_was_missed(
     pool = make_pool()
     (tmp_path / "ready").touch()
     redo = start(jobs.url, NOBODY)
-    redo.said("the broker is away; waiting for it")
+    redo.said("the broker cannot be used; waiting for it")
     assert not redo.ready.exists()  # although an earlier process left it
     number = jobs.json("create", "plain", "r", "{}")["id"]
     jobs.json("cancel", str(number))
@@ -143,10 +143,10 @@ def test_while_postgresql_is_away_it_waits(private_postgres: Postgres, start: Ca
     engine.dispose()
     private_postgres.stop()
     redo = start(url, NOBODY)
-    redo.said("the database is away; waiting for it")
+    redo.said("the database cannot be used; waiting for it")
     private_postgres.start()
 
-    redo.said("the broker is away; waiting for it")
+    redo.said("the broker cannot be used; waiting for it")
     assert redo.end() == 0
 
 

@@ -255,4 +255,4 @@ def test_it_runs_until_it_is_stopped_and_logs_an_outage_once(
 
 def outages(caplog: pytest.LogCaptureFixture) -> int:
     """Return how often redo said that it cannot cast."""
-    return sum(said.startswith("jobs could not be cast, trying again later") for said in caplog.messages)
+    return sum(said.startswith("the broker cannot be used") for said in caplog.messages)

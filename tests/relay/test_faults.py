@@ -168,7 +168,7 @@ async def test_an_outage_in_the_middle_of_calls_is_survived_and_each_request_run
     assert sorted(answer.body for answer in answers) == sorted(runs)
     assert len(set(runs)) == len(runs) == 8
     # A line of each node when it goes and when it comes.
-    assert sum("Redis is away" in record.message for record in caplog.records) == 2
+    assert sum("Redis cannot be used" in record.message for record in caplog.records) == 2
 
 
 async def test_an_operation_ends_with_an_error_when_redis_stays_away(private_redis: RedisServer) -> None:

@@ -251,7 +251,7 @@ def test_a_daemon_that_is_refused_by_its_own_verification_logs_it_once_and_a_tes
             daemon.start()
         # And while it tries again and again, then its log has one line
         until(lambda: attempts(daemon) > 3, what="more attempts")
-        said = [line for line in daemon.lines() if line["message"] == "not acting; trying again"]
+        said = [line for line in daemon.lines() if line["message"] == "the broker cannot be used; trying again"]
         assert len(said) == 1
         assert str(stranger.cacertfile) in said[0]["reason"]
         daemon.close()

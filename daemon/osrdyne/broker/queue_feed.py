@@ -18,7 +18,7 @@ from osrdyne.errors import SessionEnded
 from osrdyne_amqp import Channel, Connection
 from osrdyne_amqp.consuming import consume_until_end
 from osrdyne_amqp.errors import BrokerError
-from osrdyne_protocol.pauses import jittered
+from osrdyne_runtime.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,8 @@ class QueueFeed:
         self._connect = connect
         self._handle = handle
         self._prefetch = prefetch
-        #: Connections in a row that a message has ended.
-        self._failures = 0
+        #: Its failures are the connections in a row that a message has ended.
+        self._retry = Retry(limit=2.0)
 
     async def run(self) -> None:
         """Consume until cancelled. Raises SessionEnded, BrokerError and what handlers raise, also in groups."""
@@ -68,17 +68,19 @@ class QueueFeed:
             # Before Python 3.13, a task group that fails while it is cancelled forgets that it was cancelled.
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise asyncio.CancelledError
-            if self._failures > _MOST_QUICK_TRIES:
-                await asyncio.sleep(jittered(self._failures, limit=2.0))
+            if self._retry.failures > _MOST_QUICK_TRIES:
+                await asyncio.sleep(self._pause)
 
     async def _consume(self, connection: Connection) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(end_with(connection))
-            if self._failures:
+            if self._retry.failures:
                 await self._begin(connection, tasks, prefetch=1)
                 await asyncio.sleep(_CALM_SECONDS)
-                log.warning("the queue can be consumed again", extra={"queue": self._queue, "tries": self._failures})
-                self._failures = 0
+                log.warning(
+                    "the queue can be consumed again", extra={"queue": self._queue, "tries": self._retry.failures}
+                )
+                self._retry.worked()
             await self._begin(connection, tasks, prefetch=self._prefetch)
             # Stay in the body: before Python 3.13, a group that fails at its end leaves its own cancellation behind.
             await asyncio.get_running_loop().create_future()
@@ -97,8 +99,8 @@ class QueueFeed:
             await asyncio.sleep(0.5)
 
     def _note(self, reason: BrokerError) -> None:
-        self._failures += 1
-        if self._failures == 1:
+        self._pause = self._retry.failed()
+        if self._retry.failures == 1:
             log.warning(
                 "a message cannot be delivered; trying until the broker moves it away, others of its queue wait",
                 extra={"queue": self._queue, "reason": str(reason)},

@@ -19,7 +19,7 @@ from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import events, headers
 from osrdyne_protocol.names import PoolNames, is_reply_address
-from osrdyne_protocol.pauses import back_off
+from osrdyne_runtime.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -102,18 +102,17 @@ class ErrorReplies:
 
     async def _deliver(self, reply_to: str | bytes, properties: Properties) -> bool:
         """Publish a reply. A refused one is tried again for a while: the broker may refuse for a moment."""
-        loop, failures = asyncio.get_running_loop(), 0
+        loop, retry = asyncio.get_running_loop(), Retry(limit=_LONGEST_PAUSE_SECONDS)
         patient_until = loop.time() + _RETRY_SECONDS
         while True:
             try:
                 return await self._publisher.reply(reply_to, b"", properties)
             except (Nacked, BrokerTimeout):
-                failures += 1
                 if self._trying_again >= _MOST_TRYING_AGAIN or loop.time() >= patient_until:
                     raise
             self._trying_again += 1
             try:
-                await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS))
+                await asyncio.sleep(retry.failed())
             finally:
                 self._trying_again -= 1
 

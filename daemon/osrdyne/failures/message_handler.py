@@ -19,7 +19,7 @@ from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Returned
-from osrdyne_protocol.pauses import back_off
+from osrdyne_runtime.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +80,11 @@ class MessageHandler(ABC):
             await asyncio.sleep(_CROWDED_DELAY_SECONDS if crowded else _DELAY_SECONDS)
         finally:
             self._going_back -= 1
-        failures = 0
+        retry = Retry()
         while True:
             try:
                 await self.publisher.publish(exchange, message.routing_key, message.body, properties)
                 break
             except (Nacked, Returned):
-                failures += 1
-                await asyncio.sleep(back_off(failures))
+                await asyncio.sleep(retry.failed())
         self.deliveries.ack(message.delivery_tag)

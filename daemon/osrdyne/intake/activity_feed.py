@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 
 from osrdyne_amqp import Connection, Message
 from osrdyne_amqp.consuming import consume_until_end
-from osrdyne_protocol.pauses import jittered
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -29,23 +30,25 @@ class ActivityFeed:
         self._queue = queue
         self._connect = connect
         self._on_message = on_message
-        self._failures = 0
+        self._retry = Retry(limit=_LONGEST_PAUSE)
+        # The first failure may be the loss of the broker, which the session logs.
+        self._outage = OutageLog(
+            log,
+            "the stream of activity events",
+            meanwhile="trying again, and counts of queues show which keys are in use",
+            tolerated=1,
+            queue=queue,
+        )
 
     async def run(self) -> None:
-        """Consume until cancelled. An outage is logged once, and so is its end."""
+        """Consume until cancelled. Nothing that happens to events ends it."""
         while True:
             try:
                 reason = await self._consume()
             except Exception as error:  # noqa: BLE001 - nothing that happens to events may end the session
                 reason = str(error) or type(error).__name__
-            self._failures += 1
-            # The first one may be the loss of the broker, which the session logs.
-            if self._failures == 2:
-                log.warning(
-                    "no activity events arrive; trying again, and counts of queues show which keys are in use",
-                    extra={"queue": self._queue, "reason": reason},
-                )
-            await asyncio.sleep(jittered(self._failures, limit=_LONGEST_PAUSE))
+            self._outage.failed(reason, asyncio.get_running_loop().time())
+            await asyncio.sleep(self._retry.failed())
 
     async def _consume(self) -> str:
         """Consume until that ends, and return why."""
@@ -58,6 +61,5 @@ class ActivityFeed:
             await connection.close()
 
     def _begun(self) -> None:
-        if self._failures > 1:
-            log.warning("activity events arrive again", extra={"queue": self._queue})
-        self._failures = 0
+        self._outage.over(asyncio.get_running_loop().time())
+        self._retry.worked()

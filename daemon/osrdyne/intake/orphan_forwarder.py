@@ -28,8 +28,8 @@ from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import events, expiry, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
-from osrdyne_protocol.pauses import back_off
 from osrdyne_protocol.settings import PoolSettings
+from osrdyne_runtime.retry import Retry, back_off
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class OrphanForwarder(MessageHandler):
 
         Raises TimeoutError when the deadline passes before the publish leaves; the caller's timeout ends all else.
         """
-        failures = 0
+        retry = Retry(first=0.1, limit=_LONGEST_WAIT_SECONDS / 2)
         while True:
             await self._bound(forward.key)
             try:
@@ -160,12 +160,12 @@ class OrphanForwarder(MessageHandler):
                 # arrived is unknown; delivery is at least once, so it is sent again.
                 self.state.unconfirmed.add(forward.key)
                 answer = ErrorAnswer(statuses.UNROUTABLE, str(error))
-            failures += 1
-            if failures == 1:
+            pause = retry.failed()
+            if retry.failures == 1:
                 log.warning("forward not accepted; trying again", extra={"key": forward.key, "reason": answer.reason})
-            if now_ms() + 1000 * _LONGEST_WAIT_SECONDS >= forward.deadline_ms and failures > 1:
+            if now_ms() + 1000 * _LONGEST_WAIT_SECONDS >= forward.deadline_ms and retry.failures > 1:
                 return answer
-            await asyncio.sleep(back_off(failures, first=0.1, limit=_LONGEST_WAIT_SECONDS / 2))
+            await asyncio.sleep(pause)
 
     async def _answer(self, message: Message, answer: ErrorAnswer, seen_ms: int, *, let_in: bool = False) -> None:
         expired_at = expiry.ORPHAN if answer.status == statuses.EXPIRED else None

@@ -21,7 +21,8 @@ from osrdyne.reconcile.keyed_loop import KeyedLoop
 from osrdyne.settings.daemon import LimitSettings
 from osrdyne.state import PoolState
 from osrdyne_protocol import events
-from osrdyne_protocol.pauses import back_off
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 _DRIVER_TIMEOUT_SECONDS = 60.0
 #: Changes reported by the engine are collected for this long before it is listed.
 _COLLECT_CHANGES_SECONDS = 0.05
-#: Warn again of a lost event stream only if the stream was healthy for this long.
+#: A lost event stream that was healthy for this long is asked for again soon.
 _HEALTHY_STREAM_SECONDS = 5.0
 
 
@@ -57,6 +58,7 @@ class GroupLoop:
         self._patience = patience
         self._late = late
         self._listing_interval = listing_interval
+        self._engine = OutageLog(log, "the engine")
         #: Starts in flight, and when each began, in monotonic seconds.
         self._starting: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
@@ -210,7 +212,7 @@ class GroupLoop:
         self._loop.look_at(key)
 
     async def _watch(self) -> None:
-        failures = 0
+        retry = Retry(stable_after=_HEALTHY_STREAM_SECONDS)
         while True:
             began = self._state.clock()
             try:
@@ -218,11 +220,9 @@ class GroupLoop:
                     self._changed(change)
                 return
             except DriverError as error:
-                failures = 1 if self._state.clock() - began > _HEALTHY_STREAM_SECONDS else failures + 1
-                if failures == 1:
-                    log.warning("lost the engine's changes; listing instead", extra={"reason": str(error)})
+                self._engine.failed(f"its changes are lost: {error}", self._state.clock())
                 self._listing.set()
-                await asyncio.sleep(back_off(failures))
+                await asyncio.sleep(retry.failed(self._state.clock() - began))
 
     def _changed(self, change: Change) -> None:
         group = self._state.groups.get(change.key)
@@ -246,16 +246,17 @@ class GroupLoop:
             self._adopt(await self._list(), began=began)
 
     async def _list(self) -> list[Group]:
-        failures = 0
+        retry = Retry()
         while True:
             try:
                 async with asyncio.timeout(_DRIVER_TIMEOUT_SECONDS):
-                    return await self._driver.list()
+                    listed = await self._driver.list()
             except (DriverError, TimeoutError) as error:
-                failures += 1
-                if failures == 1:
-                    log.warning("cannot list worker groups; trying again", extra={"reason": str(error)})
-                await asyncio.sleep(back_off(failures))
+                self._engine.failed(str(error), self._state.clock())
+                await asyncio.sleep(retry.failed())
+            else:
+                self._engine.over(self._state.clock())
+                return listed
 
     def _adopt(self, listed: list[Group], *, began: float) -> None:
         state, self._listed_at = self._state, began

@@ -12,7 +12,7 @@ from enum import Enum
 
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.reconcile.queue_rules import Phase
-from osrdyne_protocol.pauses import back_off
+from osrdyne_runtime.retry import back_off
 
 #: A group that ran for this many seconds before it failed did not fail at its start.
 HEALTHY_AFTER = 10.0

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from osrdyne.target.tracker import Status, Wanted
-from osrdyne_protocol.pauses import back_off
+from osrdyne_runtime.retry import back_off
 
 
 class Phase(Enum):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,7 +23,8 @@ from osrdyne_amqp.errors import BrokerError, Nacked, Unencodable
 from osrdyne_protocol import event_batches, events, log_lines
 from osrdyne_protocol.errors import OtherProcess
 from osrdyne_protocol.event_batches import Event, EventMessage
-from osrdyne_protocol.pauses import LoggedFailures, jittered
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 logger = log_lines.logger(__name__)
 
@@ -91,6 +91,8 @@ class EventLine:
         self._closed = False
         #: The previous connection or its channel has ended, perhaps because of an event.
         self._interrupted = False
+        # The first failure may be the loss of the broker, which the code with another connection logs.
+        self._outage = OutageLog(logger, "the exchange of activity events", tolerated=1)
         #: Events that are known to be lost.
         self.lost = 0
         self._reported_lost = 0
@@ -209,12 +211,13 @@ class EventLine:
         sent = self._unconfirmed.pop(confirmed, None)
         if sent is not None:
             self._unconfirmed_events -= sent.message.events
-            if error is not None:
+            if error is None:
+                self._outage.over(asyncio.get_running_loop().time())
+            else:
                 self.lost += sent.message.events
 
     async def _run(self) -> None:
-        loop, failures = asyncio.get_running_loop(), 0
-        logged = LoggedFailures()
+        loop, retry = asyncio.get_running_loop(), Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE, stable_after=STABLE)
         while True:
             await self._wanted.wait()
             self._settled.clear()
@@ -226,16 +229,10 @@ class EventLine:
             self._settled.set()
             if self._waiting:  # the connection ended before the broker confirmed all of them
                 self._wanted.set()
-            if loop.time() - self._open_since > STABLE:
-                failures = 0
-                logged.over()
-            failures += 1
-            # Do not warn of the first loss: the code that uses another connection logs the outage.
-            warn = failures > 1 and logged.due(str(reason), loop.time())
-            level = logging.WARNING if warn else logging.DEBUG
-            logger.log(level, "no activity events can be sent, trying again later", extra={"reason": str(reason)})
+            self._outage.failed(str(reason), loop.time())
+            pause = retry.failed(loop.time() - self._open_since)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE)):
+                async with asyncio.timeout(pause):
                     await self._hurry.wait()
 
     async def _carry(self) -> BrokerError:

@@ -34,7 +34,8 @@ from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.forks import Home
 from osrdyne_protocol.headers import X_DEADLINE, X_STATUS
 from osrdyne_protocol.names import PoolNames, reply_queue
-from osrdyne_protocol.pauses import LoggedFailures, jittered
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 logger = log_lines.logger(__name__)
 
@@ -85,6 +86,7 @@ class Dispatcher:
         self._crashes = 0
         self._link: ClientConnection | None = None
         self._trouble: BrokerError | None = None
+        self._outage = OutageLog(logger, "the broker")
         self._closed = True
         self._keeper: asyncio.Task[None] | None = None
         self._warned = False
@@ -167,11 +169,11 @@ class Dispatcher:
             while self._link is not None:
                 self._trouble = await self._link.lost()
                 old, self._link = self._link, None
-                logger.warning("connection to the broker lost", extra={"reason": str(self._trouble)})
+                self._outage.failed(str(self._trouble), self._loop.time())
                 self._fail_unanswerable(self._trouble, left=self._leave_queue(self._trouble))
                 await old.close()
                 self._link = await self._connect_again()
-                logger.info("connected to the broker again", extra={"broker": self._link.where})
+                self._outage.over(self._loop.time(), broker=self._link.where)
                 self._send_unsent()
         except Exception as error:
             logger.exception("the client cannot go on")
@@ -179,10 +181,9 @@ class Dispatcher:
             self._fail_all(ClientClosed(f"the client failed: {error!r}"))
 
     async def _connect_again(self) -> ClientConnection:
-        failures, logged = 0, LoggedFailures()
+        retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
         while True:
-            failures += 1
-            await asyncio.sleep(jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE))
+            await asyncio.sleep(retry.failed())
             try:
                 return await self._connect()
             except BrokerError as error:
@@ -190,8 +191,7 @@ class Dispatcher:
                 # Not where it lets no client in, as while its virtual host starts: the reply queue may be good.
                 if isinstance(error, CrashedOnReplies) and self._leave_queue(error):
                     self._fail_unanswerable(error, left=True)
-                if logged.due(str(error), self._loop.time()):
-                    logger.warning("cannot connect to the broker, trying again", extra={"reason": str(error)})
+                self._outage.failed(str(error), self._loop.time())
 
     # --- requests -------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from osrdyne_jobs.database import check_tables, reason
 from osrdyne_jobs.redo import Redo
 from osrdyne_protocol import log_lines, program
 from osrdyne_protocol.settings import RedoSettings
+from osrdyne_runtime.outages import OutageLog
 
 T = TypeVar("T")
 
@@ -59,9 +61,12 @@ def _redo(
     scanned: Callable[[], object],
     stop: threading.Event,
 ) -> None:
-    if _reached(lambda: _with_tables(engine), "the database is away; waiting for it", stop) is None:
+    if (
+        _reached(lambda: _with_tables(engine), OutageLog(logger, "the database", meanwhile="waiting for it"), stop)
+        is None
+    ):
         return
-    client = _reached(lambda: _opened(make_client()), "the broker is away; waiting for it", stop)
+    client = _reached(lambda: _opened(make_client()), OutageLog(logger, "the broker", meanwhile="waiting for it"), stop)
     if client is None:
         return
     try:
@@ -80,6 +85,7 @@ class LateCaster:
         """`make_client` returns a client of the pool that is not yet open; it is called for each attempt."""
         self._make_client = make_client
         self._client: Client | None = None
+        self._outage = OutageLog(logger, "the broker", meanwhile="redo casts what is created here")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._open_later, name="osrdyne jobs: broker", daemon=True)
 
@@ -96,7 +102,7 @@ class LateCaster:
         except InvalidUri:
             raise
         except BrokerError as error:
-            logger.warning(_NOT_CAST, extra={"reason": str(error)})
+            self._outage.failed(str(error), time.monotonic())
             self._thread.start()
         return self
 
@@ -110,14 +116,9 @@ class LateCaster:
     def _open_later(self) -> None:
         self._stop.wait(PAUSE)
         try:
-            self._client = _reached(lambda: _opened(self._make_client()), _NOT_CAST, self._stop)
+            self._client = _reached(lambda: _opened(self._make_client()), self._outage, self._stop)
         except Exception as error:  # noqa: BLE001 - an address that is wrong now ends no administration
             logger.error("the broker's address cannot be used; redo casts the jobs", extra={"reason": str(error)})
-        if self._client is not None:
-            logger.info("the broker is reached; jobs are cast from now on")
-
-
-_NOT_CAST = "the broker is away; redo casts what is created here"
 
 
 def _with_tables(engine: Engine) -> Engine:
@@ -130,18 +131,18 @@ def _opened(client: Client) -> Client:
     return client
 
 
-def _reached(reach: Callable[[], T], away: str, stop: threading.Event) -> T | None:
-    """Return what `reach` does, once it works, or None at the end. Each new reason is logged once."""
-    said = None
+def _reached(reach: Callable[[], T], outage: OutageLog, stop: threading.Event) -> T | None:
+    """Return what `reach` does, once it works, or None at the end."""
     while not stop.is_set():
         try:
-            return reach()
+            reached = reach()
         except InvalidUri:
             raise
         except (SQLAlchemyError, BrokerError) as error:
             why = reason(error) if isinstance(error, SQLAlchemyError) else str(error)
-            if why != said:
-                logger.warning(away, extra={"reason": why})
-            said = why
+            outage.failed(why, time.monotonic())
+        else:
+            outage.over(time.monotonic())
+            return reached
         stop.wait(PAUSE)
     return None

@@ -24,6 +24,7 @@ from osrdyne_jobs.store import history, records, scans
 from osrdyne_protocol import log_lines
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.settings import RedoSettings
+from osrdyne_runtime.outages import OutageLog
 
 logger = log_lines.logger(__name__)
 
@@ -55,6 +56,7 @@ class Redo:
         self._settings = settings
         self._name = name
         self._leading = False
+        self._casts = OutageLog(logger, "the broker")
         self._alive_at = self._lose_at = 0.0
         #: Until when another process may lead.
         self._back_at = 0.0
@@ -64,35 +66,36 @@ class Redo:
     def run(self, stop: threading.Event, *, scanned: Callable[[], object] = lambda: None) -> None:
         """Scan until `stop` is set, which also ends a scan between two batches. Call `scanned` after each scan.
 
-        An outage of database or broker is logged once, and waited for. When no cast gets through for longer than the
+        An outage of database or broker is logged and waited for. When no cast gets through for longer than the
         lease, another process may lead: its way to the broker may be open.
 
         Raises ClientClosed where the client of the pool was closed: end the process then.
         """
-        failing, self._stop = False, stop
+        self._stop = stop
+        database = OutageLog(logger, "the database")
         while not stop.is_set():
             try:
                 scan = self.scan()
             except SQLAlchemyError as error:
                 self._lose_at = time.monotonic() + self._settings.patience
-                if not failing:
-                    logger.warning("redo cannot reach the database", extra={"reason": reason(error)})
-                failing = True
+                database.failed(reason(error), time.monotonic())
             else:
-                failing = self._log(scan, failing)
+                database.over(time.monotonic())
+                self._log(scan)
                 scanned()
             stop.wait(self._settings.interval)
         self._resign()
 
-    def _log(self, scan: Scan, failing: bool) -> bool:
+    def _log(self, scan: Scan) -> None:
         if scan.leading != self._leading:
             logger.info("redo leads" if scan.leading else "redo stands by", extra={"holder": self._name})
             self._leading = scan.leading
         if scan.lost:
             logger.warning("workers of jobs are gone; their jobs are due again", extra={"runs": scan.lost})
-        if scan.not_cast and not failing:
-            logger.warning("jobs could not be cast, trying again later", extra={"jobs": scan.not_cast})
-        return bool(scan.not_cast)
+        if scan.not_cast:
+            self._casts.failed(f"{scan.not_cast} jobs could not be cast", time.monotonic())
+        else:
+            self._casts.over(time.monotonic())
 
     def _resign(self) -> None:
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from osrdyne_runtime.retry import back_off
+
 #: It waits for its first run.
 REGISTERED = "registered"
 #: A worker has it.
@@ -34,5 +36,4 @@ def retry_delay(attempts: int, chance: Callable[[], float] = random.random) -> f
 
     A random part of up to a quarter keeps jobs apart that failed together.
     """
-    whole = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(attempts - 1, 30))
-    return whole * (1 - 0.25 * chance())
+    return back_off(attempts, first=FIRST_DELAY, limit=LONGEST_DELAY) * (1 - 0.25 * chance())

@@ -27,6 +27,8 @@ from osrdyne_jobs.store import records, running
 from osrdyne_protocol import log_lines
 from osrdyne_protocol.forks import Home
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 from osrdyne_worker import Reject, Request, environment, run
 
 logger = log_lines.logger(__name__)
@@ -144,6 +146,7 @@ class _Leases:
                 one.cancelled.set()
 
     def _renew_all(self) -> None:
+        outage = OutageLog(logger, "the database", meanwhile="the leases of jobs are not renewed")
         pause = self._lease / RENEWALS
         while not self._closed.wait(pause):
             pause = self._lease / RENEWALS
@@ -156,9 +159,10 @@ class _Leases:
                 with self._engine.begin() as connection:
                     held, cancelled = running.renew(connection, grips, self._lease)
             except Exception as error:  # noqa: BLE001 - without this thread all leases would end
-                logger.warning("the leases of jobs could not be renewed", extra={"reason": _reason(error)})
+                outage.failed(_reason(error), time.monotonic())
                 pause = self._lease / RENEWALS / 4
             else:
+                outage.over(time.monotonic())
                 self._note(grips, held, cancelled, asked)
 
     def _note(
@@ -380,7 +384,8 @@ class JobWorker:
 
         Returns when that was asked for, by the monotonic clock, and what began.
         """
-        pause = FIRST_PAUSE
+        retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
+        outage = OutageLog(logger, "the database", meanwhile="an outcome waits to be written", token=run.token)
         while True:
             asked, begun = time.monotonic(), None
             try:
@@ -402,10 +407,10 @@ class JobWorker:
                 logger.warning("a run lost its lease; the job is done again", extra={"token": run.token})
                 return asked, None
             except SQLAlchemyError as error:
-                logger.warning("the outcome of a job could not be written", extra={"reason": _reason(error)})
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                outage.failed(_reason(error), time.monotonic())
+                time.sleep(retry.failed())
                 continue
+            outage.over(time.monotonic())
             return asked, begun
 
 

@@ -7,13 +7,13 @@ called with None: the subscription of a channel has begun, for the first time or
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 
 from osrdyne_protocol import log_lines
 from osrdyne_relay.errors import RelayError
 from osrdyne_relay.port import Away, RedisPort, Subscriber
-from osrdyne_relay.time_rules import retry_pause
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 log = log_lines.logger(__name__)
 
@@ -35,8 +35,8 @@ class Pulses:
         #: Channels whose subscription this connection must begin or end.
         self._changed: dict[str, None] = {}
         self._news = asyncio.Event()
-        #: Connections in a row over which nothing came.
-        self._failures = 0
+        self._retry = Retry(first=0.05, limit=_MOST_PAUSE)
+        self._outage = OutageLog(log, "the pulses of Redis", meanwhile="looks find what they announce")
 
     def listen(self, channel: str, receiver: Receiver) -> None:
         """Pass what comes on a channel to a receiver."""
@@ -61,12 +61,10 @@ class Pulses:
                 await self._subscribe(subscriber)
                 await self._both(subscriber)
             except (Away, RelayError) as error:
-                self._failures += 1
-                if self._failures == 1:
-                    log.warning("pulses are not received; looks find what they announce", extra={"reason": str(error)})
+                self._outage.failed(str(error), asyncio.get_running_loop().time())
             finally:
                 await subscriber.close()
-            await asyncio.sleep(retry_pause(max(self._failures, 1), random.random(), most=_MOST_PAUSE))
+            await asyncio.sleep(self._retry.failed())
 
     async def _both(self, subscriber: Subscriber) -> None:
         """Receive and subscribe at the same time, until one of them fails."""
@@ -81,7 +79,8 @@ class Pulses:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _hear(self, channel: str, content: bytes | None) -> None:
-        self._failures = 0
+        self._retry.worked()
+        self._outage.over(asyncio.get_running_loop().time())
         if receiver := self._receivers.get(channel):
             receiver(content)
 

@@ -74,7 +74,7 @@ class Relay:
     @property
     def redis_away(self) -> bool:
         """Whether the last operation of this node failed."""
-        return self._node.retrying.outage.away
+        return self._node.retrying.outage.is_away
 
     @property
     def streams(self) -> DataStreams:

@@ -1,9 +1,8 @@
-"""Tries each transaction until Redis has answered, for `retry_for` seconds, and logs one line an outage."""
+"""Tries each transaction until Redis has answered, for `retry_for` seconds, and logs outages."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,35 +10,16 @@ from typing import Any
 from osrdyne_protocol import log_lines
 from osrdyne_relay.errors import RedisAway
 from osrdyne_relay.port import Away, Command, RedisPort
-from osrdyne_relay.time_rules import retry_pause
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 log = log_lines.logger(__name__)
 
+#: First and longest pause between two attempts, in seconds.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+
 #: A transaction, or what makes it for each attempt.
 Commands = Sequence[Command] | Callable[[], Sequence[Command]]
-
-
-class Outage:
-    """Whether Redis answers this node, as its operations see it."""
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-
-    @property
-    def away(self) -> bool:
-        return self._since is not None
-
-    def failed(self, reason: str, now: float) -> None:
-        """Note an operation that failed."""
-        if self._since is None:
-            self._since = now
-            log.warning("Redis is away; operations are tried again", extra={"reason": reason})
-
-    def answered(self, now: float) -> None:
-        """Note an operation that did not fail."""
-        if self._since is not None:
-            log.warning("Redis is back", extra={"seconds": round(now - self._since, 1)})
-            self._since = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +37,7 @@ class Retrying:
     def __init__(self, redis: RedisPort, retry_for: float) -> None:
         self._redis = redis
         self._retry_for = retry_for
-        self.outage = Outage()
+        self.outage = OutageLog(log, "Redis")
 
     async def run(self, commands: Commands, *, retry_for: float | None = None) -> Done:
         """Execute a transaction. Raises RedisAway after `retry_for` seconds of attempts, and RedisRefused at once.
@@ -66,18 +46,17 @@ class Retrying:
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + (self._retry_for if retry_for is None else retry_for)
-        failures, maybe_before = 0, False
+        retry, maybe_before = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE), False
         while True:
             try:
                 answers = await self._redis.run(*(commands() if callable(commands) else commands))
             except Away as error:
-                failures += 1
                 maybe_before |= error.sent
                 self.outage.failed(str(error), clock())
-                pause = retry_pause(failures, random.random())
+                pause = retry.failed()
                 if clock() + pause > deadline:
                     raise RedisAway(f"{RedisAway.__doc__} It says: {error}") from error
                 await asyncio.sleep(pause)
             else:
-                self.outage.answered(clock())
+                self.outage.over(clock())
                 return Done(answers, maybe_before)

@@ -1,16 +1,8 @@
-"""When to try again, when to look again, and when the other side is gone. Pure: times are arguments, in seconds of one
+"""When to look again, and when the other side is gone. Pure: times are arguments, in seconds of one
 process's monotonic clock. Clocks of two processes are never compared.
 """
 
 from __future__ import annotations
-
-
-def retry_pause(failures: int, chance: float, *, first: float = 0.05, most: float = 2.0) -> float:
-    """Return the seconds until the next attempt after so many failures in a row; `chance` is random, from 0 to 1.
-
-    It doubles up to `most`, and a half of it is left to chance, so that nodes do not return to Redis all at once.
-    """
-    return float(min(most, first * 2 ** min(max(failures, 1) - 1, 16)) * (0.5 + chance / 2))
 
 
 def polled_for(look_every: float) -> float:

@@ -24,8 +24,9 @@ from osrdyne_amqp.message import MAX_BODY
 from osrdyne_protocol import events, expiry, log_lines, statuses
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, deadline_problem, status_for
 from osrdyne_protocol.names import is_reply_address
-from osrdyne_protocol.pauses import LoggedFailures, jittered
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 from osrdyne_worker import consumer_timeout
 from osrdyne_worker.errors import HandlerHung
 from osrdyne_worker.events import ActivityEvents
@@ -115,7 +116,10 @@ class Worker:
         #: Set whenever a request leaves the hand.
         self._settled = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._logged = LoggedFailures()
+        self._outage = OutageLog(logger, "the broker", key=environment.key)
+        self._no_queue = OutageLog(
+            logger, "the request queue", meanwhile="waiting for the daemon to make it", key=environment.key
+        )
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -133,14 +137,16 @@ class Worker:
             await self._line.close()
 
     async def _serve_sessions(self, stop: asyncio.Event) -> None:
-        failures, known, refused = 0, False, math.inf
+        retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE, stable_after=STABLE)
+        known, refused = False, math.inf
         while not stop.is_set():
             opened = self._loop.time()
             self._line.open()
             try:
                 session = await WorkerSession.open(self._environment, self._options.at_once)
                 known, opened, refused = True, self._loop.time(), math.inf
-                self._logged.over()
+                self._outage.over(self._loop.time())
+                self._no_queue.over(self._loop.time())
                 try:
                     await self._serve(session, stop)
                 finally:
@@ -153,11 +159,9 @@ class Worker:
                     raise
                 else:
                     refused = min(refused, self._loop.time())
-                self._log_trouble(error)
-                if self._loop.time() - opened > STABLE:
-                    failures = 0
-                failures += 1
-                pause = jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE)
+                outage = self._no_queue if isinstance(error, NotFound) else self._outage
+                outage.failed(str(error), self._loop.time())
+                pause = retry.failed(self._loop.time() - opened)
                 await _first(stop.wait(), asyncio.sleep(pause))
 
     async def _serve(self, session: WorkerSession, stop: asyncio.Event) -> None:
@@ -247,15 +251,6 @@ class Worker:
         while any(work.delivery.session is session for work in self._in_hand):
             self._settled.clear()
             await self._settled.wait()
-
-    def _log_trouble(self, error: BrokerError) -> None:
-        if not self._logged.due(str(error), self._loop.time()):
-            return
-        extra = {"key": self._environment.key, "reason": str(error)}
-        if isinstance(error, NotFound):
-            logger.warning("no request queue; waiting for the daemon to make it", extra=extra)
-        else:
-            logger.warning("the broker is away, trying again", extra=extra)
 
     # --- a request --------------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ async def test_what_is_asked_while_there_is_no_connection_waits_for_one(
             proxy.refuses = False
             assert [one.body for one in await asyncio.gather(*asked)] == [b"x"] * 20
         assert bus.connections == 4
-    assert "connecting again" in caplog.text
+    assert "the peer cannot be used" in caplog.text
 
 
 async def test_without_a_connection_a_message_fails_in_its_time_and_says_that_it_was_not_sent(

@@ -121,7 +121,7 @@ async def test_while_the_cluster_is_away_the_reason_is_reported_and_it_is_asked_
     task = asyncio.create_task(seen.mirror.run())
     with pytest.raises(DriverError, match="no answer"):
         await seen.mirror.ready(600)
-    assert 100 < seen.cluster.listed < 130
+    assert 100 < seen.cluster.listed < 200
     seen.cluster.listing = ([], "1")
     await seen.mirror.ready(10)
     assert seen.mirror.failure is None
@@ -136,7 +136,7 @@ async def test_a_watch_that_is_refused_does_not_list_without_pause_and_is_logged
         for _ in range(200):
             seen.cluster.events.put_nowait(ApiRefused("cannot watch: forbidden", 403))
         await asyncio.sleep(60)
-        assert 5 < seen.cluster.listed < 20
+        assert 5 < seen.cluster.listed < 30
         assert [one.reason for one in caplog.records] == ["cannot watch: forbidden"]  # type: ignore[attr-defined]
 
 

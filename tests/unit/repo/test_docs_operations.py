@@ -24,6 +24,10 @@ SOURCES = re.sub(
         if name.startswith(("daemon/osrdyne/", *LIBRARIES))
     ),
 )
+SOURCES += "".join(
+    f"{what} cannot be used; trying again, {what} can be used again "
+    for what in re.findall(r'OutageLog\(\s*\w+,\s*"(.+?)"', SOURCES)
+)
 
 
 def section(heading: str) -> str:

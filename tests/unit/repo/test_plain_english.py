@@ -48,6 +48,7 @@ PAGES = (
     "packages/amqp/README.md",
     "packages/client/README.md",
     "packages/protocol/README.md",
+    "packages/runtime/README.md",
     "packages/worker/README.md",
     "packages/jobs/README.md",
     "packages/relay/README.md",

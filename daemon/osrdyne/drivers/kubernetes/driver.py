@@ -24,7 +24,7 @@ from osrdyne.drivers.kubernetes.manifests import Manifests
 from osrdyne.drivers.kubernetes.mirror import Mirror
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
-from osrdyne_protocol.pauses import back_off
+from osrdyne_runtime.retry import Retry
 
 __all__ = ["KubernetesDriver"]
 
@@ -177,7 +177,7 @@ class KubernetesDriver:
 
     async def _scale(self, key: str) -> None:
         """Give a running group the autoscaler that is declared, trying again until it has it or is gone."""
-        failures, reported = 0, ""
+        retry, reported = Retry(), ""
         try:
             while True:
                 async with self._lock(key):
@@ -187,11 +187,10 @@ class KubernetesDriver:
                     try:
                         await self._apply_scaler(group, f"scale key {key!r}")
                     except DriverError as error:
-                        failures += 1
                         if reported != str(error):
                             reported = str(error)
                             self._unread.tell(Change(key, reported))
-                await asyncio.sleep(back_off(failures))
+                await asyncio.sleep(retry.failed())
         finally:
             self._scaled_by.pop(key, None)
 

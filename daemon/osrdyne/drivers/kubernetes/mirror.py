@@ -18,7 +18,8 @@ from osrdyne.drivers.kubernetes.api import Resource
 from osrdyne.drivers.kubernetes.facts import Thing
 from osrdyne.drivers.kubernetes.template import Manifest
 from osrdyne.errors import DriverError
-from osrdyne_protocol.pauses import back_off
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 _log = logging.getLogger(__name__)
 
@@ -64,8 +65,7 @@ class Mirror(Generic[F]):
         self.objects: dict[str, F] = {}
         #: Why the copy may be out of date; None while it is not.
         self.failure: str | None = None
-        #: The last reason that was logged; None since a watch has gone well.
-        self._logged: str | None = None
+        self._outage = OutageLog(_log, "the API server", of=resource.plural)
 
     @property
     def is_synced(self) -> bool:
@@ -84,7 +84,7 @@ class Mirror(Generic[F]):
     async def run(self) -> None:
         """Keep the copy up to date until cancelled."""
         clock = asyncio.get_running_loop().time
-        failures = 0
+        retry = Retry(limit=_LONGEST_PAUSE_SECONDS, stable_after=_HEALTHY_WATCH_SECONDS)
         while True:
             began = clock()
             try:
@@ -96,8 +96,7 @@ class Mirror(Generic[F]):
             except Exception as error:  # noqa: BLE001 - after any error, log it and list again
                 _log.error("the copy of the cluster failed unexpectedly", exc_info=error)
                 self._lost(f"{type(error).__name__}: {error}")
-            failures = 1 if clock() - began > _HEALTHY_WATCH_SECONDS else failures + 1
-            await asyncio.sleep(back_off(failures, limit=_LONGEST_PAUSE_SECONDS))
+            await asyncio.sleep(retry.failed(clock() - began))
 
     def put(self, manifest: Manifest) -> F | None:
         """Take over an object from an answer of the API server, which the watch will report later.
@@ -171,13 +170,9 @@ class Mirror(Generic[F]):
             return None
 
     def _found_again(self) -> None:
-        if self._logged is not None:
-            _log.info("the cluster is seen again", extra={"of": self._resource.plural})
-            self._logged = None
+        self._outage.over(asyncio.get_running_loop().time())
 
     def _lost(self, reason: str) -> None:
-        if self._logged != reason:
-            _log.warning("lost sight of the cluster", extra={"of": self._resource.plural, "reason": reason})
-            self._logged = reason
+        self._outage.failed(reason, asyncio.get_running_loop().time())
         self.failure = reason
         self._synced.clear()

@@ -37,7 +37,7 @@ from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_client.slots import Slots
 from osrdyne_protocol.durations import timeout_of
-from osrdyne_protocol.pauses import jittered
+from osrdyne_runtime.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -338,7 +338,7 @@ class AsyncBus:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         wants_reply = call is not None
-        failures = resends = 0
+        retry, resends = Retry(first=0.05, limit=2.0), 0
         left = False
         while True:
             try:
@@ -352,18 +352,18 @@ class AsyncBus:
                 sent = left or late.sent
                 raise SendTimedOut(late.address, timeout, sent=sent, connected=sent or late.connected) from None
             except Unsent:
-                failures += 1
+                pause = retry.failed()
             except (PeerLost, OutcomeUnknown) as lost:
                 answered = call is not None and call.reply.done()
                 if not resend or answered or not may_be_sent_again(lost):
                     raise
                 left = True
-                failures += 1
+                pause = retry.failed()
             except DeliveryFailure as failure:
                 if not failure.released or resends >= self.settings.resends:
                     raise
-                failures = resends = resends + 1
-            await asyncio.sleep(max(0.0, min(jittered(failures, first=0.05, limit=2.0), deadline - loop.time())))
+                pause, resends = retry.failed(), resends + 1
+            await asyncio.sleep(max(0.0, min(pause, deadline - loop.time())))
 
     async def _ready(
         self, address: AddressOf, timeout: float, deadline: float, *, wants_reply: bool

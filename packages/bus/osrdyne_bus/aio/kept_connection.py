@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 import ssl
 from collections.abc import Callable
@@ -18,11 +17,13 @@ from osrdyne_bus.engine import BusConnection, Incoming, Login
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost, RepliesLost
 from osrdyne_bus.peers import Addresses, Peer, peers_of
 from osrdyne_bus.settings import BusSettings
+from osrdyne_protocol import log_lines
 from osrdyne_protocol.forks import Home
 from osrdyne_protocol.names import reply_queue
-from osrdyne_protocol.pauses import jittered
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds for the broker to delete a reply queue when the bus is closed.
 DELETION = 2.0
@@ -255,7 +256,7 @@ class KeptConnection:
     async def _keep(self) -> None:
         """Connect again whenever the connection ends."""
         loop = asyncio.get_running_loop()
-        failures = 0
+        retry, outage = Retry(stable_after=SETTLED), OutageLog(log, "the peer")
         while True:
             began = loop.time()
             why = await asyncio.shield(self._lost)
@@ -266,34 +267,33 @@ class KeptConnection:
             # A queue for replies outlives the connection, and what came meanwhile waits there.
             if ended is None or ended.nodes is None:
                 self._replies_lost(RepliesLost(str(why)))
-            log.warning("%s; connecting again", why)
+            outage.failed(str(why), loop.time())
             self._at += 1
             # One that ends again and again must not be opened without pause.
-            if loop.time() - began > SETTLED:
-                failures = self._quick_ends = 0
+            worked_for = loop.time() - began
+            pause = retry.failed(worked_for)
+            if worked_for > SETTLED:
+                pause = self._quick_ends = 0
             else:
-                failures += 1
                 self._ended_soon(why)
-            warned = False
             while True:
                 try:
-                    await asyncio.sleep(jittered(failures) if failures else 0)
+                    await asyncio.sleep(pause)
                     await self._connect()
                 except MessagingError as error:
-                    failures += 1
                     self._ended_soon(error)
-                    if not warned:
-                        log.warning("%s; trying again until a peer can be reached", error)
-                    warned = True
-                except Exception:
-                    failures += 1
+                    outage.failed(str(error), loop.time())
+                except Exception as error:
                     log.exception(
-                        "cannot connect to %s; trying again", ", ".join(f"{one.host}:{one.port}" for one in self._peers)
+                        "connecting to %s failed unexpectedly",
+                        ", ".join(f"{peer.host}:{peer.port}" for peer in self._peers),
                     )
+                    outage.failed(repr(error), loop.time())
                 else:
                     break
+                pause = retry.failed()
             joined = self.present
-            log.info("connected to %s", joined and joined.connection.peer)
+            outage.over(loop.time(), peer=str(joined and joined.connection.peer))
 
     async def _delete_replies(self, joined: Joined) -> None:
         # A queue that stays is deleted by the broker, later.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from osrdyne_bus.addresses import Scheme
@@ -11,9 +10,11 @@ from osrdyne_bus.aio.joined import Joined
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import Incoming, Subscription
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost
-from osrdyne_protocol.pauses import jittered
+from osrdyne_protocol import log_lines
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
-log = logging.getLogger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds after which a link counts as one that works: the next one is then attached without a pause.
 SETTLED = 5.0
@@ -62,34 +63,36 @@ class KeptSubscription:
         if not self._lost.done():
             self._lost.set_result(why)
 
+    @property
+    def _shown(self) -> str:
+        return self._link.address if self._link else ""
+
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
-        failures = 0
+        retry, outage = Retry(stable_after=SETTLED), OutageLog(log, "the subscription", tolerated=1)
         while True:
             began = loop.time()
             why = await self._lost
             # A link that ends again and again must not be attached without pause.
-            failures = 0 if loop.time() - began > SETTLED else failures + 1
-            warned = False
+            worked_for = loop.time() - began
+            pause = retry.failed(worked_for)
+            if worked_for > SETTLED:
+                pause = 0
+            outage.failed(str(why), loop.time(), address=self._shown)
             while True:
                 try:
-                    await asyncio.sleep(jittered(failures) if failures else 0)
+                    await asyncio.sleep(pause)
                     await self._attach()
                 except BusClosed:
                     return
                 except Exception as error:  # noqa: BLE001 - whatever it is, the subscription is kept
-                    failures += 1
                     # The bus itself logs the end of its connection.
-                    if not warned and not isinstance(error, PeerLost):
-                        address = self._link and self._link.address
-                        log.warning(
-                            "subscription to %s ended (%s), and cannot be attached yet: %r", address, why, error
-                        )
-                        warned = True
+                    if not isinstance(error, PeerLost):
+                        outage.failed(repr(error), loop.time(), address=self._shown)
                 else:
                     break
-            if warned:
-                log.info("subscription to %s is attached again", self._link and self._link.address)
+                pause = retry.failed()
+            outage.over(loop.time(), address=self._shown)
 
     async def close(self) -> None:
         """Detach. What is not settled by now goes back to the peer."""

@@ -15,7 +15,6 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from osrdyne_protocol import log_lines
-from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeStopping, RelayError, TooMany
 from osrdyne_relay.http.access import KnownClient
@@ -25,6 +24,7 @@ from osrdyne_relay.http.ledger import InHand
 from osrdyne_relay.http.streams import taken
 from osrdyne_relay.messages import Answer
 from osrdyne_relay.names import check_endpoint, new_id
+from osrdyne_runtime.retry import Retry
 
 log = log_lines.logger(__name__)
 
@@ -158,20 +158,19 @@ class _Connection:
         await self._send({"type": "serving", "slots": sum(wanted.values())})
 
     async def _fill(self, slot: _Slot) -> None:
-        failures = 0
+        retry = Retry(first=0.2, limit=10.0)
         try:
             while slot.wanted:
                 slot.quiet.clear()
                 try:
                     held = await self._desk.collect(self._client, slot.endpoint, _POLL, slot.poll)
-                    failures = 0
+                    retry.worked()
                 except NodeStopping:
                     return
                 except RelayError:
                     # Redis is away, for example, or the client has too much open.
-                    failures += 1
                     slot.quiet.set()
-                    await asyncio.sleep(jittered(failures, first=0.2, limit=10.0))
+                    await asyncio.sleep(retry.failed())
                     continue
                 if held is not None:
                     await self._pass_on(held, slot)

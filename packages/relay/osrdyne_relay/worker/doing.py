@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from osrdyne_protocol import log_lines, statuses
 from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS
-from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import NodeStreams, Session
 from osrdyne_relay.client.threads import BlockingStream, BlockingStreams, Connections
@@ -33,6 +32,7 @@ from osrdyne_relay.messages import CORRELATION_HEADER, REDELIVERED_HEADER, is_de
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.wire import Stored
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest, Sent
+from osrdyne_runtime.retry import Retry
 from osrdyne_worker.handling import Outcome, Request
 from osrdyne_worker.runners import OnLoop, Runner
 
@@ -185,7 +185,7 @@ class Doing:
             await asyncio.sleep(ASK_AFTER)
         elif why := await given.line.news(given.id):
             return why
-        failures = 0
+        retry = Retry(first=0.2, limit=5.0)
         while True:
             try:
                 status, _, body = await self._session.ask(
@@ -194,13 +194,12 @@ class Doing:
             except (NodesAway, NodeLost):
                 status, body = 503, b""
             if status == 204:
-                failures = 0
+                retry.worked()
                 continue
             said = wire.error_of(status, body)
             if status == 200 or not isinstance(said, _PASSING):
                 return said
-            failures += 1
-            await asyncio.sleep(jittered(failures, first=0.2, limit=5.0))
+            await asyncio.sleep(retry.failed())
 
     async def _answer_soon(self, given: Given, answered: Answered) -> None:
         task = asyncio.create_task(self.answer(given, answered), name=f"answer to {given.id}")
@@ -276,7 +275,7 @@ class Doing:
         if headers:
             shown[wire.HEADERS_HEADER] = wire.dump_headers(headers)
         until = asyncio.get_running_loop().time() + PATIENCE
-        failures = 0
+        retry = Retry(first=0.2, limit=5.0)
         while True:
             try:
                 status, _, said = await self._session.ask(
@@ -286,8 +285,7 @@ class Doing:
                     return
                 raise wire.error_of(status, said)
             except _PASSING:
-                failures += 1
-                pause = jittered(failures, first=0.2, limit=5.0)
+                pause = retry.failed()
                 if asyncio.get_running_loop().time() + pause > until:
                     raise
                 await asyncio.sleep(pause)

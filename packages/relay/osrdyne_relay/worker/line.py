@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from osrdyne_protocol import log_lines
-from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session, Socket
 from osrdyne_relay.errors import NodeFailed, NodeLost, NodeStopping, RelayError
 from osrdyne_relay.names import is_id
 from osrdyne_relay.worker.doing import Doing, Given
 from osrdyne_relay.worker.polling import FIRST_PAUSE, LONGEST_PAUSE, stopped_within
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 log = log_lines.logger(__name__)
 
@@ -121,14 +122,16 @@ class Lines:
     def __init__(self, session: Session, doing: Doing, endpoints: list[str], at_once: int) -> None:
         self._session, self._doing, self._endpoints, self._at_once = session, doing, endpoints, at_once
         self._in_hand: set[asyncio.Task[None]] = set()
+        # The line to a node that stops is replaced by one to another node: only what lasts is logged.
+        self._outage = OutageLog(log, "the relay", tolerated=1)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Get and do requests until `stop` is set, and work in hand is done."""
-        failures = 0
+        retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
         nodes = self._session.nodes
         try:
             while not stop.is_set():
-                url = nodes.order()[failures % len(nodes.urls)]
+                url = nodes.order()[retry.failures % len(nodes.urls)]
                 line = None
                 try:
                     line = Line(await self._session.socket(url + wire.SOCKET, _MOST))
@@ -136,11 +139,9 @@ class Lines:
                 except RelayError as error:
                     if line is not None and line.served:
                         nodes.worked(url)
-                        failures = 0
-                    failures += 1
-                    if failures == 1:
-                        log.warning("no line to a node; it is tried again", extra={"node": url, "reason": str(error)})
-                    await stopped_within(stop, jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE))
+                        retry.worked()
+                    self._outage.failed(str(error), asyncio.get_running_loop().time(), node=url)
+                    await stopped_within(stop, retry.failed())
             while self._in_hand:
                 await asyncio.wait(self._in_hand)
         finally:
@@ -174,6 +175,8 @@ class Lines:
         """Read until the line has ended. Raises why."""
         while True:
             given = await line.next(url)
+            if line.served:
+                self._outage.over(asyncio.get_running_loop().time())
             if given is not None:
                 task = asyncio.create_task(self._doing.do(given), name=f"request {given.id}")
                 self._in_hand.add(task)

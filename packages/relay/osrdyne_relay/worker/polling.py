@@ -6,12 +6,13 @@ import asyncio
 from urllib.parse import quote
 
 from osrdyne_protocol import log_lines
-from osrdyne_protocol.pauses import jittered
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import NodeFailed, NodeLost, NodesAway, RelayError
 from osrdyne_relay.names import is_id, new_id
 from osrdyne_relay.worker.doing import Doing, Given
+from osrdyne_runtime.outages import OutageLog
+from osrdyne_runtime.retry import Retry
 
 log = log_lines.logger(__name__)
 
@@ -31,21 +32,21 @@ class Polling:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Poll and do requests, one after the other, until `stop` is set."""
-        failures = 0
+        clock = asyncio.get_running_loop().time
+        retry, outage = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE), OutageLog(log, "the relay", tolerated=1)
         while not stop.is_set():
             nodes = self._session.nodes
-            url = nodes.order()[failures % len(nodes.urls)]
+            url = nodes.order()[retry.failures % len(nodes.urls)]
             try:
                 given = await self._poll(url, stop)
             except RelayError as error:
-                failures += 1
-                if failures == 1:
-                    log.warning("a poll failed; it is tried again", extra={"node": url, "reason": str(error)})
-                await stopped_within(stop, jittered(failures, first=FIRST_PAUSE, limit=LONGEST_PAUSE))
+                outage.failed(str(error), clock(), node=url)
+                await stopped_within(stop, retry.failed())
                 continue
-            if failures:
+            if retry.failures:
                 nodes.worked(url)
-            failures = 0
+            retry.worked()
+            outage.over(clock())
             if given is not None:
                 await self._doing.do(given)
 

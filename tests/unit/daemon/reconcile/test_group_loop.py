@@ -455,7 +455,7 @@ async def test_an_engine_that_cannot_be_listed_is_asked_again() -> None:
         await until(loop.runs("42"), within=31.0)
 
 
-async def test_an_engine_that_reports_no_changes_is_logged_once_each_time_that_it_is_lost(
+async def test_an_engine_that_reports_no_changes_is_logged_once_a_minute_at_most(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, away = Loop(), asyncio.Event()
@@ -470,19 +470,20 @@ async def test_an_engine_that_reports_no_changes_is_logged_once_each_time_that_i
     monkeypatch.setattr(loop.driver, "changes", changes)
 
     def said() -> int:
-        return sum("lost the engine's changes" in record.message for record in caplog.records)
+        return sum("the engine cannot be used" in record.message for record in caplog.records)
 
     async with running(loop.loop.run()):
         await asyncio.sleep(300.0)
-        assert said() == 1
+        assert 1 <= said() <= 5
         away.clear()
         await asyncio.sleep(60.0)
         loop.want("42")
         await until(loop.runs("42"), within=5.0)
+        before = said()
         away.set()
         loop.driver.news.put_nowait(Change("42"))
         await asyncio.sleep(300.0)
-        assert said() == 2
+        assert said() > before
 
 
 async def test_a_loop_that_ends_while_the_engine_is_away_leaves_no_reader_behind() -> None:
