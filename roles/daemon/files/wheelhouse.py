@@ -28,6 +28,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 #: The project's packages that daemon, jobs and relay are made of.
 OURS = (
     "packages/protocol",
+    "packages/runtime",
     "packages/amqp",
     "packages/client",
     "packages/worker",
