@@ -14,7 +14,7 @@ from pathlib import Path
 import steps
 import superuser
 import system_packages
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 
 #: What Spark 4 asks for.
 OLDEST = 17

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import steps
 import superuser
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 from testbed.bare_machine import CHECKOUT, HOME, BareMachine, Outcome
 
 #: Releases that the README names.

@@ -20,7 +20,7 @@ from rich.text import Text
 
 import steps
 from osrdyne.commands import status_table
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 from testbed.broker import OF_THE_DEMO, Broker
 from testbed.pool import DaemonProcess, Pool
 

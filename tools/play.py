@@ -9,7 +9,7 @@ import sys
 
 import steps
 import superuser
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 
 
 def rights() -> list[str]:

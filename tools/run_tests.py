@@ -27,7 +27,7 @@ import steps
 import superuser
 import tiers
 import verdict
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 from tier_run import Run, ended, start
 from tiers import ALONE, EXACT, ONE_BROKER, Choice
 

@@ -17,7 +17,7 @@ from osrdyne.settings.daemon import DaemonSettings
 from osrdyne.settings.file import SettingsFile, changes
 from osrdyne.status import server as status_server
 from osrdyne.status.metrics import Metrics
-from osrdyne_protocol import program
+from osrdyne_runtime import program
 
 log = logging.getLogger(__name__)
 

@@ -40,8 +40,8 @@ from osrdyne.target.clock import pass_time
 from osrdyne.target.warmer import keep_warm
 from osrdyne.target.window_rules import Schedule
 from osrdyne_amqp import Channel, Connection
-from osrdyne_protocol.broker.drift import drift
-from osrdyne_protocol.broker.topology import milliseconds, needed_to_act, topology
+from osrdyne_pool.drift import drift
+from osrdyne_pool.topology import milliseconds, needed_to_act, topology
 from osrdyne_protocol.events import wall_ms
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from datetime import UTC, datetime
 
 from examples.airports import cache
 from examples.airports.prepare import MISSING
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 
 #: What can be the key: columns of the data set.
 KEYS = ("dest", "tailnum")

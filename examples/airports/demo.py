@@ -22,7 +22,7 @@ from rich.console import Console
 from examples.airports import access, cache, display, replay, report
 from examples.airports.group_watch import GroupWatch
 from osrdyne_client import AsyncClient, errors
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 
 #: The Saturday before Christmas: 811 flights from 05:00 to midnight to 90 destinations, some of them ski
 #: resorts with one or two flights a day; eight flights are cancelled.

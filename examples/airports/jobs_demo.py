@@ -30,7 +30,7 @@ from osrdyne_client import Client
 from osrdyne_jobs import JobClient, NotRegistered, states, tables
 from osrdyne_jobs.database import reading
 from osrdyne_jobs.store import administration
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 from testbed.apt import NotInstalled
 from testbed.broker import BrokerFailed
 from testbed.postgres import PostgresFailed

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 
 #: Where files of the demo are unless somebody names another place.
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "osrdyne", "pipeline-demo")

@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from examples.airports import cache, flights, weather
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 
 #: How the data set writes what was not measured or did not happen.
 MISSING = "NA"

@@ -27,9 +27,9 @@ from examples.airports import cache, flights, prepare, questions
 from examples.airports.relay_account import ANSWERED, Account, account
 from examples.airports.relay_rig import Rig
 from examples.airports.relay_worker import NUMBER, POOL
-from osrdyne_protocol.console.streams import guarded
 from osrdyne_relay import RelayError, Request
 from osrdyne_relay.client import AsyncRelayClient
+from osrdyne_runtime.console.streams import guarded
 from testbed import redis
 from testbed.apt import NotInstalled
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from examples.airports.relay_worker import POOL
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime.settings_text import to_toml
 from testbed.ports import PortBlock
 from testbed.redis import RedisServer
 from testbed.waiting import until

@@ -14,9 +14,9 @@ import sys
 import urllib.request
 from urllib.parse import quote, unquote, urlsplit
 
-from osrdyne_protocol.broker.management_json import requests
-from osrdyne_protocol.broker.topology import topology
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.management_json import requests
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import topology
 
 
 def declare(management_uri: str, vhost: str, pool: str) -> None:

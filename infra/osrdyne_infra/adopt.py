@@ -23,9 +23,9 @@ from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError, InfraError
 from osrdyne_infra.live import Live
 from osrdyne_infra.management import Management
+from osrdyne_pool.topology import Exchange, Policy, Topology
 from osrdyne_protocol import foreign_json
-from osrdyne_protocol.broker.topology import Exchange, Policy, Topology
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 
 PROJECT = "osrdyne"
 #: How the provider's resources are called in a stack's state.

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
-from osrdyne_protocol import addresses, images
+from osrdyne_pool import images
+from osrdyne_runtime import addresses
 
 Check = Callable[[object], Any]
 

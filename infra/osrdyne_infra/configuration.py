@@ -21,11 +21,11 @@ from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, Table,
 from osrdyne_infra.cluster_settings import Cluster, PoolCluster, WorkerSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.jobs_settings import JobsPlace
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import Users
 from osrdyne_protocol import foreign_json
-from osrdyne_protocol.broker.topology import Users
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.settings import PoolSettings
 
 if TYPE_CHECKING:
     from osrdyne_infra.relay_settings import RelayPlace

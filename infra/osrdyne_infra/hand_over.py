@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne_protocol import foreign_json
-from osrdyne_protocol.console.streams import guarded
 from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime.console.streams import guarded
+from osrdyne_runtime.settings_text import to_toml
 
 #: Files that earlier releases wrote, by the names that replaced theirs.
 FORMER_NAMES = {"daemon-management": "daemon_management.uri"}

@@ -21,8 +21,8 @@ from osrdyne_infra.jobs_settings import ROLES
 from osrdyne_infra.password import Password
 from osrdyne_jobs.errors import NotPrepared
 from osrdyne_jobs.preparation import prepare, retire, roles_in_use
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import DatabaseNames
-from osrdyne_protocol.settings import PoolSettings
 
 
 class _Databases(Provider):

@@ -12,8 +12,8 @@ from pulumi import dynamic
 
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.guard import Provider, access, kept, management, plainly
-from osrdyne_protocol.broker import limits
-from osrdyne_protocol.broker.topology import Topology
+from osrdyne_pool import limits
+from osrdyne_pool.topology import Topology
 
 
 class _Limits(Provider):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from osrdyne_infra import lost_queues
 from osrdyne_infra.management import Management
-from osrdyne_protocol.broker import lost, management_json
-from osrdyne_protocol.broker.topology import Topology
+from osrdyne_pool import lost, management_json
+from osrdyne_pool.topology import Topology
 
 
 @dataclass(frozen=True)

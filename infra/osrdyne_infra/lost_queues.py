@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import Protocol
 
 from osrdyne_infra.errors import BrokerUnusable
-from osrdyne_protocol.broker import lost, quorum
-from osrdyne_protocol.broker.lost import Evidence
+from osrdyne_pool import lost, quorum
+from osrdyne_pool.lost import Evidence
 
 
 class Members(Protocol):

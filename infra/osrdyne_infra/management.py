@@ -17,9 +17,10 @@ from typing import Any
 from urllib.parse import quote
 
 from osrdyne_infra.errors import BrokerUnusable
-from osrdyne_protocol import certificate_faults, foreign_json
-from osrdyne_protocol.broker import default_login, quorum
+from osrdyne_pool import default_login, quorum
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
+from osrdyne_runtime import certificate_faults
 
 #: Seconds to wait for one answer.
 TIMEOUT = 15.0

@@ -18,8 +18,8 @@ from osrdyne_infra.errors import BrokerUnusable
 from osrdyne_infra.guard import Provider, access, kept, management, plainly
 from osrdyne_infra.lost_queues import find
 from osrdyne_infra.management import Management
-from osrdyne_protocol.broker import lost
-from osrdyne_protocol.broker.topology import Topology
+from osrdyne_pool import lost
+from osrdyne_pool.topology import Topology
 
 
 class _Mends(Provider):

@@ -22,8 +22,8 @@ from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.pool_users import AUTHORITY
 from osrdyne_infra.worker_templates import SECRET_KEY, templates, worker_secret
-from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_runtime.settings_text import to_toml
 
 #: Where the daemon's container finds what is made here.
 SETTINGS = "/etc/osrdyne/settings"

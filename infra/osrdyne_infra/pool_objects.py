@@ -13,7 +13,7 @@ import pulumi_rabbitmq as rabbitmq
 
 from osrdyne_infra.ordering import child
 from osrdyne_infra.vhost import Vhost
-from osrdyne_protocol.broker.topology import Binding, Exchange, Policy, Queue, Topology
+from osrdyne_pool.topology import Binding, Exchange, Policy, Queue, Topology
 
 
 class PoolObjects(pulumi.ComponentResource):

@@ -19,7 +19,7 @@ from osrdyne_infra.pool_users import PoolUsers
 from osrdyne_infra.redo_deployment import RedoDeployment
 from osrdyne_infra.relay_on_cluster import RelayOnCluster
 from osrdyne_infra.relay_settings import NAMESPACE
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 
 #: A worker that was asked to stop may take this long beyond the pool's consumer timeout, in seconds.
 MARGIN = 60.0

@@ -12,7 +12,7 @@ from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.ordering import child
 from osrdyne_infra.password import Password
 from osrdyne_infra.vhost import Vhost
-from osrdyne_protocol.broker.topology import Permission, Topology, User
+from osrdyne_pool.topology import Permission, Topology, User
 
 Kind = Literal["amqp", "management"]
 

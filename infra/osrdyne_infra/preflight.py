@@ -13,10 +13,10 @@ from dataclasses import replace
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import DeploymentRefused
 from osrdyne_infra.live import Live
-from osrdyne_protocol.broker import limits, lost
-from osrdyne_protocol.broker.drift import concerning, drift, request_queues
-from osrdyne_protocol.broker.lint import Finding, lint
-from osrdyne_protocol.broker.topology import Exchange, Queue, Topology, topology
+from osrdyne_pool import limits, lost
+from osrdyne_pool.drift import concerning, drift, request_queues
+from osrdyne_pool.lint import Finding, lint
+from osrdyne_pool.topology import Exchange, Queue, Topology, topology
 
 #: The rule of the linter that another pool of the virtual host breaks, which may be about to go.
 NEIGHBOUR = "neighbour"

@@ -21,8 +21,8 @@ from osrdyne_infra.cluster_settings import DaemonPods
 from osrdyne_infra.jobs_settings import ADDRESS_FILE, AUTHORITY_FILE, FOLDER, OWNER_FILE, JobsPlace, RedoPods
 from osrdyne_infra.pool_config import CREDENTIALS, SETTINGS, certificate, secret
 from osrdyne_infra.worker_templates import jobs_secret
-from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_runtime.settings_text import to_toml
 
 #: Touched by redo after each scan.
 READY = f"{replicated.SCRATCH}/redo.ready"

@@ -33,7 +33,7 @@ from osrdyne_infra.relay_settings import (
     STREAMS,
     RelayPlace,
 )
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime.settings_text import to_toml
 
 #: Name of their objects, and of the Service.
 NAME = "relay"

@@ -34,7 +34,7 @@ from benchmarks import (
 )
 from benchmarks.ratios import Row
 from benchmarks.rig import Rig
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 from testbed.broker import SUITES, Broker
 
 #: In the order in which they run: what needs a quiet broker first.

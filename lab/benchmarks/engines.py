@@ -19,7 +19,7 @@ from osrdyne.drivers.kubernetes.manifests import Manifests
 from osrdyne.drivers.kubernetes.template import load
 from osrdyne.drivers.systemd.groups import Groups
 from osrdyne.drivers.systemd.manager import Ears, Manager
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 from testbed.broker import Broker
 from testbed.docker import Docker
 from testbed.kubernetes.cluster import WORKER_COMMAND, WORKER_IMAGE

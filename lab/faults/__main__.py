@@ -22,7 +22,7 @@ from rich.console import Console
 from faults import report
 from faults.plan import KINDS, SABOTAGE
 from faults.run import Result, Run, say_to_stderr
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 from testbed import ROOT
 from testbed.broker import SUITES
 

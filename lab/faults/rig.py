@@ -22,8 +22,8 @@ from faults.clock import Clock
 from faults.journal import Journals
 from faults.ledger import Ledger
 from faults.proxy import Proxy
+from osrdyne_pool.topology import Topology, topology
 from osrdyne_protocol import names
-from osrdyne_protocol.broker.topology import Topology, topology
 from testbed import ROOT
 from testbed.broker import Broker
 from testbed.lost_queue import is_lost

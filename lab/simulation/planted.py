@@ -32,8 +32,8 @@ from osrdyne.target.tracker import Status
 from osrdyne_amqp import Channel, Properties
 from osrdyne_amqp.errors import Nacked, Returned
 from osrdyne_amqp.lanes import Lanes
+from osrdyne_pool import quorum
 from osrdyne_protocol import events, headers, statuses
-from osrdyne_protocol.broker import quorum
 
 Patch = tuple[Any, str, Any]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.headers import X_DEADLINE
-from osrdyne_protocol.settings import PoolSettings
 from simulation.virtual_time import EPOCH_MS
 from tests.hard_keys import KEYS
 

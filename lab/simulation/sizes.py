@@ -19,7 +19,7 @@ from simulation.model.client import ModelChannel, ModelConnection
 _CONTAINERS = (dict, list, set, deque, frozenset, tuple)
 _LEAVES = (str, bytes, int, float, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 #: Packages whose modules may hold something, too.
-_PACKAGES = ("osrdyne", "osrdyne_amqp", "osrdyne_client", "osrdyne_protocol")
+_PACKAGES = ("osrdyne", "osrdyne_amqp", "osrdyne_client", "osrdyne_pool", "osrdyne_protocol", "osrdyne_runtime")
 #: Entries of one container that are looked into.
 _LOOKED_INTO = 200
 #: Classes of the simulation that are mostly the daemon's and the client's own code.

@@ -20,7 +20,7 @@ from unittest import mock
 from osrdyne_amqp import Connection
 from osrdyne_client import AsyncClient
 from osrdyne_client.errors import RemoteError
-from osrdyne_protocol.settings import PoolLimits, PoolSettings
+from osrdyne_pool.settings import PoolLimits, PoolSettings
 from simulation import scenario as plans
 from simulation import virtual_time
 from simulation.model import History

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from osrdyne.settings.daemon import DaemonSettings
-from osrdyne_protocol.broker.topology import Queue, Users, topology
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import Queue, Users, topology
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings import PoolSettings
 from simulation import faults, virtual_time
 from simulation.clients import Client
 from simulation.daemons import DaemonProcess

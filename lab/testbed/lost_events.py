@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from osrdyne_protocol.broker.topology import topology
+from osrdyne_pool.topology import topology
 from testbed.pool import Pool
 
 #: Gives a stream a name that the broker's coordinator of streams does not know, as it knows none for some seconds after

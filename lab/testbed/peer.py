@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from osrdyne_amqp import Channel, Connection, Message, Properties
-from osrdyne_protocol.broker.topology import request_queue_arguments
+from osrdyne_pool.topology import request_queue_arguments
 from osrdyne_protocol.event_batches import unpack
 from testbed.pool import Pool
 from testbed.waiting import PATIENCE

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from osrdyne_protocol.broker import management_json
-from osrdyne_protocol.broker.topology import Topology, Users, topology
+from osrdyne_pool import management_json
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import Topology, Users, topology
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime.settings_text import to_toml
 from testbed.broker import Broker
 from testbed.waiting import PATIENCE, until
 

@@ -108,7 +108,7 @@ def _write_units(directory: Path) -> None:
 
 
 def _python_path() -> str:
-    ours = (ROOT / "packages" / name for name in ("protocol", "runtime"))
+    ours = (ROOT / "packages" / name for name in ("protocol", "runtime", "pool"))
     return ":".join(map(str, (ROOT, ROOT / "lab", *ours, ROOT / "daemon", PACKAGES)))
 
 

@@ -12,14 +12,14 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
-from osrdyne_protocol import certificate_faults
-from osrdyne_protocol.broker import default_login, lost, management_json
-from osrdyne_protocol.broker.lint import lint
-from osrdyne_protocol.broker.topology import topology
+from osrdyne_pool import default_login, lost, management_json
+from osrdyne_pool.lint import lint
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import topology
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import DatabaseNames
-from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime import certificate_faults
+from osrdyne_runtime.settings_text import to_toml
 
 
 def osrdyne_topology(pool: Mapping[str, Any]) -> dict[str, Any]:

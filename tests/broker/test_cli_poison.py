@@ -22,7 +22,7 @@ from osrdyne.commands.poison import command as poison_command
 from osrdyne.commands.poison import inventory as poison_inventory
 from osrdyne.commands.poison.entry import Entry, Selection
 from osrdyne_amqp import Message
-from osrdyne_protocol.broker.topology import request_queue_arguments
+from osrdyne_pool.topology import request_queue_arguments
 from testbed.broker import Broker
 from testbed.command_line import Done, osrdyne
 from testbed.foreign_client import ForeignClient

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime.settings_text import to_toml
 from testbed.command_line import Done, osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool

@@ -13,7 +13,7 @@ from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
 from osrdyne.reconcile.queue_rules import QueueTotals
 from osrdyne_amqp import Connection, Properties
-from osrdyne_protocol.broker.topology import request_queue_arguments
+from osrdyne_pool.topology import request_queue_arguments
 from testbed.pool import Pool
 from testbed.waiting import PATIENCE
 

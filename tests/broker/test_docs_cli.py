@@ -13,11 +13,11 @@ from pathlib import Path
 import pika
 import pytest
 
-import osrdyne_protocol.broker.lint as lint_module
+import osrdyne_pool.lint as lint_module
 import steps
 from osrdyne.commands import lint as lint_command
 from osrdyne.commands import lost_queues
-from osrdyne_protocol.broker import drift as drift_module
+from osrdyne_pool import drift as drift_module
 from testbed.broker import Broker
 from testbed.pool import DaemonProcess, Pool
 from testbed.workers import LIBRARY

@@ -11,11 +11,11 @@ import pytest
 
 from osrdyne_client import Client
 from osrdyne_client.errors import Rejected, Throttled
+from osrdyne_pool import management_json
+from osrdyne_pool.drift import drift
+from osrdyne_pool.lint import Finding
+from osrdyne_pool.topology import Topology, topology
 from osrdyne_protocol import headers
-from osrdyne_protocol.broker import management_json
-from osrdyne_protocol.broker.drift import drift
-from osrdyne_protocol.broker.lint import Finding
-from osrdyne_protocol.broker.topology import Topology, topology
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool

@@ -15,9 +15,9 @@ import pytest
 
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay
 from osrdyne.target.window_rules import Schedule
+from osrdyne_pool.settings import Delays
 from osrdyne_protocol import headers
 from osrdyne_protocol.event_batches import unpack
-from osrdyne_protocol.settings import Delays
 from testbed.foreign_client import ForeignClient
 from testbed.pool import STATISTICS_INTERVAL, DaemonProcess, Pool
 from testbed.waiting import until

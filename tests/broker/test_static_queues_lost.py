@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne_protocol.broker.topology import request_queue_arguments
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_pool.topology import request_queue_arguments
+from osrdyne_runtime.settings_text import to_toml
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
 from testbed.lost_queue import forget_counts, is_lost, lose, lose_stream, mend

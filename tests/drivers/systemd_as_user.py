@@ -16,7 +16,7 @@ from typing import Any
 
 from osrdyne.drivers.systemd.driver import SystemdDriver, UnitPlace
 from osrdyne.errors import DriverError
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 from testbed.waiting import PATIENCE
 from tests.hard_keys import KEYS
 

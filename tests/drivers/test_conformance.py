@@ -9,11 +9,11 @@ import pytest
 
 from osrdyne.drivers.base import Change, Driver, GroupState
 from osrdyne.drivers.systemd import groups
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import milliseconds
 from osrdyne_protocol import names
-from osrdyne_protocol.broker.topology import milliseconds
 from osrdyne_protocol.keys import digest
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings import PoolSettings
 from testbed.waiting import PATIENCE, until_async
 from tests.drivers.subjects.base import PASSWORD, WORKER_URI, Owning, Subject, is_empty, listed, next_change
 from tests.hard_keys import KEYS

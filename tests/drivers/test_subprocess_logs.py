@@ -192,7 +192,7 @@ from pathlib import Path
 import psutil
 from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
 from osrdyne.errors import DriverError
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 os.mkdir({str(state)!r}, 0o700)
 os.chown({str(state)!r}, 61_234, 61_234)
 os.chdir({str(state)!r})

@@ -26,7 +26,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from osrdyne.drivers.subprocess.records import Records
 from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 writes, state, *command = sys.argv[1:]
 left = int(writes)
 write = Records.write

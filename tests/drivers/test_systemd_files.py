@@ -11,8 +11,8 @@ from osrdyne.drivers.base import Change
 from osrdyne.drivers.systemd import groups
 from osrdyne.drivers.systemd.driver import SystemdDriver
 from osrdyne.errors import DriverError
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
-from osrdyne_protocol.settings import PoolSettings
 from testbed.waiting import until_async
 from tests.drivers.subjects.base import WORKER_URI, listed, next_change
 from tests.drivers.subjects.systemd import SystemdSubject

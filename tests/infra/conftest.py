@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 from testbed.broker import Broker
 from testbed.kubernetes.building import binaries
 from testbed.kubernetes.cluster import MODULES, Cluster

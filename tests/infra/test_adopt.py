@@ -17,7 +17,7 @@ from osrdyne_infra import adopt
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.live import Live
-from osrdyne_protocol.broker.topology import Binding, Topology, Users, topology
+from osrdyne_pool.topology import Binding, Topology, Users, topology
 from testbed.pool import apply
 from testbed.waiting import until
 from tests.infra.conftest import Stack

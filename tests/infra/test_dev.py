@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks import stack_up
 from benchmarks.rig import Rig
-from osrdyne_protocol.broker.topology import Users, topology
+from osrdyne_pool.topology import Users, topology
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime.settings_text import to_toml
 from testbed.broker import Broker
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient

@@ -13,7 +13,7 @@ import pytest
 from osrdyne.settings.credentials import secret
 from osrdyne.settings.daemon import load
 from osrdyne_infra import hand_over
-from osrdyne_protocol.settings import Delays, PoolSettings
+from osrdyne_pool.settings import Delays, PoolSettings
 
 pytestmark = pytest.mark.fast
 POOL = PoolSettings("core", "dev", orphan_ttl=90.0, overrides={"a=1,b=2": Delays(1.5, 3.0)})

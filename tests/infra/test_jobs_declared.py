@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from osrdyne_protocol.broker.topology import Users
+from osrdyne_pool.settings_file import read_pool
+from osrdyne_pool.topology import Users
 from osrdyne_protocol.names import DatabaseNames
-from osrdyne_protocol.settings_file import read_pool
 from tests.infra import declaring
 from tests.infra.declaring import JOBS, Declared, settings
 from tests.infra.test_kubernetes_declared import ALL_OF_IT, CLUSTER, changed, pod, reach, write

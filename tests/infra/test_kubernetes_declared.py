@@ -15,9 +15,9 @@ from osrdyne.drivers.kubernetes import manifests, template
 from osrdyne.drivers.kubernetes.settings import KubernetesSettings
 from osrdyne.settings.daemon import load
 from osrdyne.status.metrics import Metrics
-from osrdyne_protocol import hosts
-from osrdyne_protocol.broker.topology import Users
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import Users
+from osrdyne_runtime import hosts
 from tests.drivers.subjects.kubernetes import ROLES
 from tests.infra import declaring
 from tests.infra.declaring import Declared, settings

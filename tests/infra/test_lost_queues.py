@@ -16,9 +16,9 @@ from osrdyne_infra import lost_queues, mend, preflight
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import BrokerUnusable, DeploymentRefused
 from osrdyne_infra.live import Live
-from osrdyne_protocol.broker.quorum import Member
-from osrdyne_protocol.broker.topology import Topology, topology
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.quorum import Member
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import Topology, topology
 from testbed.broker import OF_THE_DEMO, Broker
 from testbed.lost_queue import is_lost, lose
 from tests.infra import declaring

@@ -8,8 +8,8 @@ import pytest
 
 from osrdyne_infra import preflight
 from osrdyne_infra.live import Live
-from osrdyne_protocol.broker.topology import topology
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import topology
 from tests.infra import declaring
 
 CORE, OTHER = topology(PoolSettings("core")), topology(PoolSettings("other"))

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from osrdyne.settings.daemon import load
-from osrdyne_protocol import settings_file
+from osrdyne_pool import settings_file
 from osrdyne_relay import RelaySettings, redis_server
 from osrdyne_relay.driver.settings import RelayDriverSettings
 from osrdyne_relay.http.access import Access

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from osrdyne_protocol.broker.topology import Users
+from osrdyne_pool.topology import Users
 from osrdyne_protocol.names import PoolNames
 from testbed.broker import Broker
 from testbed.foreign_client import Answer, ForeignClient

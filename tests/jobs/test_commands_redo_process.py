@@ -15,7 +15,7 @@ import pytest
 
 import steps
 from osrdyne_jobs.database import engine_for, migrate
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime.settings_text import to_toml
 from testbed.command_line import osrdyne
 from testbed.pool import Pool
 from testbed.postgres import Postgres

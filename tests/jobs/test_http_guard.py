@@ -17,7 +17,7 @@ from osrdyne_jobs import engine_for, migrate
 from osrdyne_jobs.commands.serve import token
 from osrdyne_jobs.errors import CannotServe
 from osrdyne_jobs.http import create_app, guard, serve
-from osrdyne_protocol.door import Door
+from osrdyne_runtime.door import Door
 from testbed import odd_headers
 from testbed.waiting import PATIENCE
 from tests.jobs.administration import TOKEN, Administration, administration

@@ -13,8 +13,8 @@ import pytest
 
 from osrdyne_client import AsyncClient
 from osrdyne_client.errors import Expired, RemoteError
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.settings import PoolSettings
 from osrdyne_relay.driver.settings import RelayDriverSettings
 from osrdyne_worker import Reject, Request, Requeue, WorkerError
 from testbed.pool import DaemonProcess, Pool

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 import steps
-from osrdyne_protocol.door import Door
 from osrdyne_relay import RelaySettings, ServeSettings, errors
 from osrdyne_relay.client.addresses import ClientIdentity
 from osrdyne_relay.http.access import Access, Grant, sha256_of
@@ -26,6 +25,7 @@ from osrdyne_relay.http.app import create_app
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.http.metrics import NodeMetrics
 from osrdyne_relay.worker import RelayWorker
+from osrdyne_runtime.door import Door
 from testbed.authority import Authority
 from testbed.command_line import osrdyne
 from testbed.redis import RedisServer

@@ -16,7 +16,7 @@ import pytest
 
 from osrdyne_infra import live
 from osrdyne_infra.management import Management
-from osrdyne_protocol.broker.topology import Users
+from osrdyne_pool.topology import Users
 from testbed.authority import Authority
 from testbed.command_line import osrdyne
 from testbed.suite import in_make_test

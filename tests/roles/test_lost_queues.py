@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_protocol.broker.topology import Users
+from osrdyne_pool.topology import Users
 from testbed.lost_queue import is_lost, lose
 from tests.conftest import Vhost
 from tests.roles.local_setup import LocalSetup

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_protocol.broker.topology import Users
+from osrdyne_pool.topology import Users
 from testbed.waiting import until
 from tests.conftest import Vhost
 from tests.roles.local_setup import LocalSetup

@@ -14,7 +14,7 @@ import pytest
 
 import purge
 import steps
-from osrdyne_protocol.broker.topology import Users
+from osrdyne_pool.topology import Users
 from testbed.broker import Broker
 from tests.roles.local_setup import LocalSetup
 

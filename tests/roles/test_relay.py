@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 import redis
 
-from osrdyne_protocol.broker.topology import Users
+from osrdyne_pool.topology import Users
 from osrdyne_relay import Request, redis_server
 from osrdyne_relay.client import RelayClient
 from osrdyne_relay.http.access import sha256_of

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from osrdyne_protocol.broker import lost, management_json
-from osrdyne_protocol.broker.topology import Users, topology
-from osrdyne_protocol.settings import PoolLimits, PoolSettings
+from osrdyne_pool import lost, management_json
+from osrdyne_pool.settings import PoolLimits, PoolSettings
+from osrdyne_pool.topology import Users, topology
 from testbed.lost_queue import is_lost, lose, lose_stream, mend
 from testbed.management import Management
 from testbed.plugins import plugin, run_module

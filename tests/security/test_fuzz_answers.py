@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from osrdyne_protocol.broker import management_json
-from osrdyne_protocol.broker.drift import concerning, drift
-from osrdyne_protocol.broker.lint import lint
-from osrdyne_protocol.broker.topology import topology
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool import management_json
+from osrdyne_pool.drift import concerning, drift
+from osrdyne_pool.lint import lint
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import topology
 
 EXPECTED = topology(PoolSettings.from_mapping({"name": "core"}))
 POLICY = {

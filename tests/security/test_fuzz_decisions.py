@@ -20,9 +20,9 @@ from osrdyne_amqp.frames import write_properties
 from osrdyne_client import replies
 from osrdyne_client.errors import RemoteError
 from osrdyne_client.slots import Slots
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import events, headers, statuses
 from osrdyne_protocol.names import PoolNames, is_reply_address
-from osrdyne_protocol.settings import PoolSettings
 from osrdyne_worker import handling
 from testbed.suite import examples
 from tests.security.arbitrary import FUZZ, HEADERS, MESSAGES, SHORT, VALUES

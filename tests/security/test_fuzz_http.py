@@ -20,10 +20,10 @@ from osrdyne.errors import ManagementError
 from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import server as status_server
 from osrdyne.status.metrics import Metrics
-from osrdyne_protocol.broker.drift import drift
-from osrdyne_protocol.broker.topology import Topology, topology
+from osrdyne_pool.drift import drift
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import Topology, topology
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings import PoolSettings
 from testbed.command_line import osrdyne
 from testbed.hostile.chance import mutated
 from testbed.suite import examples

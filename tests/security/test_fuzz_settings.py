@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from osrdyne.commands.daemon import environment_names
 from osrdyne.settings import credentials
 from osrdyne.settings.daemon import DaemonSettings, load
-from osrdyne_protocol import keys, settings_file
+from osrdyne_pool import settings_file
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_protocol import keys
 from osrdyne_protocol.errors import InvalidKey, MissingVariable, SettingsError
-from osrdyne_protocol.settings import PoolSettings
-from osrdyne_protocol.settings_text import to_toml
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_runtime.settings_text import to_toml
 from testbed.hostile.chance import mutated
 from tests.security.arbitrary import FUZZ, JSON
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_protocol.console import log_format
+from osrdyne_runtime.console import log_format
 from tests.security.arbitrary import FUZZ
 
 ESCAPES = "\x1b[2J\x9b31m\u202eevil\u200b\ud800\0\r"

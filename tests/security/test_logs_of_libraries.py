@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_protocol import log_lines
-from osrdyne_protocol.console import log_format
+from osrdyne_runtime import log_lines
+from osrdyne_runtime.console import log_format
 from testbed.waiting import until, until_in_thread
 from tests.broker.fake_broker import fake_broker
 

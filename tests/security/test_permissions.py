@@ -12,7 +12,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from osrdyne_protocol.broker.topology import request_queue_arguments
+from osrdyne_pool.topology import request_queue_arguments
 from testbed.management import Management
 from testbed.pool import Pool
 from tests.conftest import Vhost

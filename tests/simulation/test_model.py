@@ -13,7 +13,7 @@ import pytest
 from osrdyne.errors import ManagementError
 from osrdyne_amqp import Channel, Properties
 from osrdyne_amqp.errors import Nacked
-from osrdyne_protocol.broker.topology import Permission
+from osrdyne_pool.topology import Permission
 from simulation import virtual_time
 from simulation.model import Confirming, ModelBroker, history
 from simulation.model.broker import Version

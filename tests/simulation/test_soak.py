@@ -9,7 +9,7 @@ import pytest
 
 from osrdyne.runtime.changes import Keyed
 from osrdyne_amqp.confirms import Confirms
-from osrdyne_protocol.broker.topology import Permission
+from osrdyne_pool.topology import Permission
 from simulation import virtual_time
 from simulation.model import ModelBroker
 from simulation.sizes import sizes

@@ -22,11 +22,12 @@ from osrdyne.reconcile.queue_rules import QueueTotals
 from osrdyne_amqp import tls
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.errors import BrokerError
-from osrdyne_protocol import addresses, foreign_json
-from osrdyne_protocol.broker import management_json, quorum
-from osrdyne_protocol.broker.topology import Topology, own_key
+from osrdyne_pool import management_json, quorum
+from osrdyne_pool.topology import Topology, own_key
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol.errors import causes
 from osrdyne_protocol.names import PoolNames
+from osrdyne_runtime import addresses
 
 _PAGE_SIZE = 500
 #: Limit on pages: no broker has that many queues, but another server at this address may answer without end.
@@ -226,7 +227,7 @@ class ManagementApi:
 
 
 async def never_led(api: ManagementApi, queue: str) -> bool | None:
-    """Return whether a quorum queue exists whose members never had a leader: see `osrdyne_protocol.broker.quorum`.
+    """Return whether a quorum queue exists whose members never had a leader: see `osrdyne_pool.quorum`.
 
     None where that is not known, for example while the broker starts the queue: that proves nothing.
     """

@@ -13,10 +13,10 @@ from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.errors import ManagementError
 from osrdyne.status.metrics import Metrics
-from osrdyne_protocol.broker import lost
-from osrdyne_protocol.broker.drift import drift
-from osrdyne_protocol.broker.lint import Finding
-from osrdyne_protocol.broker.topology import Topology
+from osrdyne_pool import lost
+from osrdyne_pool.drift import drift
+from osrdyne_pool.lint import Finding
+from osrdyne_pool.topology import Topology
 
 log = logging.getLogger(__name__)
 

@@ -2,5 +2,5 @@
 
 `daemon`, `call`, `status`, `lint`, `replay` and `poison`. `app` is the command line, which loads the command that runs.
 Beside them: `output` says which errors are one line, `status_table` draws the table, `lost_queues` checks the rule
-`lost`. Only commands use the modules here. `osrdyne_protocol.console` has what commands of all packages share.
+`lost`. Only commands use the modules here. `osrdyne_runtime.console` has what commands of all packages share.
 """

@@ -18,10 +18,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from osrdyne_protocol.console import init
-from osrdyne_protocol.console.imports import uncollected
-from osrdyne_protocol.console.output import CANNOT, complain
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console import init
+from osrdyne_runtime.console.imports import uncollected
+from osrdyne_runtime.console.output import CANNOT, complain
+from osrdyne_runtime.console.streams import guarded
 
 _HELP = """Call keyed workers through RabbitMQ, and run and look at the daemon that starts them.
 

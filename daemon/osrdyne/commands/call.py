@@ -22,9 +22,9 @@ from osrdyne_client import CallTimeout, Client, RemoteError
 from osrdyne_client.errors import Expired
 from osrdyne_protocol import expiry, statuses
 from osrdyne_protocol import headers as names
-from osrdyne_protocol.console import broker_address, log_format
-from osrdyne_protocol.console.output import NO, CannotAsk, complain, print_json
 from osrdyne_protocol.durations import parse_seconds
+from osrdyne_runtime.console import broker_address, log_format
+from osrdyne_runtime.console.output import NO, CannotAsk, complain, print_json
 
 #: What a person can do about an error reply; where nothing is said, its meaning says enough.
 _NEXT = {

@@ -11,9 +11,9 @@ import typer
 
 from osrdyne.commands.output import one_line_errors
 from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
-from osrdyne_protocol import program
-from osrdyne_protocol.console import log_format
-from osrdyne_protocol.console.imports import uncollected
+from osrdyne_runtime import program
+from osrdyne_runtime.console import log_format
+from osrdyne_runtime.console.imports import uncollected
 
 log = logging.getLogger(__name__)
 

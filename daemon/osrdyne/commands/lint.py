@@ -23,13 +23,13 @@ from osrdyne.commands.status_table import console
 from osrdyne.settings.credentials import secret
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings, load
 from osrdyne_amqp.address import virtual_host
-from osrdyne_protocol.broker import listeners
-from osrdyne_protocol.broker.drift import concerning, drift, request_queues
-from osrdyne_protocol.broker.lint import Finding, lint
-from osrdyne_protocol.broker.topology import Topology, Users, topology
-from osrdyne_protocol.console.output import NO, CannotAsk, print_json
+from osrdyne_pool import listeners
+from osrdyne_pool.drift import concerning, drift, request_queues
+from osrdyne_pool.lint import Finding, lint
+from osrdyne_pool.topology import Topology, Users, topology
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import PoolNames
+from osrdyne_runtime.console.output import NO, CannotAsk, print_json
 
 
 @one_line_errors

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Iterable
 
 from osrdyne.broker.management_api import ManagementApi, never_led
-from osrdyne_protocol.broker import lost
-from osrdyne_protocol.broker.lint import Finding
-from osrdyne_protocol.broker.lost import Evidence
-from osrdyne_protocol.broker.topology import Topology
+from osrdyne_pool import lost
+from osrdyne_pool.lint import Finding
+from osrdyne_pool.lost import Evidence
+from osrdyne_pool.topology import Topology
 from osrdyne_protocol.names import PoolNames
 
 #: Most request queues that are checked. A broker that has just started has no counts at all.

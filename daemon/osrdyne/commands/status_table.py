@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from osrdyne_protocol.console.output import printable, shown
+from osrdyne_runtime.console.output import printable, shown
 
 #: What each state of a daemon means, for a person on call.
 _DAEMON = {

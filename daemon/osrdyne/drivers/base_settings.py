@@ -9,7 +9,7 @@ from pathlib import Path
 
 from osrdyne.drivers.base import Driver
 from osrdyne.settings.model import StrictModel
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 
 
 class DriverSettings(StrictModel, abc.ABC):

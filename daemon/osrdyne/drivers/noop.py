@@ -13,7 +13,7 @@ from typing import Literal
 
 from osrdyne.drivers.base import Change, Driver, Group
 from osrdyne.drivers.base_settings import DriverSettings
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 
 
 class NoopSettings(DriverSettings):

@@ -26,9 +26,9 @@ from osrdyne.intake.wake_rules import WakeBudget
 from osrdyne.reconcile.queue_rules import Phase
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import events, expiry, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
-from osrdyne_protocol.settings import PoolSettings
 from osrdyne_runtime.retry import Retry, back_off
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from osrdyne.intake.orphan_rules import ErrorAnswer, Origin
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import statuses
-from osrdyne_protocol.settings import PoolSettings
 
 #: Most users whose buckets are remembered; all further ones share a bucket. A broker has fewer.
 MOST_USERS = 1000

@@ -22,9 +22,9 @@ from pydantic_settings import SettingsError as UnreadableVariable
 from osrdyne.drivers import registry
 from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
 from osrdyne.settings.model import Seconds, StrictModel
-from osrdyne_protocol import settings_file
+from osrdyne_pool import settings_file
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.settings import PoolSettings
 
 #: Addresses with credentials, by table. Each is a setting, or in the file that the setting `{name}_file` names.
 _ADDRESSES = (("broker", "amqp_uri"), ("broker", "management_uri"), ("driver", "worker_amqp_uri"))

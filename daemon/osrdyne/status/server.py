@@ -16,9 +16,9 @@ from osrdyne.errors import DaemonError
 from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import view as status_view
 from osrdyne.status.metrics import Metrics
-from osrdyne_protocol import hosts
-from osrdyne_protocol.door import Door, address_of
 from osrdyne_protocol.foreign_json import is_unicode
+from osrdyne_runtime import hosts
+from osrdyne_runtime.door import Door, address_of
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from osrdyne_protocol.settings import Delays
+from osrdyne_pool.settings import Delays
 
 _GENERATION_MASK = (1 << 64) - 1
 #: One part in 8 of a pool's groups is kept free where idle ones can give way: their way out takes its time.

@@ -10,8 +10,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping
 
-from osrdyne_protocol.settings import Delays
-from osrdyne_protocol.windows import DAYS, parse_window
+from osrdyne_pool.settings import Delays
+from osrdyne_pool.windows import DAYS, parse_window
 
 #: In milliseconds: with whole numbers, a window begins exactly on time.
 _MINUTE_MS = 60_000

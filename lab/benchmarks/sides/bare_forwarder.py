@@ -16,8 +16,8 @@ import pika
 
 from benchmarks.sides import turns
 from benchmarks.sides.bare_pika import Opening
+from osrdyne_pool.topology import request_queue_arguments
 from osrdyne_protocol import events
-from osrdyne_protocol.broker.topology import request_queue_arguments
 from osrdyne_protocol.names import PoolNames
 
 #: As many as the daemon takes by default.

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from faults.jobs.kinds import KINDS, SABOTAGE
 from faults.jobs.run import Result, Run
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 from testbed import postgres
 from testbed.apt import NotInstalled
 from testbed.broker import NEWEST, SUITES, BrokerFailed

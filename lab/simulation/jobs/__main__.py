@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import asdict
 
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 from simulation import seeds
 from simulation.jobs import runner
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Literal
 
-from osrdyne_protocol.broker.topology import Permission, Policy, Topology
+from osrdyne_pool.topology import Permission, Policy, Topology
 from simulation.model import history
 from simulation.model.dead_letters import DeadLetters
 from simulation.model.history import History, QueueAtDeletion

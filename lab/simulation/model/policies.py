@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from osrdyne_protocol.broker.topology import Policy
+from osrdyne_pool.topology import Policy
 
 _APPLIES: Mapping[str, tuple[str, ...]] = {
     "exchanges": ("exchange",),

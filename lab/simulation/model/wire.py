@@ -12,7 +12,7 @@ from pika import exceptions as pika_errors
 
 from osrdyne_amqp import frames
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
-from osrdyne_protocol.forks import Home
+from osrdyne_runtime.forks import Home
 from simulation.model import history
 from simulation.model.lane import Lane
 from simulation.model.raw_channel import RawChannel, ignore

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 from simulation import seeds
 from simulation.relay import runner
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_amqp.errors import InvalidUri
-from osrdyne_protocol import addresses
 from osrdyne_protocol.errors import ProtocolError
+from osrdyne_runtime import addresses
 
 #: The address, or a function that returns the present one; called on the event loop, so it must not take long.
 Address = str | Callable[[], str]

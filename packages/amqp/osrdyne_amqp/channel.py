@@ -21,7 +21,7 @@ from osrdyne_amqp.message import Message, Properties, QueueInfo
 from osrdyne_amqp.pending_calls import PendingCalls
 from osrdyne_amqp.publishing import Publishing
 from osrdyne_amqp.wire import Wire
-from osrdyne_protocol import log_lines
+from osrdyne_runtime import log_lines
 
 logger = log_lines.logger(__name__)
 

@@ -22,7 +22,7 @@ from osrdyne_amqp.errors import (
     PreconditionFailed,
 )
 from osrdyne_amqp.wire import CLOSE_TIMEOUT, Wire
-from osrdyne_protocol import log_lines
+from osrdyne_runtime import log_lines
 
 logger = log_lines.logger(__name__)
 

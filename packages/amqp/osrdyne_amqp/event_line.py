@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from osrdyne_amqp import Channel, Connection, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Unencodable
-from osrdyne_protocol import event_batches, events, log_lines
+from osrdyne_protocol import event_batches, events
 from osrdyne_protocol.errors import OtherProcess
 from osrdyne_protocol.event_batches import Event, EventMessage
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 

@@ -18,8 +18,8 @@ from pika.credentials import ExternalCredentials
 
 from osrdyne_amqp import tls
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerUnreachable, InvalidUri, TlsFailed
-from osrdyne_protocol import addresses
 from osrdyne_protocol.errors import causes
+from osrdyne_runtime import addresses
 
 #: What pika takes of an address. How long it waits, and how often it tries, is decided here.
 _PIKA = ("channel_max", "client_properties", "frame_max", "heartbeat", "locale", "ssl_options", "tcp_options")

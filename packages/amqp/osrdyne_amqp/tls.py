@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from osrdyne_amqp.errors import InvalidUri, TlsFailed
-from osrdyne_protocol import certificate_faults, certificates
+from osrdyne_runtime import certificate_faults, certificates
 
 _FILES = ("cacertfile", "certfile", "keyfile")
 _MECHANISM = "auth_mechanism"

@@ -26,7 +26,7 @@ from pika.frame import decode_frame
 
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
 from osrdyne_amqp.frames import FRAME_END, FRAME_HEAD, FRAME_OVERHEAD, HEADER, longest_read
-from osrdyne_protocol.forks import Home
+from osrdyne_runtime.forks import Home
 
 #: what is used of pika's connection and channel beside what `Wire` overrides; see the module's docstring
 PIKA_PRIVATE = {

@@ -8,8 +8,8 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_bus.errors import MessagingError
-from osrdyne_protocol import addresses
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_runtime import addresses
 
 _LOOKS_LIKE = "it looks like amqp://user:password@host:5672/vhost, or amqps:// for TLS"
 

@@ -24,7 +24,7 @@ from osrdyne_bus.wire import NO_HEADERS
 from osrdyne_client.errors import ClientClosed
 from osrdyne_client.replies import Reply
 from osrdyne_protocol.errors import OtherProcess
-from osrdyne_protocol.forks import Home
+from osrdyne_runtime.forks import Home
 
 Result = TypeVar("Result")
 

@@ -28,12 +28,13 @@ from osrdyne_client.calls import Future, PendingCall, State, failure, undelivera
 from osrdyne_client.connection import CRASHED, DIRECT_REPLY_TO, ClientConnection, CrashedOnReplies
 from osrdyne_client.errors import BodyTooLarge, CallError, CallTimeout, ClientClosed, ReplyAddressLost
 from osrdyne_client.slots import Slots
-from osrdyne_protocol import keys, log_lines
+from osrdyne_protocol import keys
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_protocol.errors import OsrdyneError
-from osrdyne_protocol.forks import Home
 from osrdyne_protocol.headers import X_DEADLINE, X_STATUS
 from osrdyne_protocol.names import PoolNames, reply_queue
+from osrdyne_runtime import log_lines
+from osrdyne_runtime.forks import Home
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from osrdyne_jobs.redo import Redo, Scan
     from osrdyne_jobs.store.records import Job
     from osrdyne_jobs.worker import JobCancelled, JobWorker, Run
-    from osrdyne_protocol.settings import RedoSettings
+    from osrdyne_pool.settings import RedoSettings
 
 __all__ = [
     "AsyncJobClient",
@@ -85,7 +85,7 @@ _MODULES = {
     "osrdyne_jobs.redo": ("Redo", "Scan"),
     "osrdyne_jobs.store.records": ("Job",),
     "osrdyne_jobs.worker": ("JobCancelled", "JobWorker", "Run"),
-    "osrdyne_protocol.settings": ("RedoSettings",),
+    "osrdyne_pool.settings": ("RedoSettings",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -15,7 +15,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from osrdyne_jobs.errors import InvalidAddress
-from osrdyne_protocol import addresses
+from osrdyne_runtime import addresses
 
 _EXAMPLE = "postgresql://user:password@host/database"
 #: Names what is ours: a pooler stands between, which gives each transaction another connection.

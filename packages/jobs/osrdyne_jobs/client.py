@@ -33,13 +33,13 @@ from osrdyne_jobs.database import (
 from osrdyne_jobs.errors import InvalidJob, NoAnswer, NotRegistered
 from osrdyne_jobs.job_types import JobType, JobTypes, check_id, check_resource, check_seconds
 from osrdyne_jobs.store import administration, records, registration
-from osrdyne_protocol.forks import Home, keep
+from osrdyne_runtime.forks import Home, keep
 
 # A worker imports this module, too, and needs no asyncio of SQLAlchemy.
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from osrdyne_protocol import log_lines
+from osrdyne_runtime import log_lines
 
 logger = log_lines.logger(__name__)
 

@@ -18,7 +18,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.pool import QueuePool
 
 from osrdyne_jobs import sqlite_queue
-from osrdyne_protocol.forks import Home, keep
+from osrdyne_runtime.forks import Home, keep
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 #: Held during a fork: while one thread closes connections for its fork, another thread's would find them open.

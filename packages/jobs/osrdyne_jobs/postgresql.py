@@ -14,8 +14,8 @@ from sqlalchemy.exc import DisconnectionError
 from osrdyne_jobs import addresses, bounds
 from osrdyne_jobs.addresses import DatabaseAddress
 from osrdyne_jobs.errors import InvalidAddress
-from osrdyne_protocol import log_lines
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_runtime import log_lines
 
 logger = log_lines.logger(__name__)
 

@@ -20,8 +20,8 @@ from osrdyne_client import BrokerError, Client
 from osrdyne_client.errors import ClientClosed, InvalidUri
 from osrdyne_jobs.database import check_tables, reason
 from osrdyne_jobs.redo import Redo
-from osrdyne_protocol import log_lines, program
-from osrdyne_protocol.settings import RedoSettings
+from osrdyne_pool.settings import RedoSettings
+from osrdyne_runtime import log_lines, program
 from osrdyne_runtime.outages import OutageLog
 
 T = TypeVar("T")

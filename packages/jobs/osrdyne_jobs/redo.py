@@ -21,9 +21,9 @@ from osrdyne_jobs.client import CAST_PATIENCE, Caster
 from osrdyne_jobs.database import reason
 from osrdyne_jobs.redo_rules import Reach
 from osrdyne_jobs.store import history, records, scans
-from osrdyne_protocol import log_lines
+from osrdyne_pool.settings import RedoSettings
 from osrdyne_protocol.errors import OsrdyneError
-from osrdyne_protocol.settings import RedoSettings
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 
 logger = log_lines.logger(__name__)

@@ -25,7 +25,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 from osrdyne_protocol.errors import OtherProcess
-from osrdyne_protocol.forks import keep
+from osrdyne_runtime.forks import keep
 
 #: Begins a transaction that writes.
 BEGIN = "BEGIN IMMEDIATE"

@@ -24,9 +24,9 @@ from osrdyne_jobs.database import check_tables, engine_for, for_one_statement, r
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes, check_seconds
 from osrdyne_jobs.store import records, running
-from osrdyne_protocol import log_lines
-from osrdyne_protocol.forks import Home
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_runtime import log_lines
+from osrdyne_runtime.forks import Home
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 from osrdyne_worker import Reject, Request, environment, run

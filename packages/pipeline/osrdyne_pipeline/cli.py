@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from osrdyne_pipeline.commands import forget, ingest, recommend, report, tables
-from osrdyne_protocol.console.streams import guarded
+from osrdyne_runtime.console.streams import guarded
 
 _HELP = """Turn a pool's events into answers: who asks for what, what cold starts cost, what fails, which delays are
 better.

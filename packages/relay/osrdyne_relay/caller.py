@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from osrdyne_protocol import log_lines
 from osrdyne_relay import names, records
 from osrdyne_relay.errors import (
     CallFailed,
@@ -29,6 +28,7 @@ from osrdyne_relay.records import RequestHeader, ResponseHeader
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.time_rules import Looks, PeerWatch
 from osrdyne_relay.transactions import CallerView, Entered
+from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
 

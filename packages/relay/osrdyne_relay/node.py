@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
-from osrdyne_protocol import log_lines
 from osrdyne_relay import names
 from osrdyne_relay.errors import RedisAway, RedisRefused, RelayError
 from osrdyne_relay.port import RedisPort
@@ -18,6 +17,7 @@ from osrdyne_relay.retrying import Commands, Done, Retrying
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, Source, stored
 from osrdyne_relay.transactions import Lifetimes, Transactions
+from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
 T = TypeVar("T")

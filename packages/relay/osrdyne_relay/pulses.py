@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from osrdyne_protocol import log_lines
 from osrdyne_relay.errors import RelayError
 from osrdyne_relay.port import Away, RedisPort, Subscriber
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 

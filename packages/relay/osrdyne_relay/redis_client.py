@@ -25,7 +25,6 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from osrdyne_protocol.forks import Home, keep
 from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.port import Away, Command, Hear, RedisPort, Subscriber
 from osrdyne_relay.redis_connections import (
@@ -39,6 +38,7 @@ from osrdyne_relay.redis_connections import (
 )
 from osrdyne_relay.redis_wire import RedisWire, ReplyError, packed
 from osrdyne_relay.settings import RedisSettings
+from osrdyne_runtime.forks import Home, keep
 
 #: Seconds without a pulse after which the connection is tried, and then for the answer.
 _QUIET = 15.0

@@ -26,10 +26,10 @@ from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.exceptions import RedisError
 
-from osrdyne_protocol import certificate_faults, certificates, log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.redis_wire import RedisWire
 from osrdyne_relay.settings import RedisSettings, secret, sentinel_at
+from osrdyne_runtime import certificate_faults, certificates, log_lines
 
 log = log_lines.logger(__name__)
 
@@ -124,7 +124,7 @@ def options_of(settings: RedisSettings) -> dict[str, Any]:
         options["ssl_ca_certs"] = settings.ca_file and str(settings.ca_file)
         options["ssl_certfile"] = settings.certificate_file and str(settings.certificate_file)
         options["ssl_keyfile"] = settings.key_file and str(settings.key_file)
-        options["ssl_password"] = ""  # as osrdyne_protocol.certificates does: no prompt for that of an encrypted key
+        options["ssl_password"] = ""  # as osrdyne_runtime.certificates does: no prompt for that of an encrypted key
     return options
 
 

@@ -8,9 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from osrdyne_protocol import log_lines
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.forks import Home, keep
 from osrdyne_relay import names, records
 from osrdyne_relay.caller import Call
 from osrdyne_relay.checking import checked_request, checked_timeouts, checked_wait
@@ -25,6 +23,8 @@ from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, NoStreams
 from osrdyne_relay.streams.directory import SharedDirectory
 from osrdyne_relay.transactions import Claimed
+from osrdyne_runtime import log_lines
+from osrdyne_runtime.forks import Home, keep
 
 log = log_lines.logger(__name__)
 

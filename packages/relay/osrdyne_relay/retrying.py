@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from osrdyne_protocol import log_lines
 from osrdyne_relay.errors import RedisAway
 from osrdyne_relay.port import Away, Command, RedisPort
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 

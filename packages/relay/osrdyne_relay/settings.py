@@ -14,10 +14,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from osrdyne_protocol import addresses
-from osrdyne_protocol.door import MOST_WAITING, PATIENCE
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime import addresses
+from osrdyne_runtime.door import MOST_WAITING, PATIENCE
 
 
 def _seconds(value: object) -> object:

@@ -1,7 +1,9 @@
-"""What every long-running program of osrdyne needs, whatever it speaks: tries again, and what it logs meanwhile.
+"""What every program of osrdyne needs, whatever it speaks. Nothing of RabbitMQ, and the standard library only.
 
-Nothing of RabbitMQ, and the standard library only.
-
-- `retry`: how long to wait before the next try.
-- `outages`: what is logged when something does not work, while it does not, and when it works again.
+- `retry`, `outages`: how long to wait before the next try, and what is logged meanwhile.
+- `program`, `forks`, `console`: the process, which process this is, and how all commands print.
+- `log_lines`: how a library logs. `settings_text` writes a settings file.
+- `addresses`, `hosts`: what is wrong in an address, and which machine it means.
+- `certificates`, `certificate_faults`: a program's own certificate, and what is wrong with that of a server.
+- `door`: what strangers may have of a server.
 """

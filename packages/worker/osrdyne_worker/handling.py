@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osrdyne_protocol import log_lines, statuses
+from osrdyne_protocol import statuses
 from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.headers import X_ACQUIRED_COUNT, X_DEADLINE, X_DELIVERY_COUNT, integer
+from osrdyne_runtime import log_lines
 
 logger = log_lines.logger(__name__)
 

@@ -21,10 +21,11 @@ from osrdyne_amqp import Properties
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, Nacked, NotFound
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_amqp.message import MAX_BODY
-from osrdyne_protocol import events, expiry, log_lines, statuses
+from osrdyne_protocol import events, expiry, statuses
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, deadline_problem, status_for
 from osrdyne_protocol.names import is_reply_address
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 from osrdyne_worker import consumer_timeout

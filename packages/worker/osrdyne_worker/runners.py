@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from osrdyne_amqp.thread_bridge import ThreadBridge
-from osrdyne_protocol import log_lines
 from osrdyne_protocol.statuses import ERROR
+from osrdyne_runtime import log_lines
 from osrdyne_worker.handling import Handler, Outcome, Request, invoke, invoke_async
 
 logger = log_lines.logger(__name__)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Generic, ParamSpec
 
 from osrdyne_amqp.errors import AccessRefused, InvalidUri
-from osrdyne_protocol import program
-from osrdyne_protocol.console.streams import last_words
 from osrdyne_protocol.errors import MissingVariable
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_runtime import program
+from osrdyne_runtime.console.streams import last_words
 from osrdyne_worker.errors import HandlerHung
 from osrdyne_worker.handling import Handler
 from osrdyne_worker.loop import Worker, WorkerOptions

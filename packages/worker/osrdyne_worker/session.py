@@ -16,8 +16,8 @@ from osrdyne_amqp import Channel, Connection, Message, Properties
 from osrdyne_amqp.address import from_file, present
 from osrdyne_amqp.errors import BrokerError, InvalidUri, NotFound, Unencodable
 from osrdyne_amqp.lanes import Lanes
-from osrdyne_protocol import log_lines
 from osrdyne_protocol.worker_environment import WorkerEnvironment
+from osrdyne_runtime import log_lines
 
 logger = log_lines.logger(__name__)
 

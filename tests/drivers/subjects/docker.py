@@ -16,7 +16,7 @@ import psutil
 
 from osrdyne.drivers.docker.driver import DockerDriver
 from osrdyne.drivers.docker.template import INSTANCE, KEY, POOL
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 from testbed import docker
 from testbed.docker import Docker
 from testbed.waiting import until_async

@@ -23,8 +23,8 @@ from osrdyne.drivers.kubernetes import manifests, template
 from osrdyne.drivers.kubernetes.api import Api
 from osrdyne.drivers.kubernetes.driver import KubernetesDriver
 from osrdyne.drivers.kubernetes.manifests import Manifests
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
-from osrdyne_protocol.settings import PoolSettings
 from testbed.kubernetes import building
 from testbed.kubernetes.cluster import WORKER_IMAGE, Cluster
 from tests.drivers.subjects.base import WORKER_URI, Owning

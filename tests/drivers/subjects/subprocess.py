@@ -11,8 +11,8 @@ import psutil
 
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.subprocess.driver import SubprocessDriver, SubprocessTemplate
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
-from osrdyne_protocol.settings import PoolSettings
 from tests.drivers.subjects.base import STUB_WORKER, WORKER_URI, Owning
 
 #: The stub worker, started as fast and as small as can be.

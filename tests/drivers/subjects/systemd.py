@@ -13,8 +13,8 @@ import psutil
 
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.systemd.driver import SystemdDriver, UnitPlace
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
-from osrdyne_protocol.settings import PoolSettings
 from testbed.docker import DockerFailed
 from testbed.systemd import Systemd, machine
 from tests.drivers.subjects.base import STUB_WORKER, WORKER_URI, Owning

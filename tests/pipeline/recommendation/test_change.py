@@ -15,7 +15,7 @@ from osrdyne_infra import configuration
 from osrdyne_pipeline.recommendation.change import NotChanged, ansible, pulumi
 from osrdyne_pipeline.recommendation.outcome import PolicyResult, Ratio, Recommendation, RecommendationEvidence, Setting
 from osrdyne_pipeline.recommendation.warm import WarmWindow
-from osrdyne_protocol.settings import Delays, PoolSettings
+from osrdyne_pool.settings import Delays, PoolSettings
 
 ROOT = Path(__file__).parents[3]
 

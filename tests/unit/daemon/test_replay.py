@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay
 from osrdyne.target.window_rules import Schedule
-from osrdyne_protocol.settings import Delays
+from osrdyne_pool.settings import Delays
 
 #: Milliseconds.
 UNBIND, STOP, DEBOUNCE, INTERVAL, START, RUN = 600_000, 300_000, 1000, 7500, 2000, 50

@@ -11,8 +11,8 @@ from osrdyne.drivers.docker.driver import DockerDriver
 from osrdyne.drivers.docker.template import ContainerTemplate
 from osrdyne.settings import daemon as settings
 from osrdyne.settings.daemon import DaemonSettings
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.settings import PoolSettings
 
 SETTINGS = """
 [pool]

@@ -10,8 +10,8 @@ import pytest
 
 from osrdyne.drivers.docker import facts
 from osrdyne.drivers.docker.template import LOG_LIMIT, ContainerTemplate, load
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.settings import PoolSettings
 from tests.hard_keys import KEYS
 
 POOL = PoolSettings("core", "prod", consumer_timeout=90.0)

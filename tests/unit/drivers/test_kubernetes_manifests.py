@@ -12,8 +12,8 @@ import pytest
 from osrdyne.drivers.kubernetes.api import as_yaml
 from osrdyne.drivers.kubernetes.manifests import Manifests, key_of
 from osrdyne.drivers.kubernetes.template import OURS, Templates
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import PoolNames, engine_name
-from osrdyne_protocol.settings import PoolSettings
 from tests.hard_keys import KEYS
 
 #: Everything here is to pass through as it is.

@@ -11,8 +11,8 @@ from osrdyne.drivers.systemd import environment
 from osrdyne.drivers.systemd.environment import EnvironmentFiles, UnitRecord
 from osrdyne.drivers.systemd.groups import Groups
 from osrdyne.errors import DriverError
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.settings import PoolSettings
 from tests.hard_keys import KEYS
 
 HARD = [*KEYS, 'say "hi"', "back\\slash", "$HOME `id`", "\r\n", "\u2028", "#;", "'"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import steps
 from osrdyne_infra import hand_over
 from osrdyne_infra.pool_users import kinds
-from osrdyne_protocol.broker.topology import topology
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import topology
 from testbed.plugins import plugin
 
 #: Interface of the broker that an address is for, by the name of its file.

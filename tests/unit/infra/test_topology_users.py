@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_protocol.broker.topology import Users, topology
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import Users, topology
 from osrdyne_protocol.names import reply_queue
-from osrdyne_protocol.settings import PoolSettings
 
 INSTANCES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=255).filter(
     lambda text: len(text.encode()) <= 255

@@ -1,9 +1,11 @@
-"""The protocol package is what peers in any environment install: it brings nothing with it."""
+"""Protocol, runtime and pool are what peers in any environment install: they bring nothing with them."""
 
 import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import steps
 
@@ -19,9 +21,12 @@ def imports(source: str) -> Iterator[str]:
             yield "osrdyne_protocol" if node.level else str(node.module).split(".")[0]
 
 
-def test_the_protocol_imports_only_the_standard_library_and_itself() -> None:
-    modules = [name for name in steps.tracked(".py") if name.startswith("packages/protocol/osrdyne_protocol/")]
-    foreign = {name: set(imports(Path(steps.ROOT, name).read_text())) - ALLOWED for name in modules}
+@pytest.mark.parametrize("package", ["protocol", "runtime", "pool"])
+def test_a_base_package_imports_only_the_standard_library_the_protocol_and_itself(package: str) -> None:
+    folder = f"packages/{package}/osrdyne_{package}/"
+    modules = [name for name in steps.tracked(".py") if name.startswith(folder)]
+    allowed = ALLOWED | {f"osrdyne_{package}"}
+    foreign = {name: set(imports(Path(steps.ROOT, name).read_text())) - allowed for name in modules}
 
     assert modules
     assert {name: found for name, found in foreign.items() if found} == {}

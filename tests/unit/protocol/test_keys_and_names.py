@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import topology
 from osrdyne_protocol import keys
-from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.errors import InvalidKey, InvalidPoolName
 from osrdyne_protocol.names import (
     DatabaseNames,
@@ -19,7 +20,6 @@ from osrdyne_protocol.names import (
     is_reply_address,
     reply_queue,
 )
-from osrdyne_protocol.settings import PoolSettings
 from tests import hard_keys
 
 #: With what only a name can get wrong: composed characters, our own hash mark, spaces, other line breaks, a hyphen.

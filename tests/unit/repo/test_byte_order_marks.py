@@ -9,7 +9,7 @@ import pytest
 
 import steps
 from osrdyne.settings import credentials
-from osrdyne_protocol import settings_file
+from osrdyne_pool import settings_file
 from osrdyne_relay import settings as relay_settings
 
 #: Readers of what osrdyne, or the system, wrote.

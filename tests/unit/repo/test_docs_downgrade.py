@@ -16,7 +16,7 @@ from osrdyne.state import PoolState
 from osrdyne.status import server as status_server
 from osrdyne.status import view
 from osrdyne.status.metrics import Metrics
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 
 SECTION = "## Back to the release before"
 

@@ -13,7 +13,7 @@ from osrdyne.status.metrics import Metrics
 
 PAGE = Path(steps.ROOT, "docs/operations.md").read_text()
 #: What the daemon stands on.
-LIBRARIES = ("packages/protocol/", "packages/amqp/", "packages/client/", "packages/worker/")
+LIBRARIES = tuple(f"packages/{name}/" for name in ("protocol", "runtime", "pool", "amqp", "client", "worker"))
 #: Every text of the daemon and of what it stands on, with strings that go over several lines as one.
 SOURCES = re.sub(
     r'"\s*\n\s*f?"',

@@ -14,10 +14,10 @@ from osrdyne.failures import dead_letter_rules
 from osrdyne.intake import orphan_rules
 from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import topology
 from osrdyne_protocol import events, expiry, headers, statuses, worker_environment
-from osrdyne_protocol.broker.topology import topology
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings import PoolSettings
 
 PAGE = Path(steps.ROOT, "docs/protocol.md").read_text()
 NAMES = PoolNames("core")

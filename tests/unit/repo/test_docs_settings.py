@@ -20,7 +20,7 @@ from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.drivers.subprocess.template import SubprocessTemplate
 from osrdyne.drivers.systemd.settings import SystemdSettings
 from osrdyne.settings import daemon as settings
-from osrdyne_protocol.settings import PoolLimits, PoolSettings, RedoSettings
+from osrdyne_pool.settings import PoolLimits, PoolSettings, RedoSettings
 from osrdyne_relay.driver.settings import RelayDriverSettings
 
 PAGE = Path(steps.ROOT, "docs/settings.md").read_text()

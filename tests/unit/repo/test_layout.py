@@ -86,7 +86,7 @@ def test_a_package_names_its_modules_in_its_docstring(package: str) -> None:
 def test_one_module_lets_signals_stop_a_program_so_that_forks_are_parted_from_it_everywhere() -> None:
     files = [file for folder in PRODUCT for file in modules(folder)]
     found = [file for file in files if re.search(r"add_signal_handler|set_wakeup_fd", file.read_text())]
-    assert [str(file.relative_to(steps.ROOT)) for file in found] == ["packages/protocol/osrdyne_protocol/program.py"]
+    assert [str(file.relative_to(steps.ROOT)) for file in found] == ["packages/runtime/osrdyne_runtime/program.py"]
 
 
 def test_at_most_eleven_folders_are_at_the_root() -> None:

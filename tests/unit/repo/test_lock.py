@@ -45,7 +45,7 @@ def test_the_lock_pins_what_a_package_asks_for(pyproject: str) -> None:
     asked = project(pyproject)
     ours = {normalized(Path(name).parent.name) for name in PYPROJECTS}
     ours |= {"osrdyne"} | {
-        f"osrdyne-{one}" for one in ("protocol", "runtime", "amqp", "bus", "client", "jobs", "relay", "worker")
+        f"osrdyne-{one}" for one in ("protocol", "runtime", "pool", "amqp", "bus", "client", "jobs", "relay", "worker")
     }
 
     names = {normalized(requirement) for requirement in asked["run"] + asked["build"]} - ours
@@ -64,7 +64,8 @@ def test_the_protocol_brings_nothing_and_client_and_worker_only_pika() -> None:
     ours = {"osrdyne-protocol", "osrdyne-runtime", "osrdyne-amqp"}
 
     assert project("packages/protocol/pyproject.toml")["run"] == []
-    assert project("packages/runtime/pyproject.toml")["run"] == []
+    assert project("packages/runtime/pyproject.toml")["run"] == ["osrdyne-protocol"]
+    assert project("packages/pool/pyproject.toml")["run"] == ["osrdyne-protocol"]
     assert {normalized(r) for r in project("packages/amqp/pyproject.toml")["run"]} == {*ours - {"osrdyne-amqp"}, "pika"}
     assert {normalized(r) for r in project("packages/client/pyproject.toml")["run"]} == ours
     assert {normalized(r) for r in project("packages/worker/pyproject.toml")["run"]} == ours

@@ -49,6 +49,7 @@ PAGES = (
     "packages/client/README.md",
     "packages/protocol/README.md",
     "packages/runtime/README.md",
+    "packages/pool/README.md",
     "packages/worker/README.md",
     "packages/jobs/README.md",
     "packages/relay/README.md",
@@ -67,6 +68,8 @@ CODE_DIALECT = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever|whom|an
 PRODUCT = (
     *(
         "packages/protocol/",
+        "packages/runtime/",
+        "packages/pool/",
         "packages/amqp/",
         "packages/client/",
         "packages/worker/",

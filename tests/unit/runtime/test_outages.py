@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from osrdyne_protocol import log_lines
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 
 BEGINS, LASTS, ENDS = (

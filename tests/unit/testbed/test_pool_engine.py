@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from osrdyne_protocol.broker.topology import Users
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import Users
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
 

@@ -121,7 +121,7 @@ async def test_what_is_given_up_is_so_before_the_end_of_any_handler_is_waited_fo
 def test_a_process_that_ends_at_once_leaves_no_child_of_its_executor_behind() -> None:
     script = """
 import concurrent.futures, multiprocessing, time
-from osrdyne_protocol import program
+from osrdyne_runtime import program
 pool = concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
 pool.submit(time.sleep, 1000)
 print(*(child.pid for child in multiprocessing.active_children()))

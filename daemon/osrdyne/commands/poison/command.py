@@ -25,9 +25,9 @@ from osrdyne.drivers.subprocess.settings import SubprocessSettings
 from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_amqp import Message
 from osrdyne_protocol import events
-from osrdyne_protocol.console import broker_address, log_format
-from osrdyne_protocol.console.output import NO, CannotAsk, complain, print_json
 from osrdyne_protocol.names import PoolNames
+from osrdyne_runtime.console import broker_address, log_format
+from osrdyne_runtime.console.output import NO, CannotAsk, complain, print_json
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from osrdyne.commands.poison.inventory import PoisonOutcome
 from osrdyne.commands.status_table import console
 from osrdyne_amqp import Message
 from osrdyne_protocol import headers
-from osrdyne_protocol.console.output import complain, print_json, printable, shown
+from osrdyne_runtime.console.output import complain, print_json, printable, shown
 
 #: Most characters of a body that are shown to a person; `--json` has all of it.
 _SHOWN_CHARACTERS = 4000

@@ -18,10 +18,10 @@ from typing import Any
 
 from osrdyne.commands.replay.simulated_pool import PastCall
 from osrdyne_protocol import foreign_json
-from osrdyne_protocol.console.output import CannotAsk
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import InvalidKey
 from osrdyne_protocol.keys import decode
+from osrdyne_runtime.console.output import CannotAsk
 
 _FIELDS = ("time", "key", "duration")
 #: The end of the year 9999, in seconds since the epoch.

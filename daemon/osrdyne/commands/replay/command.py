@@ -29,10 +29,10 @@ from osrdyne.commands.replay import calls_file
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay, Tally
 from osrdyne.settings.daemon import BrokerSettings, IntervalSettings
 from osrdyne.target.window_rules import Schedule
-from osrdyne_protocol.console.output import CannotAsk, print_json
+from osrdyne_pool.settings import Delays, PoolSettings
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.settings import Delays, PoolSettings
+from osrdyne_runtime.console.output import CannotAsk, print_json
 
 #: Rows between two updates of the progress display.
 _PROGRESS_ROWS = 10_000

@@ -26,8 +26,8 @@ from osrdyne.reconcile.group_rules import Attempt, GroupAction
 from osrdyne.reconcile.queue_rules import Finding, MessagesFound, Phase, QueueState, QueueStep, QueueTotals
 from osrdyne.target.tracker import TargetTracker
 from osrdyne.target.window_rules import Schedule
+from osrdyne_pool.settings import Delays
 from osrdyne_protocol import events, statuses
-from osrdyne_protocol.settings import Delays
 
 _RUNNING = Group("", GroupState.RUNNING, 1, "")
 _NO_ATTEMPT = Attempt()

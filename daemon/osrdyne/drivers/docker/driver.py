@@ -28,8 +28,8 @@ from osrdyne.drivers.docker.template import KEY, ContainerTemplate, load
 from osrdyne.drivers.left_over import LeftOver
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
-from osrdyne_protocol.settings import PoolSettings
 
 __all__ = ["DockerDriver"]
 

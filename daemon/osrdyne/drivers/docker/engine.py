@@ -26,7 +26,8 @@ import requests.adapters
 
 from osrdyne.drivers.docker.following import Event, Stream
 from osrdyne.errors import DriverError
-from osrdyne_protocol import certificate_faults, foreign_json
+from osrdyne_protocol import foreign_json
+from osrdyne_runtime import certificate_faults
 
 Found = TypeVar("Found")
 

@@ -9,7 +9,7 @@ from typing import Literal
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.settings.credentials import address
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 
 
 class DockerSettings(DriverSettings):

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osrdyne_protocol import foreign_json, images, keys
-from osrdyne_protocol.broker.topology import milliseconds
+from osrdyne_pool import images
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import milliseconds
+from osrdyne_protocol import foreign_json, keys
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.worker_environment import VARIABLES, WorkerEnvironment
 
 #: Prefix of the labels that only the driver sets.

@@ -23,9 +23,10 @@ from osrdyne.drivers.kubernetes.manifests import MANAGER
 from osrdyne.drivers.kubernetes.refusals import ApiRefused, clean, refusal
 from osrdyne.drivers.kubernetes.template import Manifest
 from osrdyne.errors import DriverError
-from osrdyne_protocol import certificate_faults, foreign_json
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
+from osrdyne_runtime import certificate_faults
 
 #: Where a pod finds the namespace of its own service account.
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from osrdyne.drivers.kubernetes.template import PREFIX, Manifest, Templates
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import milliseconds
 from osrdyne_protocol import keys, names
-from osrdyne_protocol.broker.topology import milliseconds
-from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.worker_environment import WORKER_AMQP_URI, WORKER_ID, WorkerEnvironment
 
 #: A worker that was asked to stop may take this long beyond the consumer timeout, in seconds: the broker takes a

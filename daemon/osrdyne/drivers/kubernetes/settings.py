@@ -9,7 +9,7 @@ from typing import Literal
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.settings.model import Seconds
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 
 
 class KubernetesSettings(DriverSettings):

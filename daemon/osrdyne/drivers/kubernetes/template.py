@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 import yaml  # type: ignore[import-untyped]
 
-from osrdyne_protocol import images, worker_environment
+from osrdyne_pool import images
+from osrdyne_protocol import worker_environment
 from osrdyne_protocol.errors import SettingsError
 
 Manifest = dict[str, Any]

@@ -25,8 +25,8 @@ from osrdyne.drivers.subprocess.template import GRACE_MARGIN, SubprocessTemplate
 from osrdyne.drivers.subprocess.watching import ProcessExit, ProcessWatch
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
-from osrdyne_protocol.broker.topology import milliseconds
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import milliseconds
 
 __all__ = ["SubprocessDriver", "SubprocessTemplate"]
 

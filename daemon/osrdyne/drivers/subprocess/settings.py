@@ -12,8 +12,8 @@ from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.drivers.subprocess.template import SubprocessTemplate
 from osrdyne.settings.credentials import address
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
-from osrdyne_protocol.settings import PoolSettings
 
 
 class SubprocessSettings(DriverSettings):

@@ -25,7 +25,7 @@ from osrdyne.drivers.systemd.template import UnitPlace, template_hash
 from osrdyne.drivers.systemd.watching import UnitWatch
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 
 __all__ = ["UnitPlace", "SystemdDriver"]
 

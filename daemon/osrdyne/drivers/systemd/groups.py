@@ -14,10 +14,10 @@ from pathlib import Path
 from osrdyne.drivers import redaction
 from osrdyne.drivers.systemd.environment import EnvironmentFiles, UnitRecord
 from osrdyne.errors import DriverError
-from osrdyne_protocol.broker.topology import milliseconds
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import milliseconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import PoolNames, engine_name
-from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 
 _log = logging.getLogger(__name__)

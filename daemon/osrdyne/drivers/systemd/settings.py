@@ -11,7 +11,7 @@ from osrdyne.drivers import private_place
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.settings.credentials import address
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
 
 
 class SystemdSettings(DriverSettings):

@@ -7,9 +7,9 @@ from typing import Any
 
 from osrdyne.errors import ManagementError
 from osrdyne_amqp import Connection
-from osrdyne_protocol.broker import quorum
-from osrdyne_protocol.broker.topology import Exchange as DeclaredExchange
-from osrdyne_protocol.broker.topology import Permission, Policy, Topology
+from osrdyne_pool import quorum
+from osrdyne_pool.topology import Exchange as DeclaredExchange
+from osrdyne_pool.topology import Permission, Policy, Topology
 from simulation.model.broker import ModelBroker, Version
 from simulation.model.timing import Timing
 

@@ -17,9 +17,9 @@ from osrdyne_bus.engine import BusConnection, Incoming, Login
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost, RepliesLost
 from osrdyne_bus.peers import Addresses, Peer, peers_of
 from osrdyne_bus.settings import BusSettings
-from osrdyne_protocol import log_lines
-from osrdyne_protocol.forks import Home
 from osrdyne_protocol.names import reply_queue
+from osrdyne_runtime import log_lines
+from osrdyne_runtime.forks import Home
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 

@@ -10,7 +10,7 @@ from osrdyne_bus.aio.joined import Joined
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import Incoming, Subscription
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost
-from osrdyne_protocol import log_lines
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 

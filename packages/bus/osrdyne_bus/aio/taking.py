@@ -16,7 +16,7 @@ from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.handler_threads import HandlerThreads
 from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.engine import Incoming
-from osrdyne_protocol.forks import Home
+from osrdyne_runtime.forks import Home
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from osrdyne_bus.addresses import DYNAMIC
 from osrdyne_bus.errors import ConnectFailed, InvalidTarget, LoginRefused, MessagingError
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Target
-from osrdyne_protocol import certificates
-from osrdyne_protocol.console import broker_address, log_format
-from osrdyne_protocol.console.output import CANNOT, NO, CannotAsk
+from osrdyne_runtime import certificates
+from osrdyne_runtime.console import broker_address, log_format
+from osrdyne_runtime.console.output import CANNOT, NO, CannotAsk
 
 if TYPE_CHECKING:
     from osrdyne_bus.aio import AsyncBus

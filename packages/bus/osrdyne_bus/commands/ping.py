@@ -10,7 +10,7 @@ from osrdyne_bus.addresses import DYNAMIC
 from osrdyne_bus.commands import options
 from osrdyne_bus.commands.asking import ask_bus, ask_server, bus_line, server_line
 from osrdyne_bus.targets import Target
-from osrdyne_protocol.console.output import NO, failing_clearly, print_json, printable
+from osrdyne_runtime.console.output import NO, failing_clearly, print_json, printable
 
 
 @failing_clearly(options.STATUSES)

@@ -28,7 +28,7 @@ from osrdyne_bus.engine.transport import ProtonTransport
 from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 from osrdyne_bus.logins import ANYONE, CannotLogIn, Login
-from osrdyne_protocol import certificate_faults
+from osrdyne_runtime import certificate_faults
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from proton import Collector
 
 from osrdyne_bus.engine.handshake import Handshake, NotAmqp
 from osrdyne_bus.logins import CannotLogIn
-from osrdyne_protocol import hosts
+from osrdyne_runtime import hosts
 
 #: Seconds without a frame after which the peer counts as gone. proton sends empty frames in time for the peer's own.
 IDLE = 30.0

@@ -17,7 +17,7 @@ from osrdyne_jobs.commands.options import DatabaseFile, Ids, Json, one_line_erro
 from osrdyne_jobs.database import place, reason, writing
 from osrdyne_jobs.errors import UnknownJob, WrongState
 from osrdyne_jobs.store import administration
-from osrdyne_protocol.console.output import CANNOT, NO, complain, print_json
+from osrdyne_runtime.console.output import CANNOT, NO, complain, print_json
 
 #: Changes one job and returns its state; raises UnknownJob and WrongState.
 Change = Callable[[Connection, int], str]

@@ -15,9 +15,9 @@ from osrdyne_jobs.client import CAST_PATIENCE, JobClient, Registered
 from osrdyne_jobs.commands import types
 from osrdyne_jobs.commands.database import opened
 from osrdyne_jobs.commands.options import Broker, BrokerFile, DatabaseFile, Json, Pool, Types, one_line_errors
-from osrdyne_protocol.console import broker_address, log_format
-from osrdyne_protocol.console.output import CannotAsk, print_json
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_runtime.console import broker_address, log_format
+from osrdyne_runtime.console.output import CannotAsk, print_json
 
 
 @one_line_errors

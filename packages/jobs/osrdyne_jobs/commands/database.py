@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_jobs.database import VARIABLE, check_tables, engine_for, place, reason
-from osrdyne_protocol.console.broker_address import in_file
-from osrdyne_protocol.console.output import CannotAsk
+from osrdyne_runtime.console.broker_address import in_file
+from osrdyne_runtime.console.output import CannotAsk
 
 
 @contextmanager

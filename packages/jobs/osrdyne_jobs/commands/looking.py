@@ -12,8 +12,8 @@ from osrdyne_jobs.commands.database import opened
 from osrdyne_jobs.commands.options import MOST_ID, DatabaseFile, Id, Json, one_line_errors
 from osrdyne_jobs.database import reading
 from osrdyne_jobs.store import administration
-from osrdyne_protocol.console.output import CannotAsk, print_json
 from osrdyne_protocol.durations import parse_seconds
+from osrdyne_runtime.console.output import CannotAsk, print_json
 
 
 @one_line_errors

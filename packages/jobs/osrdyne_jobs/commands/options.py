@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from osrdyne_jobs.errors import InvalidJob, UnknownJob, WrongState
-from osrdyne_protocol.console.output import CANNOT, NO, failing_clearly
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_runtime.console.output import CANNOT, NO, failing_clearly
 
 #: Turns known errors of a command into one line and exit status 1 or 2.
 one_line_errors = failing_clearly({InvalidJob: NO, UnknownJob: NO, WrongState: NO, OsrdyneError: CANNOT})

@@ -9,8 +9,8 @@ import typer
 
 from osrdyne_jobs.commands.database import address, driver_needed
 from osrdyne_jobs.commands.options import DatabaseFile, Json, one_line_errors
-from osrdyne_protocol.console.broker_address import in_file
-from osrdyne_protocol.console.output import print_json
+from osrdyne_runtime.console.broker_address import in_file
+from osrdyne_runtime.console.output import print_json
 
 
 @one_line_errors

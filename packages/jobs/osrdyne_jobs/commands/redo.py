@@ -15,10 +15,11 @@ from osrdyne_jobs import processes
 from osrdyne_jobs.commands import changing
 from osrdyne_jobs.commands.database import connectable
 from osrdyne_jobs.commands.options import MOST_ID, Broker, BrokerFile, DatabaseFile, Pool, one_line_errors
-from osrdyne_protocol import log_lines, settings_file
-from osrdyne_protocol.console import broker_address, log_format
-from osrdyne_protocol.console.output import CannotAsk
-from osrdyne_protocol.settings import RedoSettings
+from osrdyne_pool import settings_file
+from osrdyne_pool.settings import RedoSettings
+from osrdyne_runtime import log_lines
+from osrdyne_runtime.console import broker_address, log_format
+from osrdyne_runtime.console.output import CannotAsk
 
 log = log_lines.logger(__name__)
 

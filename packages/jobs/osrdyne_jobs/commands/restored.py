@@ -8,7 +8,7 @@ from osrdyne_jobs import restoring
 from osrdyne_jobs.commands.database import connectable
 from osrdyne_jobs.commands.options import DatabaseFile, Json, one_line_errors
 from osrdyne_jobs.database import place
-from osrdyne_protocol.console.output import print_json
+from osrdyne_runtime.console.output import print_json
 
 
 @one_line_errors

@@ -9,7 +9,7 @@ import typer
 from osrdyne_jobs import documents
 from osrdyne_jobs.commands import text, types
 from osrdyne_jobs.commands.options import Json, Types, one_line_errors
-from osrdyne_protocol.console.output import print_json
+from osrdyne_runtime.console.output import print_json
 
 
 @one_line_errors

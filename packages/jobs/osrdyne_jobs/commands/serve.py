@@ -17,9 +17,9 @@ from osrdyne_jobs import processes
 from osrdyne_jobs.commands import types
 from osrdyne_jobs.commands.database import connectable
 from osrdyne_jobs.commands.options import Broker, BrokerFile, DatabaseFile, Pool, Types, one_line_errors
-from osrdyne_protocol import program
-from osrdyne_protocol.console import broker_address, log_format
-from osrdyne_protocol.console.output import CannotAsk
+from osrdyne_runtime import program
+from osrdyne_runtime.console import broker_address, log_format
+from osrdyne_runtime.console.output import CannotAsk
 
 #: Variable that holds the token where no file is named.
 TOKEN_VARIABLE = "OSRDYNE_JOBS_TOKEN"  # noqa: S105 - the name of a variable

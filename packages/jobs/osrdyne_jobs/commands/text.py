@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from osrdyne_protocol.console.output import printable, shown
+from osrdyne_runtime.console.output import printable, shown
 
 _NOTHING = "-"
 #: Width in characters where the output is no terminal: nothing is cut, because a program may read it.

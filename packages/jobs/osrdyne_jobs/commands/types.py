@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne_jobs.job_types import JobType, JobTypes
-from osrdyne_protocol.console.output import CannotAsk
+from osrdyne_runtime.console.output import CannotAsk
 
 
 def load(place: str | None) -> JobTypes:

@@ -23,8 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from osrdyne_jobs.errors import CannotServe
 from osrdyne_jobs.http import problems
-from osrdyne_protocol import hosts, log_lines
 from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_runtime import hosts, log_lines
 
 logger = log_lines.logger(__name__)
 

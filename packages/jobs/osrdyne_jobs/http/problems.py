@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from osrdyne_jobs.errors import InvalidJob, JobError, NoSchema, NotRegistered, UnknownJob, WrongState
-from osrdyne_protocol import log_lines
+from osrdyne_runtime import log_lines
 
 logger = log_lines.logger(__name__)
 

@@ -17,8 +17,8 @@ from osrdyne_jobs.errors import CannotServe
 from osrdyne_jobs.http.app import create_app
 from osrdyne_jobs.http.guard import Token
 from osrdyne_jobs.job_types import JobType
-from osrdyne_protocol import hosts, log_lines
-from osrdyne_protocol.door import Door
+from osrdyne_runtime import hosts, log_lines
+from osrdyne_runtime.door import Door
 
 logger = log_lines.logger(__name__)
 

@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 from osrdyne_pipeline.commands.starting import Log
 from osrdyne_pipeline.errors import PipelineError
 from osrdyne_pipeline.report.element import visible
-from osrdyne_protocol.console.output import shows_all
 from osrdyne_protocol.errors import ProtocolError
+from osrdyne_runtime.console.output import shows_all
 
 P = ParamSpec("P")
 

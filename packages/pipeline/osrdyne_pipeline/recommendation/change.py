@@ -22,8 +22,8 @@ from ruamel.yaml.error import YAMLError
 from osrdyne_pipeline.errors import PipelineError
 from osrdyne_pipeline.recommendation import lines
 from osrdyne_pipeline.recommendation.outcome import Recommendation
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_protocol.settings import PoolSettings
 
 PULUMI_POOLS = "osrdyne:pools"
 #: Variables that hold one pool's settings.

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from osrdyne_pipeline.recommendation.calls import DAY, Floats, Integers
-from osrdyne_protocol.settings import MOST_WINDOWS
-from osrdyne_protocol.windows import DAYS
+from osrdyne_pool.settings import MOST_WINDOWS
+from osrdyne_pool.windows import DAYS
 
 #: Minutes of a cell: windows begin and end at multiples of it.
 CELL_MINUTES = 15
@@ -40,7 +40,7 @@ class WarmWindow:
     end: int
 
     def text(self) -> str:
-        """Return it as the settings have it; see `osrdyne_protocol.windows`."""
+        """Return it as the settings have it; see `osrdyne_pool.windows`."""
         return f"{','.join(self.days)} {_clock(self.begin)}-{_clock(self.end)}"
 
 

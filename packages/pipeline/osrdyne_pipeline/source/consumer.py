@@ -24,8 +24,8 @@ import pika
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 from osrdyne_pipeline.errors import SourceError
-from osrdyne_protocol import addresses, certificate_faults
 from osrdyne_protocol import headers as names
+from osrdyne_runtime import addresses, certificate_faults
 
 # What pika logs as an error is raised by us, once and in one line. A level that the program gave it stays.
 if logging.getLogger("pika").level == logging.NOTSET:

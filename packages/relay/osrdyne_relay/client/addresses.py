@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from osrdyne_protocol import addresses, certificate_faults, certificates, foreign_json, log_lines
+from osrdyne_protocol import foreign_json
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.headers import X_REASON, X_STATUS
 from osrdyne_protocol.statuses import OK
@@ -20,6 +20,7 @@ from osrdyne_relay.errors import CallRefused, InvalidCall, NodeFailed, NodesAway
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.settings import secret
+from osrdyne_runtime import addresses, certificate_faults, certificates, log_lines
 
 log = log_lines.logger(__name__)
 

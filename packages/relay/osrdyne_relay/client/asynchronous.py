@@ -12,7 +12,6 @@ from typing import Any, Self, TypeVar, Unpack
 
 import aiohttp
 
-from osrdyne_protocol.forks import Home, keep
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
     BEYOND,
@@ -33,6 +32,7 @@ from osrdyne_relay.client.sockets import Sockets
 from osrdyne_relay.errors import AccessDenied, NodeFailed, NodeLost, NodesAway, NodeStopping, RelayError, TooMany
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.streams.base import CHUNK, StoredStream, stored
+from osrdyne_runtime.forks import Home, keep
 
 T = TypeVar("T")
 

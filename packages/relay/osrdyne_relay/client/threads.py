@@ -12,7 +12,6 @@ from typing import Any, Self, Unpack
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
-from osrdyne_protocol.forks import Home, keep
 from osrdyne_relay import wire
 from osrdyne_relay.client.addresses import (
     BEYOND,
@@ -34,6 +33,7 @@ from osrdyne_relay.keepalive import OPTIONS
 from osrdyne_relay.messages import Request
 from osrdyne_relay.names import new_id
 from osrdyne_relay.streams.base import CHUNK, Source, not_whole
+from osrdyne_runtime.forks import Home, keep
 
 #: Connections to a node that are kept for the next call. More are opened where more threads call.
 _KEPT = 32

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from osrdyne_protocol.console.output import CANNOT, failing_clearly, print_json
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_relay import redis_server
 from osrdyne_relay.settings import RelaySettings, secret
+from osrdyne_runtime.console.output import CANNOT, failing_clearly, print_json
 
 
 @failing_clearly({OsrdyneError: CANNOT})

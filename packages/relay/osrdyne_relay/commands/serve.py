@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from osrdyne_protocol import program, settings_file
-from osrdyne_protocol.console import log_format
-from osrdyne_protocol.console.output import CANNOT, CannotAsk, failing_clearly
+from osrdyne_pool import settings_file
 from osrdyne_protocol.errors import OsrdyneError, SettingsError
 from osrdyne_relay.settings import RelaySettings
+from osrdyne_runtime import program
+from osrdyne_runtime.console import log_format
+from osrdyne_runtime.console.output import CANNOT, CannotAsk, failing_clearly
 
 
 @failing_clearly({OsrdyneError: CANNOT})

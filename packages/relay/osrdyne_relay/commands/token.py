@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from osrdyne_protocol.console.output import print_json
+from osrdyne_runtime.console.output import print_json
 
 
 def command(*, json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:

@@ -11,11 +11,10 @@ from pathlib import Path
 from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.drivers.unread import UnreadChanges
 from osrdyne.errors import DriverError
-from osrdyne_protocol import log_lines
-from osrdyne_protocol.broker.topology import milliseconds
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import milliseconds
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.names import PoolNames
-from osrdyne_protocol.settings import PoolSettings
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_relay.checking import MOST_PICKUP
 from osrdyne_relay.driver.forwarding import Forwarding
@@ -24,6 +23,7 @@ from osrdyne_relay.errors import InvalidCall
 from osrdyne_relay.names import check_endpoint
 from osrdyne_relay.relay import Relay
 from osrdyne_relay.settings import RelaySettings
+from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
 

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from osrdyne_protocol import log_lines
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_relay.driver.translation import answer_of, endpoint_of, failure_of, request_of, waits_for
 from osrdyne_relay.errors import CallFailed, RelayError
 from osrdyne_relay.relay import Relay
 from osrdyne_relay.time_rules import Looks
+from osrdyne_runtime import log_lines
 from osrdyne_worker import Request, Requeue, serve
 
 log = log_lines.logger(__name__)

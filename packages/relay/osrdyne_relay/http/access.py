@@ -25,9 +25,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
-from osrdyne_protocol import log_lines
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import AccessDenied
+from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
 

@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import http_exceptions, web
 
-from osrdyne_protocol import log_lines
-from osrdyne_protocol.door import Door, address_of
 from osrdyne_protocol.foreign_json import is_unicode
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeFailed, RelayError, TooLarge
 from osrdyne_relay.http.access import KnownClient
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.names import check_endpoint
+from osrdyne_runtime import log_lines
+from osrdyne_runtime.door import Door, address_of
 
 log = log_lines.logger(__name__)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from osrdyne_protocol.door import Door
 from osrdyne_relay import wire
 from osrdyne_relay.http import callers, health, sockets, streams, workers
 from osrdyne_relay.http.answering import DESK, DOOR, around
 from osrdyne_relay.http.desk import Desk
+from osrdyne_runtime.door import Door
 
 #: A request's path below `wire.REQUESTS`.
 _ONE = wire.REQUESTS + "/{id:[0-9a-f]{32}}"

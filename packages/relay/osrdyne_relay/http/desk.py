@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from osrdyne_protocol import log_lines
 from osrdyne_relay import Relay
 from osrdyne_relay.errors import InvalidCall, NodeStopping, RedisAway, RelayError, TooLarge, TooMany, UnknownRequest
 from osrdyne_relay.http.access import Access, KnownClient
@@ -24,6 +23,7 @@ from osrdyne_relay.serving import Collected
 from osrdyne_relay.settings import ServeSettings
 from osrdyne_relay.time_rules import Attended
 from osrdyne_relay.wire import dump_headers, notes_of
+from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from aiohttp import web
 
-from osrdyne_protocol import certificates, hosts, log_lines
-from osrdyne_protocol.door import Door
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay
 from osrdyne_relay.http.access import Access, WatchedFiles
@@ -24,6 +22,8 @@ from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.settings import RelaySettings, ServeSettings
 from osrdyne_relay.wire import MOST_HEADER
+from osrdyne_runtime import certificates, hosts, log_lines
+from osrdyne_runtime.door import Door
 
 log = log_lines.logger(__name__)
 

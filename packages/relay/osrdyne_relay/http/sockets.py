@@ -14,7 +14,6 @@ from typing import Any
 from aiohttp import WSCloseCode, WSMsgType, web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from osrdyne_protocol import log_lines
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeStopping, RelayError, TooMany
 from osrdyne_relay.http.access import KnownClient
@@ -24,6 +23,7 @@ from osrdyne_relay.http.ledger import InHand
 from osrdyne_relay.http.streams import taken
 from osrdyne_relay.messages import Answer
 from osrdyne_relay.names import check_endpoint, new_id
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.retry import Retry
 
 log = log_lines.logger(__name__)

@@ -16,10 +16,10 @@ from io import BufferedWriter, FileIO, IOBase
 from pathlib import Path
 from typing import TypeVar
 
-from osrdyne_protocol import log_lines
 from osrdyne_relay.errors import StreamLost
 from osrdyne_relay.names import new_id
 from osrdyne_relay.streams.base import CHUNK, stored_name, stream_in
+from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from osrdyne_protocol import log_lines, statuses
+from osrdyne_protocol import statuses
 from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS
 from osrdyne_relay import wire
@@ -32,6 +32,7 @@ from osrdyne_relay.messages import CORRELATION_HEADER, REDELIVERED_HEADER, is_de
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.wire import Stored
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest, Sent
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.retry import Retry
 from osrdyne_worker.handling import Outcome, Request
 from osrdyne_worker.runners import OnLoop, Runner

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from osrdyne_protocol import log_lines
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session, Socket
 from osrdyne_relay.errors import NodeFailed, NodeLost, NodeStopping, RelayError
 from osrdyne_relay.names import is_id
 from osrdyne_relay.worker.doing import Doing, Given
 from osrdyne_relay.worker.polling import FIRST_PAUSE, LONGEST_PAUSE, stopped_within
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Unpack, cast
 
-from osrdyne_protocol import program
 from osrdyne_relay.client.addresses import ClientIdentity, Nodes
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import InvalidCall
@@ -17,6 +16,7 @@ from osrdyne_relay.worker.doing import Doing
 from osrdyne_relay.worker.line import Lines
 from osrdyne_relay.worker.polling import Polling
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest
+from osrdyne_runtime import program
 from osrdyne_worker import Handler
 from osrdyne_worker.runners import runner_of
 

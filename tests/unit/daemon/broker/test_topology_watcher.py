@@ -15,8 +15,8 @@ from osrdyne.errors import SessionEnded
 from osrdyne.session import DaemonSession
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings
 from osrdyne.status.metrics import Metrics
-from osrdyne_protocol.broker.topology import Topology, topology
-from osrdyne_protocol.settings import PoolSettings
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_pool.topology import Topology, topology
 from tests.unit.stand_ins import NAMES, running, state_of
 
 POOL = PoolSettings("core")

@@ -23,7 +23,7 @@ def test_a_command_does_not_wait_for_what_only_others_need() -> None:
 
     loaded = set(done.stdout.split())
     assert "osrdyne.commands.call" in loaded
-    assert not loaded & {"osrdyne.settings.daemon", "osrdyne.commands.replay.command", "osrdyne_protocol.broker.lint"}
+    assert not loaded & {"osrdyne.settings.daemon", "osrdyne.commands.replay.command", "osrdyne_pool.lint"}
 
 
 def test_the_help_lists_every_command_with_what_it_does() -> None:

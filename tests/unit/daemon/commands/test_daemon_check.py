@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime.settings_text import to_toml
 from testbed.command_line import Done, osrdyne
 
 URI = "amqp://u:p@127.0.0.1:1/v"

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from osrdyne.commands.app import app, main
-from osrdyne_protocol.settings_text import to_toml
+from osrdyne_runtime.settings_text import to_toml
 from testbed import lost_output
 from testbed.lost_output import CONDITIONS
 from tests.unit.daemon.commands.test_output import DOCUMENT, KEY

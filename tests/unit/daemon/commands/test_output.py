@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from osrdyne.commands.status_table import render, span
-from osrdyne_protocol.console.output import shown
+from osrdyne_runtime.console.output import shown
 from testbed.command_line import osrdyne
 
 KEY: dict[str, Any] = {

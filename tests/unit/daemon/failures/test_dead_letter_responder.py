@@ -19,7 +19,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses
-from osrdyne_protocol.console.log_format import Repeats
+from osrdyne_runtime.console.log_format import Repeats
 from tests.unit.stand_ins import (
     A_CALLER,
     ANOTHER_CALLER,

@@ -18,7 +18,7 @@ from osrdyne.failures import dead_letter_rules
 from osrdyne.intake.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers
-from osrdyne_protocol.console import output
+from osrdyne_runtime.console import output
 
 
 def message(body: bytes = b"body", *, malformed: str | None = None, **properties: Any) -> Message:

@@ -15,9 +15,9 @@ from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne.target.tracker import Status
 from osrdyne_amqp import Message, Properties
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import events
 from osrdyne_protocol.event_batches import pack
-from osrdyne_protocol.settings import PoolSettings
 from tests.unit.stand_ins import follower, running
 
 

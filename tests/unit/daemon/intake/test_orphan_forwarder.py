@@ -19,8 +19,8 @@ from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
+from osrdyne_pool.settings import PoolLimits, PoolSettings
 from osrdyne_protocol import events, headers, statuses
-from osrdyne_protocol.settings import PoolLimits, PoolSettings
 from tests.unit.stand_ins import A_CALLER, NAMES, Settled, StandInLifecycle, StandInPublisher, follower, state_of, until
 
 pytestmark = pytest.mark.looptime

@@ -9,8 +9,8 @@ from osrdyne.intake import wake_rules
 from osrdyne.intake.orphan_rules import Origin, origin
 from osrdyne.intake.wake_rules import WakeBudget
 from osrdyne_amqp import Properties
+from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import statuses
-from osrdyne_protocol.settings import PoolSettings
 
 ANY = PoolSettings("core")
 

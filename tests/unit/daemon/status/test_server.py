@@ -14,7 +14,7 @@ import pytest
 from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import server as status_server
 from osrdyne.status.metrics import Metrics
-from osrdyne_protocol.door import Door
+from osrdyne_runtime.door import Door
 from testbed import odd_headers
 from testbed.waiting import PATIENCE
 

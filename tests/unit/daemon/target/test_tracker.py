@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne.target.tracker import Status, TargetTracker
-from osrdyne_protocol.settings import Delays
+from osrdyne_pool.settings import Delays
 
 UNBIND, STOP = 10.0, 5.0
 

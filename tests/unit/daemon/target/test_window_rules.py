@@ -14,8 +14,8 @@ from osrdyne.state import PoolState
 from osrdyne.target.tracker import Status
 from osrdyne.target.warmer import keep_warm
 from osrdyne.target.window_rules import Schedule
-from osrdyne_protocol.settings import Delays, PoolSettings
-from osrdyne_protocol.windows import DAYS, Window, parse_window
+from osrdyne_pool.settings import Delays, PoolSettings
+from osrdyne_pool.windows import DAYS, Window, parse_window
 from tests.unit.stand_ins import follower
 
 MINUTE = 60_000

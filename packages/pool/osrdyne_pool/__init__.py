@@ -1,0 +1,11 @@
+"""What a pool is: for the daemon, Pulumi, Ansible and everything that declares one or looks at one.
+
+- `settings`, with `windows`: the settings of a pool; `settings_file` reads them from a file.
+- `topology`: its exchanges, queues, policies and users, as values; `limits`: the limits of the broker that follow.
+- `lint`: mistakes in a topology; `drift`: differences on a live broker; `default_login`, `listeners`: open doors there.
+- `lost`, `quorum`: which queues the broker has lost.
+- `management_json`: a topology from the lists of the management API, and the requests that declare one.
+- `images`: what is wrong in the name of a container image.
+
+Pure code over the standard library; only `settings_file` does I/O.
+"""

@@ -1,0 +1,99 @@
+"""What strangers have of a server, on a real one: for how long, and how many of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+
+from osrdyne_runtime.door import Door, address_of
+from testbed.waiting import PATIENCE, until_async
+
+#: Longer than any test.
+LONG = 2 * PATIENCE
+
+
+class Greeting(asyncio.Protocol):
+    """Lets in who says hello, and repeats what it says."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if data == b"hello":
+            self._door.let_in(address_of(self._transport))
+        self._transport.write(data)
+
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def served(door: Door) -> AsyncIterator[int]:
+    server = await asyncio.get_running_loop().create_server(door.around(lambda: Greeting(door)), "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        door.close()
+
+
+async def connected(port: int, says: bytes = b"") -> Streams:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    if says:
+        writer.write(says)
+        assert await reader.readexactly(len(says)) == says
+    return reader, writer
+
+
+async def ended(streams: Streams) -> bool:
+    try:
+        return await asyncio.wait_for(streams[0].read(), PATIENCE) == b""
+    except ConnectionError:
+        return True
+
+
+async def lives(streams: Streams) -> bool:
+    streams[1].write(b"x")
+    return await streams[0].readexactly(1) == b"x"
+
+
+async def test_a_connection_that_does_not_show_in_time_who_it_is_is_closed_and_others_stay() -> None:
+    door = Door(most=10, patience=0.2)
+    async with served(door) as port:
+        silent, half, known = await connected(port), await connected(port, b"hel"), await connected(port, b"hello")
+        with closing(silent[1]), closing(half[1]), closing(known[1]):
+            assert await ended(silent)
+            assert await ended(half)
+            assert await lives(known)
+            assert door.connections == 1
+        await until_async(lambda: door.connections == 0)
+
+
+async def test_the_oldest_stranger_gives_way_and_no_client_that_is_known_does() -> None:
+    door = Door(most=10, most_waiting=2, patience=LONG)
+    async with served(door) as port:
+        known = await connected(port, b"hello")
+        strangers = [await connected(port, b"x") for _ in range(3)]
+        late = await connected(port, b"hello")
+        try:
+            assert await ended(strangers[0])
+            assert await ended(strangers[1])
+            assert [await lives(one) for one in (strangers[2], known, late)] == [True, True, True]
+        finally:
+            for _, writer in (known, late, *strangers):
+                writer.close()
+
+
+async def test_one_connection_too_many_is_closed_at_once() -> None:
+    door = Door(most=1, patience=LONG)
+    async with served(door) as port:
+        first = await connected(port, b"hello")
+        second = await connected(port)
+        with closing(first[1]), closing(second[1]):
+            assert await ended(second)
+            assert await lives(first)

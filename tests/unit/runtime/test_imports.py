@@ -1,0 +1,27 @@
+"""What is imported by a command is no work for the collector of garbage."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from osrdyne_runtime.console import imports
+
+#: In a process of its own: what is frozen stays so.
+_PROGRAM = f"""
+import gc
+from {imports.__name__} import uncollected
+with uncollected():
+    import email.message
+    within = gc.isenabled()
+print(within, gc.isenabled(), gc.get_freeze_count() > 1000)
+gc.disable()
+with uncollected():
+    pass
+print(gc.isenabled())
+"""
+
+
+def test_nothing_is_collected_while_modules_are_imported_and_they_are_kept_out_of_later_collections() -> None:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "True", "False"]
