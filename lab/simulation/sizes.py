@@ -7,6 +7,7 @@ out. The length of a container stands for it: of a long one only the first entri
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import types
 from collections import Counter, deque
@@ -17,7 +18,11 @@ from simulation.daemons import OnModel
 from simulation.model.client import ModelChannel, ModelConnection
 
 _CONTAINERS = (dict, list, set, deque, frozenset, tuple)
-_LEAVES = (str, bytes, int, float, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+# A logger leads to all loggers of the process.
+_LEAVES = (
+    *(str, bytes, int, float, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType),
+    *(logging.Logger, logging.LoggerAdapter),
+)
 #: Packages whose modules may hold something, too.
 _PACKAGES = ("osrdyne", "osrdyne_amqp", "osrdyne_client", "osrdyne_pool", "osrdyne_protocol", "osrdyne_runtime")
 #: Entries of one container that are looked into.
