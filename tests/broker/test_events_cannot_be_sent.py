@@ -112,7 +112,7 @@ def test_the_daemon_keeps_its_session_when_its_events_are_refused(
             [answer] = client.wait(client.send(f"cold-{next(cold)}"))
             # Then it is answered
             assert answer.status == "ok"
-            return any(word in str(line) and "events can be sent" in line["message"] for line in daemon.lines())
+            return any(word in str(line) and "the exchange of activity events cannot be used" in line["message"] for line in daemon.lines())
 
         # And once that happens again and again, the daemon says that its events cannot be sent, and goes on
         until(is_told, what="a log line about events")

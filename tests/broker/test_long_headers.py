@@ -105,7 +105,7 @@ def test_a_request_of_a_warm_key_ends_no_connection_of_its_worker(
     assert client.ask("warm", b"y").body == b"warm|y"
     (output,) = (daemon.directory / "state").rglob("*.log")
     assert "refused a request" in output.read_text()
-    assert "the broker is away" not in output.read_text()
+    assert "cannot be used" not in output.read_text()
     assert not sessions_ended(daemon)
 
 

@@ -118,7 +118,7 @@ def test_a_broker_that_comes_later_gets_the_jobs_that_are_created_from_then_on(
     assert client.ask("POST", "/api/jobs", JOB).status == 201
     # When the address is one at which a broker answers
     file.write_text(pool.client_uri)
-    until(lambda: any("is reached" in one["message"] for one in served.lines()), what="the broker")
+    until(lambda: any("the broker can be used again" in one["message"] for one in served.lines()), what="the broker")
     assert client.ask("POST", "/api/jobs", JOB).status == 201
     # Then only the second job is cast; no worker group of its resource runs
     until(lambda: pool.depth(pool.names.orphan_queue) == 1, what="the cast")
