@@ -268,6 +268,11 @@ class DaemonProcess:
     def key(self, key: str) -> dict[str, Any] | None:
         return next((one for one in self.status()["keys"] if one["key"] == key), None)
 
+    def sessions_ended(self) -> int:
+        """Return how many sessions on the broker ended or could not begin."""
+        lines = self.get("/metrics").splitlines()
+        return int(float(next(one for one in lines if one.startswith("osrdyne_sessions_ended_total ")).split()[1]))
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Signal the daemon and wait for its end."""
         assert self.process is not None

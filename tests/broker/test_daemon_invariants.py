@@ -26,12 +26,6 @@ MakeDaemon = Callable[..., DaemonProcess]
 MakeClient = Callable[[Pool], ForeignClient]
 
 
-def ended_sessions(daemon: DaemonProcess) -> float:
-    """How often the daemon had to begin again."""
-    line = next(one for one in daemon.get("/metrics").splitlines() if one.startswith("osrdyne_sessions_ended_total"))
-    return float(line.split()[1])
-
-
 def is_empty(pool: Pool, queue: str) -> bool:
     return pool.depth(queue) == 0
 
@@ -306,7 +300,7 @@ def test_8_no_message_stops_a_task_of_the_daemon(
         until(partial(is_empty, pool, queue), what=f"empty {queue}")
     assert client.ask("good").status == "ok"
     assert daemon.get("/readyz") == "ready\n"
-    assert ended_sessions(daemon) == 0
+    assert daemon.sessions_ended() == 0
     assert "unexpectedly" not in daemon.log()
 
 

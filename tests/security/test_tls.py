@@ -224,11 +224,6 @@ async def test_a_ca_that_lacks_what_strict_verification_wants_is_named_with_what
     assert "cacertfile" not in str(error)
 
 
-def attempts(daemon: DaemonProcess) -> float:
-    lines = daemon.get("/metrics").splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith("osrdyne_sessions_ended_total "))
-
-
 def strictly(made: Callable[..., ssl.SSLContext], **given: Any) -> ssl.SSLContext:
     context = made(**given)
     context.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -250,7 +245,7 @@ def test_a_daemon_that_is_refused_by_its_own_verification_logs_it_once_and_a_tes
         with pytest.raises(AssertionError, match=r"^amqps://.* is not known here"):
             daemon.start()
         # And while it tries again and again, then its log has one line
-        until(lambda: attempts(daemon) > 3, what="more attempts")
+        until(lambda: daemon.sessions_ended() > 3, what="more attempts")
         said = [line for line in daemon.lines() if line["message"] == "the broker cannot be used; trying again"]
         assert len(said) == 1
         assert str(stranger.cacertfile) in said[0]["reason"]
