@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 import pulumi
 import pulumi_rabbitmq as rabbitmq
 
-from osrdyne_infra import configuration, digests, live, preflight
+from osrdyne_infra import configuration, digests, preflight
+from osrdyne_infra.broker import live
+from osrdyne_infra.broker.guard import Guard
+from osrdyne_infra.broker.limits import Limits
+from osrdyne_infra.broker.management import Management
+from osrdyne_infra.broker.mend import Mend
+from osrdyne_infra.broker.vhost import Vhost
 from osrdyne_infra.configuration import BrokerStack, StackSettings
 from osrdyne_infra.errors import InfraError
-from osrdyne_infra.guard import Guard
-from osrdyne_infra.limits import Limits
-from osrdyne_infra.management import Management
-from osrdyne_infra.mend import Mend
-from osrdyne_infra.pool_objects import PoolObjects
-from osrdyne_infra.pool_users import PoolUsers
-from osrdyne_infra.vhost import Vhost
+from osrdyne_infra.pool.objects import PoolObjects
+from osrdyne_infra.pool.users import PoolUsers
 
 if TYPE_CHECKING:
-    from osrdyne_infra.jobs_database import JobsDatabase
+    from osrdyne_infra.jobs.database import JobsDatabase
 
 # So ends a program of which a resource failed: the reason has been said, and a traceback would only hide it.
 signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
@@ -76,7 +77,7 @@ def jobs_databases(settings: StackSettings) -> dict[str, JobsDatabase]:
     if not having:
         return {}
     # The driver of PostgreSQL is for stacks that need one.
-    from osrdyne_infra.jobs_database import JobsDatabase
+    from osrdyne_infra.jobs.database import JobsDatabase
 
     return {pool.name: JobsDatabase(settings, pool) for pool in having}
 
@@ -91,13 +92,13 @@ def on_cluster(
     if settings.cluster is None:
         return {pool: [] for pool in objects}
     # Pulumi's Kubernetes library takes seconds to import, which other stacks need not wait for.
-    from osrdyne_infra import cluster
-    from osrdyne_infra.pool_on_cluster import PoolOnCluster
+    from osrdyne_infra.cluster import access as cluster
+    from osrdyne_infra.pool.on_cluster import PoolOnCluster
 
     place = cluster.provider(settings.cluster)
     relay = None
     if settings.relay is not None:
-        from osrdyne_infra.relay_on_cluster import RelayOnCluster
+        from osrdyne_infra.relay.on_cluster import RelayOnCluster
 
         relay = RelayOnCluster(settings, place)
     pulumi.export("namespaces", {pool: settings.cluster.pool_namespace(pool) for pool in objects})
@@ -111,10 +112,10 @@ def on_cluster(
 
 def a_broker(settings: BrokerStack) -> None:
     """A broker on a cluster, for the pools of another stack."""
-    from osrdyne_infra import cluster
-    from osrdyne_infra.broker_operator import OperatorBroker
-    from osrdyne_infra.broker_statefulset import StatefulSetBroker
-    from osrdyne_infra.namespace import Namespace
+    from osrdyne_infra.broker.operator import OperatorBroker
+    from osrdyne_infra.broker.statefulset import StatefulSetBroker
+    from osrdyne_infra.cluster import access as cluster
+    from osrdyne_infra.cluster.namespace import Namespace
 
     provider = cluster.provider(settings.cluster)
     namespace = Namespace(settings.cluster.namespace, settings.cluster.pod_security, 0, provider)

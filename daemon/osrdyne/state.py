@@ -18,7 +18,7 @@ from osrdyne.reconcile.group_rules import Attempt
 from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.runtime.changes import Changes, Keyed
 from osrdyne.target.tracker import TargetTracker
-from osrdyne_pool.lost import Evidence
+from osrdyne_pool.broker.lost import Evidence
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import PoolNames
 

@@ -27,8 +27,9 @@ from examples.airports import cache, jobs_account, jobs_kills, jobs_results, pre
 from examples.airports.jobs_rig import Rig, rig
 from examples.airports.jobs_worker import RECOMPUTE
 from osrdyne_client import Client
-from osrdyne_jobs import JobClient, NotRegistered, states, tables
-from osrdyne_jobs.database import reading
+from osrdyne_jobs import JobClient, NotRegistered, states
+from osrdyne_jobs.database import tables
+from osrdyne_jobs.database.engines import reading
 from osrdyne_jobs.store import administration
 from osrdyne_runtime.console.streams import guarded
 from testbed.apt import NotInstalled

@@ -15,8 +15,9 @@ import psutil
 from sqlalchemy import Engine, select
 
 from examples.airports import jobs_results
-from osrdyne_jobs import engine_for, migrate, tables
-from osrdyne_jobs.database import now, reading
+from osrdyne_jobs import engine_for, migrate
+from osrdyne_jobs.database import tables
+from osrdyne_jobs.database.engines import now, reading
 from osrdyne_protocol.worker_environment import WORKER_ID
 from testbed import postgres
 from testbed.broker import OF_THE_DEMO, Broker

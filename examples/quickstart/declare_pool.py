@@ -14,7 +14,7 @@ import sys
 import urllib.request
 from urllib.parse import quote, unquote, urlsplit
 
-from osrdyne_pool.management_json import requests
+from osrdyne_pool.broker.management_json import requests
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import topology
 

@@ -18,11 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from osrdyne_infra import configuration, live, preflight
+from osrdyne_infra import configuration, preflight
+from osrdyne_infra.broker import live
+from osrdyne_infra.broker.live import Live
+from osrdyne_infra.broker.management import Management
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError, InfraError
-from osrdyne_infra.live import Live
-from osrdyne_infra.management import Management
 from osrdyne_pool.topology import Exchange, Policy, Topology
 from osrdyne_protocol import foreign_json
 from osrdyne_runtime.console.streams import guarded

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator
 
-from osrdyne_infra import broker_settings, checks, jobs_settings
-from osrdyne_infra.broker_settings import BrokerDeployment
+from osrdyne_infra import checks
+from osrdyne_infra.broker import settings as broker_settings
+from osrdyne_infra.broker.settings import BrokerDeployment
 from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, Table, Wrong
-from osrdyne_infra.cluster_settings import Cluster, PoolCluster, WorkerSettings
+from osrdyne_infra.cluster.settings import Cluster, PoolCluster, WorkerSettings
 from osrdyne_infra.errors import ConfigurationError
-from osrdyne_infra.jobs_settings import JobsPlace
+from osrdyne_infra.jobs import settings as jobs_settings
+from osrdyne_infra.jobs.settings import JobsPlace
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Users
 from osrdyne_protocol import foreign_json
@@ -28,7 +30,7 @@ from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
 
 if TYPE_CHECKING:
-    from osrdyne_infra.relay_settings import RelayPlace
+    from osrdyne_infra.relay.settings import RelayPlace
 
 NAMESPACE = "osrdyne"
 #: The settings that are secrets, and have to be.
@@ -228,7 +230,7 @@ def _relay(values: Mapping[str, str], pools: tuple[str, ...]) -> RelayPlace | No
                 raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES["relay"])
         return None
     # The models of its nodes are for stacks that have some.
-    from osrdyne_infra import relay_settings
+    from osrdyne_infra.relay import settings as relay_settings
 
     found: relay_settings.RelayPlace = _checked(values, "relay", partial(checks.read, relay_settings.RelayPlace))
     if relay_settings.NAMESPACE in pools:

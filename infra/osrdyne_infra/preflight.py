@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from osrdyne_infra.broker.live import Live
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import DeploymentRefused
-from osrdyne_infra.live import Live
-from osrdyne_pool import limits, lost
+from osrdyne_pool import limits
+from osrdyne_pool.broker import lost
 from osrdyne_pool.drift import concerning, drift, request_queues
 from osrdyne_pool.lint import Finding, lint
 from osrdyne_pool.topology import Exchange, Queue, Topology, topology

@@ -32,7 +32,7 @@ from osrdyne.target.tracker import Status
 from osrdyne_amqp import Channel, Properties
 from osrdyne_amqp.errors import Nacked, Returned
 from osrdyne_amqp.lanes import Lanes
-from osrdyne_pool import quorum
+from osrdyne_pool.broker import quorum
 from osrdyne_protocol import events, headers, statuses
 
 Patch = tuple[Any, str, Any]

@@ -11,8 +11,8 @@ import threading
 
 from osrdyne_bus import Target
 from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.threads import Bus, BusServer
-from osrdyne_bus.wire import BusRequest
 
 SERVER = os.environ["SERVER"]
 

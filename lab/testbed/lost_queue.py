@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from osrdyne_pool import quorum
+from osrdyne_pool.broker import quorum
 from testbed.broker import OF_THE_DEMO, STATISTICS_INTERVAL, Broker
 from testbed.management import Management
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from osrdyne_pool import management_json
+from osrdyne_pool.broker import management_json
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Topology, Users, topology
 from osrdyne_protocol.names import PoolNames

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ansible.errors import AnsibleFilterError
 
-from osrdyne_pool import default_login, lost, management_json
+from osrdyne_pool.broker import default_login, lost, management_json
 from osrdyne_pool.lint import lint
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import topology

@@ -72,7 +72,7 @@ KINDS = {
 }
 #: Kinds that a broker cannot change in place.
 UNCHANGEABLE = ("exchanges", "queues")
-#: Seconds between two looks that prove that a queue is lost; as in osrdyne_pool.lost.
+#: Seconds between two looks that prove that a queue is lost; as in osrdyne_pool.broker.lost.
 LOOK_AGAIN = 3.0
 
 
@@ -303,7 +303,7 @@ def deal_with_lost(
 
 
 def never_led(api: Api, vhost: str, queue: str) -> bool:
-    """Whether no member of a quorum queue ever had a leader; see osrdyne_pool.quorum."""
+    """Whether no member of a quorum queue ever had a leader; see osrdyne_pool.broker.quorum."""
     try:
         members = api.get("queues", "quorum", vhost, queue, "status")
     except Unreachable:
@@ -315,7 +315,7 @@ def never_led(api: Api, vhost: str, queue: str) -> bool:
 
 
 def lost_streams(api: Api, vhost: str, streams: list[str]) -> list[str]:
-    """Declared streams that the broker does not have, and whose bindings it has; see osrdyne_pool.lost."""
+    """Declared streams that the broker does not have, and whose bindings it has; see osrdyne_pool.broker.lost."""
     bound = {one["destination"] for one in api.get("bindings", vhost) or [] if one["source"]}
     return sorted(name for name in streams if name in bound and api.get("queues", vhost, name) is None)
 

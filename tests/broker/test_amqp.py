@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from osrdyne_amqp import Channel, Connection, Message, Properties, frames
+from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp.codec import frames
+from osrdyne_amqp.codec.table import BinaryText
 from osrdyne_amqp.errors import (
     AccessRefused,
     BrokerError,
@@ -21,7 +23,6 @@ from osrdyne_amqp.errors import (
     Returned,
     Unencodable,
 )
-from osrdyne_amqp.table import BinaryText
 from testbed.broker import Broker
 from testbed.waiting import PATIENCE, until_async
 from tests.conftest import Vhost

@@ -20,6 +20,7 @@ from pika.channel import Channel as PikaChannel
 from pika.connection import URLParameters
 
 from osrdyne_amqp import Channel, Connection, Message, Properties
+from osrdyne_amqp.connecting.wire import PIKA_PRIVATE, Wire
 from osrdyne_amqp.errors import (
     AccessRefused,
     BrokerError,
@@ -36,7 +37,6 @@ from osrdyne_amqp.errors import (
     TlsFailed,
     Unencodable,
 )
-from osrdyne_amqp.wire import PIKA_PRIVATE, Wire
 from testbed.waiting import PATIENCE, until_async
 from tests.broker.fake_broker import FakeBroker, delivery, fake_broker, header_payload, method, peer
 

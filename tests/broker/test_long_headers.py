@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne_amqp.table import MOST_FIELDS, Opaque
+from osrdyne_amqp.codec.table import MOST_FIELDS, Opaque
 from osrdyne_client import AsyncClient, errors
 from testbed.amqp_1_0 import LONG, Sender, message
 from testbed.command_line import osrdyne

@@ -14,7 +14,7 @@ import pytest
 
 from osrdyne_amqp import Connection, Properties
 from osrdyne_amqp.errors import Nacked
-from osrdyne_pool import quorum
+from osrdyne_pool.broker import quorum
 from testbed.broker import OF_THE_DEMO, Broker
 from testbed.broker_cluster import kill_now
 from testbed.waiting import PATIENCE

@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 import pytest
 
 from osrdyne_amqp import Connection
-from osrdyne_pool import quorum
+from osrdyne_pool.broker import quorum
 from simulation import virtual_time
 from simulation.model.programs import ALL, FAULTY
 from simulation.model.programs.model_bench import ModelBench

@@ -11,7 +11,7 @@ import pytest
 
 from osrdyne_client import Client
 from osrdyne_client.errors import Rejected, Throttled
-from osrdyne_pool import management_json
+from osrdyne_pool.broker import management_json
 from osrdyne_pool.drift import drift
 from osrdyne_pool.lint import Finding
 from osrdyne_pool.topology import Topology, topology

@@ -11,7 +11,7 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
-from osrdyne_pool import quorum
+from osrdyne_pool.broker import quorum
 from testbed.broker import Broker
 from testbed.waiting import until
 from tests.broker_facts.fates import (

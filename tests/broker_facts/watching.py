@@ -10,7 +10,7 @@ import urllib.error
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from osrdyne_pool import quorum
+from osrdyne_pool.broker import quorum
 from testbed.broker import Broker
 from tests.broker_facts.fates import members
 

@@ -13,14 +13,15 @@ import pulumi
 import pulumi_rabbitmq as rabbitmq
 import pytest
 
-from osrdyne_infra import cluster, configuration, preflight
+from osrdyne_infra import configuration, preflight
+from osrdyne_infra.broker.vhost import Vhost
+from osrdyne_infra.cluster import access as cluster
 from osrdyne_infra.configuration import BrokerStack, StackSettings
-from osrdyne_infra.jobs_database import JobsDatabase
-from osrdyne_infra.pool_objects import PoolObjects
-from osrdyne_infra.pool_on_cluster import PoolOnCluster
-from osrdyne_infra.pool_users import PoolUsers
-from osrdyne_infra.relay_on_cluster import RelayOnCluster
-from osrdyne_infra.vhost import Vhost
+from osrdyne_infra.jobs.database import JobsDatabase
+from osrdyne_infra.pool.objects import PoolObjects
+from osrdyne_infra.pool.on_cluster import PoolOnCluster
+from osrdyne_infra.pool.users import PoolUsers
+from osrdyne_infra.relay.on_cluster import RelayOnCluster
 from osrdyne_relay.http.access import sha256_of
 
 Inputs = dict[str, Any]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from osrdyne_infra import adopt
+from osrdyne_infra.broker.live import Live
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import ConfigurationError
-from osrdyne_infra.live import Live
 from osrdyne_pool.topology import Binding, Topology, Users, topology
 from testbed.pool import apply
 from testbed.waiting import until

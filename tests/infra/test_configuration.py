@@ -12,8 +12,8 @@ import yaml  # type: ignore[import-untyped]
 
 import steps
 from osrdyne.settings.daemon import IntervalSettings, LimitSettings
-from osrdyne_infra import cluster_settings
-from osrdyne_infra.cluster_settings import DaemonPods
+from osrdyne_infra.cluster import settings as cluster_settings
+from osrdyne_infra.cluster.settings import DaemonPods
 from osrdyne_infra.configuration import EXAMPLES, HIDDEN, OF_BROKER, BrokerStack, StackSettings, parse
 from osrdyne_infra.errors import ConfigurationError
 

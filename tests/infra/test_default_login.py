@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from osrdyne_infra import preflight
-from osrdyne_infra.live import Live
+from osrdyne_infra.broker.live import Live
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import topology
 from tests.infra import declaring

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from osrdyne_infra import cluster
-from osrdyne_infra.broker_operator import OperatorBroker
-from osrdyne_infra.broker_statefulset import StatefulSetBroker
+from osrdyne_infra.broker.operator import OperatorBroker
+from osrdyne_infra.broker.statefulset import StatefulSetBroker
+from osrdyne_infra.cluster import access as cluster
+from osrdyne_infra.cluster.namespace import Namespace
 from osrdyne_infra.configuration import BrokerStack
-from osrdyne_infra.namespace import Namespace
 from tests.infra import declaring
 from tests.infra.declaring import Declared, broker_settings
 

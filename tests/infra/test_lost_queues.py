@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from osrdyne_infra import lost_queues, mend, preflight
+from osrdyne_infra import preflight
+from osrdyne_infra.broker import lost_queues, mend
+from osrdyne_infra.broker.live import Live
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import BrokerUnusable, DeploymentRefused
-from osrdyne_infra.live import Live
-from osrdyne_pool.quorum import Member
+from osrdyne_pool.broker.quorum import Member
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Topology, topology
 from testbed.broker import OF_THE_DEMO, Broker

@@ -12,9 +12,10 @@ import pytest
 
 from osrdyne.settings.daemon import load
 from osrdyne_pool import settings_file
-from osrdyne_relay import RelaySettings, redis_server
+from osrdyne_relay import RelaySettings
 from osrdyne_relay.driver.settings import RelayDriverSettings
 from osrdyne_relay.http.access import Access
+from osrdyne_relay.redis import server as redis_server
 from tests.infra import declaring
 from tests.infra.declaring import RELAY, Declared, settings
 from tests.infra.test_kubernetes_declared import ALL_OF_IT, CLUSTER, changed, pod, reach

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from sqlalchemy import Engine
 
 from osrdyne_jobs import JobClient, JobType
-from osrdyne_jobs.database import engine_for, migrate
+from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_jobs.store import administration, running
 from testbed.command_line import Done, osrdyne
 

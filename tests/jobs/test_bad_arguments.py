@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import Engine
 
 from osrdyne_jobs import InvalidJob, JobClient, JobType, JobWorker
-from osrdyne_jobs.database import engine_for, migrate, reading
-from osrdyne_jobs.sqlite_queue import PlaceInQueue
+from osrdyne_jobs.database.engines import engine_for, migrate, reading
+from osrdyne_jobs.database.sqlite_queue import PlaceInQueue
 from osrdyne_jobs.store.administration import listed
 from testbed.waiting import until
 from tests.jobs.test_client import Pool

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from osrdyne_jobs import AsyncJobClient, InvalidJob, JobClient, JobType, NoAnswer, NotRegistered, engine_for, migrate
-from osrdyne_jobs.database import reading
+from osrdyne_jobs.database.engines import reading
 from testbed.postgres import Postgres
 from testbed.waiting import until
 

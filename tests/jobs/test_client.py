@@ -17,7 +17,7 @@ from osrdyne_amqp.errors import BrokerUnreachable
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import AsyncJobClient, InvalidJob, JobClient, JobType, NotRegistered, UnknownJob, async_engine_for
 from osrdyne_jobs.client import MOST_CASTS
-from osrdyne_jobs.database import engine_for, migrate, reading
+from osrdyne_jobs.database.engines import engine_for, migrate, reading
 from osrdyne_jobs.errors import JobError, NoSchema
 from osrdyne_jobs.job_types import MOST_PAYLOAD
 from osrdyne_jobs.store.administration import listed

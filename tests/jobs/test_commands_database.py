@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from osrdyne_jobs.database import (
+from osrdyne_jobs.database.engines import (
     FILE_VARIABLE,
     VARIABLE,
     VERSION_TABLE,

@@ -7,8 +7,8 @@ from datetime import datetime
 import pytest
 from sqlalchemy import update
 
+from osrdyne_jobs.database.tables import job
 from osrdyne_jobs.store import history
-from osrdyne_jobs.tables import job
 from tests.jobs.commands import Jobs, jobs
 
 __all__ = ["jobs"]

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import Engine
 
 from osrdyne_jobs import JobClient, JobType, engine_for
-from osrdyne_jobs.database import Address, migrate, reading
+from osrdyne_jobs.database.engines import Address, migrate, reading
+from osrdyne_jobs.database.preparation import prepare, retire, roles_in_use
 from osrdyne_jobs.errors import NotPrepared
-from osrdyne_jobs.preparation import prepare, retire, roles_in_use
 from osrdyne_protocol.names import DatabaseNames
 from testbed.command_line import Done, osrdyne
 from testbed.postgres import Postgres, PostgresFailed, quoted

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import steps
-from osrdyne_jobs.database import engine_for, migrate
+from osrdyne_jobs.database.engines import engine_for, migrate
 from osrdyne_runtime.settings_text import to_toml
 from testbed.command_line import osrdyne
 from testbed.pool import Pool

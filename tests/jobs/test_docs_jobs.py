@@ -17,10 +17,10 @@ from sqlalchemy import select
 import steps
 from osrdyne_jobs import RedoSettings, Run, engine_for, states, worker
 from osrdyne_jobs.client import CAST_AFTER
-from osrdyne_jobs.database import reading
+from osrdyne_jobs.database.engines import reading
+from osrdyne_jobs.database.tables import leader
 from osrdyne_jobs.job_types import MOST_PAYLOAD
 from osrdyne_jobs.store import administration
-from osrdyne_jobs.tables import leader
 from testbed.command_line import osrdyne
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE, until

@@ -11,9 +11,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, event, insert, update
 
 from osrdyne_jobs import figures, states
-from osrdyne_jobs.database import VERSION_TABLE, engine_for, migrate, now, reading
+from osrdyne_jobs.database.engines import VERSION_TABLE, engine_for, migrate, now, reading
+from osrdyne_jobs.database.tables import job, metadata, run
 from osrdyne_jobs.store import scans
-from osrdyne_jobs.tables import job, metadata, run
 from tests.jobs.test_store import LONG, Store
 
 

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Engine
 
 from osrdyne_jobs import AsyncJobClient, JobClient, JobType, JobWorker
-from osrdyne_jobs.database import engine_for, migrate, reading
+from osrdyne_jobs.database.engines import engine_for, migrate, reading
 from osrdyne_jobs.store.administration import listed
 from osrdyne_protocol.errors import OtherProcess
 from testbed.forked import Raised, in_fork

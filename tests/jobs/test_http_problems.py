@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Engine, text
 
 from osrdyne_jobs import engine_for, migrate
+from osrdyne_jobs.database.tables import metadata
 from osrdyne_jobs.http import backend
 from osrdyne_jobs.store import administration as store
-from osrdyne_jobs.tables import metadata
 from testbed.postgres import Postgres
 from testbed.waiting import until
 from tests.jobs.administration import Administration, Answer, administration

@@ -8,7 +8,7 @@ import sys
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from osrdyne_jobs import database
+from osrdyne_jobs.database import engines as database
 
 
 def test_a_worker_imports_neither_alembic_nor_what_asyncio_needs_of_sqlalchemy() -> None:

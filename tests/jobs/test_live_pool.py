@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from osrdyne_client import AsyncClient, Client
 from osrdyne_jobs import AsyncJobClient, JobClient, JobWorker, Redo, RedoSettings, Run, messages, states
-from osrdyne_jobs.database import engine_for, migrate, reading
+from osrdyne_jobs.database.engines import engine_for, migrate, reading
 from osrdyne_jobs.store import administration
 from osrdyne_worker import Request
 from testbed.job_worker import SCRIPTED, TOGETHER

@@ -16,9 +16,9 @@ from osrdyne_amqp.errors import BrokerUnreachable
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import JobClient, JobType, Redo, RedoSettings, states
 from osrdyne_jobs import redo as redo_module
-from osrdyne_jobs.database import engine_for, migrate
+from osrdyne_jobs.database.engines import engine_for, migrate
+from osrdyne_jobs.database.tables import job
 from osrdyne_jobs.store import records, running, scans
-from osrdyne_jobs.tables import job
 from testbed.waiting import PATIENCE, until
 
 PLAIN = JobType("plain")

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
-from osrdyne_jobs.database import async_engine_for, engine_for, reading
-from osrdyne_jobs.sqlite_queue import SUFFIX, WRITE_AHEAD_LOG, PlaceInQueue, QueuedConnection
+from osrdyne_jobs.database.engines import async_engine_for, engine_for, reading
+from osrdyne_jobs.database.sqlite_queue import SUFFIX, WRITE_AHEAD_LOG, PlaceInQueue, QueuedConnection
 from testbed.waiting import PATIENCE, until
 
 #: Waits for the turn at a file, says so, and keeps it until its standard input ends.
 HOLDER = """
 import sys
-from osrdyne_jobs.sqlite_queue import PlaceInQueue
+from osrdyne_jobs.database.sqlite_queue import PlaceInQueue
 with PlaceInQueue(sys.argv[1]).turn(60.0):
     print("mine", flush=True)
     sys.stdin.read()

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Connection, Engine, Table, event, func, select, text, update
 
-from osrdyne_jobs import postgresql, states
-from osrdyne_jobs.database import async_engine_for, check_tables, engine_for, migrate, reading
+from osrdyne_jobs import states
+from osrdyne_jobs.database import postgresql
+from osrdyne_jobs.database.engines import async_engine_for, check_tables, engine_for, migrate, reading
+from osrdyne_jobs.database.tables import attempt, job, job_history, lock, run
 from osrdyne_jobs.errors import LeaseLost, NoSchema, UnknownJob, WrongState
 from osrdyne_jobs.store import administration, history, outcomes, records, registration, running, scans
-from osrdyne_jobs.tables import attempt, job, job_history, lock, run
 from testbed.postgres import Postgres
 from testbed.waiting import PATIENCE, until
 

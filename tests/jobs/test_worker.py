@@ -14,8 +14,9 @@ import pytest
 from pydantic import BaseModel
 from sqlalchemy import Connection, Engine, text
 
-from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states, tables
-from osrdyne_jobs.database import engine_for, migrate, reading
+from osrdyne_jobs import JobCancelled, JobClient, JobType, JobWorker, LeaseLost, Run, messages, states
+from osrdyne_jobs.database import tables
+from osrdyne_jobs.database.engines import engine_for, migrate, reading
 from osrdyne_jobs.errors import NoSchema
 from osrdyne_jobs.store import administration, records, running, scans
 from osrdyne_worker import Reject, Request

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from osrdyne_relay import Collected, Relay, RelayError, RelaySettings
-from osrdyne_relay.port import Away, Hear, RedisPort, Subscriber
-from osrdyne_relay.redis_client import RedisClient
+from osrdyne_relay.redis.client import RedisClient
+from osrdyne_relay.redis.port import Away, Hear, RedisPort, Subscriber
 from testbed.redis import RedisServer
 
 #: A twentieth of the defaults: what has to happen after a minute happens after three seconds.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from osrdyne_relay import DataStreams, S3Settings, SharedDirectory
-from osrdyne_relay.names import new_id
+from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.streams.base import MARK, stored_name
 from osrdyne_relay.streams.s3 import S3Streams
 from testbed.s3.server import S3Server

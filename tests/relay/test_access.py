@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from osrdyne_relay import Collected, DataLost, RedisRefused, Relay, RelaySettings, Stage
-from osrdyne_relay.port import Away
-from osrdyne_relay.redis_client import RedisClient
-from osrdyne_relay.transactions import COMMANDS
+from osrdyne_relay.redis.client import RedisClient
+from osrdyne_relay.redis.port import Away
+from osrdyne_relay.redis.transactions import COMMANDS
 from testbed.authority import Authority
 from testbed.redis import RedisServer
 from testbed.waiting import until, until_async

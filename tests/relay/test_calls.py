@@ -24,9 +24,9 @@ from osrdyne_relay import (
     UnknownRequest,
     UnreadableResponse,
 )
-from osrdyne_relay.names import Names
-from osrdyne_relay.redis_client import RedisClient
-from osrdyne_relay.transactions import Lifetimes, Transactions
+from osrdyne_relay.redis.client import RedisClient
+from osrdyne_relay.redis.names import Names
+from osrdyne_relay.redis.transactions import Lifetimes, Transactions
 from testbed.redis import RedisServer
 from testbed.waiting import until_async
 from tests.relay.nodes import Deaf, SlowClaims, serving, settings

@@ -12,7 +12,7 @@ from typing import Any
 from osrdyne_protocol.errors import OtherProcess
 from osrdyne_relay import Relay
 from osrdyne_relay.client import AsyncRelayClient, RelayClient
-from osrdyne_relay.redis_client import RedisClient
+from osrdyne_relay.redis.client import RedisClient
 from testbed.forked import in_fork
 from testbed.redis import RedisServer
 from tests.relay.http_nodes import TOKENS, noded, working

@@ -32,7 +32,7 @@ from osrdyne_relay import (
 )
 from osrdyne_relay.client import AsyncRelayClient, BlockingStream, RelayClient
 from osrdyne_relay.errors import AccessDenied, CallRefused, NodesAway
-from osrdyne_relay.names import new_id
+from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.streams.base import CHUNK
 from osrdyne_relay.worker import AsyncRelayRequest, RelayRequest
 from testbed.redis import RedisServer

@@ -134,7 +134,7 @@ async def test_a_poll_whose_connection_ended_while_its_request_was_collected_lea
 ) -> None:
     slow = SlowClaims(settings(redis))
     async with Relay(settings(redis)) as near:
-        monkeypatch.setattr("osrdyne_relay.redis_client.RedisClient", lambda _: slow)
+        monkeypatch.setattr("osrdyne_relay.redis.client.RedisClient", lambda _: slow)
         async with noded(redis, tmp_path) as url, raw(url) as http:
 
             async def polled() -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from osrdyne_relay import RedisRefused
-from osrdyne_relay.port import Command
-from osrdyne_relay.redis_client import RedisClient
-from osrdyne_relay.transactions import COMMANDS
+from osrdyne_relay.redis.client import RedisClient
+from osrdyne_relay.redis.port import Command
+from osrdyne_relay.redis.transactions import COMMANDS
 from simulation.relay.model import Model
 from testbed.redis import RedisServer
 from tests.relay.nodes import settings

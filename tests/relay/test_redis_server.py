@@ -10,7 +10,8 @@ import pytest
 from redis.exceptions import NoPermissionError
 
 import steps
-from osrdyne_relay import Relay, redis_server
+from osrdyne_relay import Relay
+from osrdyne_relay.redis import server as redis_server
 from testbed.command_line import osrdyne
 from testbed.redis import RedisServer
 from tests.relay.nodes import serving, settings

@@ -11,7 +11,7 @@ import pytest
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay, RelaySettings, Request, S3Settings, StreamLost
-from osrdyne_relay.names import new_id
+from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.streams.s3 import PART, S3Streams
 from testbed.authority import Authority
 from testbed.handshakes import listening

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from osrdyne_relay import Relay, RelayError
-from osrdyne_relay.names import new_id
+from osrdyne_relay.redis.names import new_id
 from testbed.hostile.chance import drawn
 from testbed.hostile.redis import commands, strays
 from testbed.redis import RedisServer

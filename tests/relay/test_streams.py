@@ -24,7 +24,7 @@ from osrdyne_relay import (
     Request,
     StreamLost,
 )
-from osrdyne_relay.names import is_id, new_id
+from osrdyne_relay.redis.names import is_id, new_id
 from osrdyne_relay.streams import directory
 from osrdyne_relay.streams.base import CHUNK, chunks_of
 from testbed.redis import RedisServer

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from osrdyne_infra import live
-from osrdyne_infra.management import Management
+from osrdyne_infra.broker import live
+from osrdyne_infra.broker.management import Management
 from osrdyne_pool.topology import Users
 from testbed.authority import Authority
 from testbed.command_line import osrdyne

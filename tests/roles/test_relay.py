@@ -20,9 +20,10 @@ import pytest
 import redis
 
 from osrdyne_pool.topology import Users
-from osrdyne_relay import Request, redis_server
+from osrdyne_relay import Request
 from osrdyne_relay.client import RelayClient
 from osrdyne_relay.http.access import sha256_of
+from osrdyne_relay.redis import server as redis_server
 from osrdyne_relay.worker import RelayRequest
 from testbed.authority import Authority
 from testbed.ports import PortBlock

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_pool import lost, management_json
+from osrdyne_pool.broker import lost, management_json
 from osrdyne_pool.settings import PoolLimits, PoolSettings
 from osrdyne_pool.topology import Users, topology
 from testbed.lost_queue import is_lost, lose, lose_stream, mend

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from osrdyne_amqp import Message, Properties
-from osrdyne_amqp.table import BinaryText
+from osrdyne_amqp.codec.table import BinaryText
 from osrdyne_protocol import events, headers, statuses
 from testbed.suite import examples
 

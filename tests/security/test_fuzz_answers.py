@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_pool import management_json
+from osrdyne_pool.broker import management_json
 from osrdyne_pool.drift import concerning, drift
 from osrdyne_pool.lint import lint
 from osrdyne_pool.settings import PoolSettings

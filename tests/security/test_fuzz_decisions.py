@@ -15,8 +15,8 @@ from osrdyne.reconcile.queue_rules import Phase, QueueState
 from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.codec.frames import write_properties
 from osrdyne_amqp.errors import Unencodable
-from osrdyne_amqp.frames import write_properties
 from osrdyne_client import replies
 from osrdyne_client.errors import RemoteError
 from osrdyne_client.slots import Slots

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pika import spec
 
-from osrdyne_amqp import Connection, Message, opening, tls
+from osrdyne_amqp import Connection, Message
 from osrdyne_amqp.address import virtual_host
+from osrdyne_amqp.codec.frames import read_properties
+from osrdyne_amqp.codec.table import Malformed, read_table
+from osrdyne_amqp.codec.table_writing import write_table
+from osrdyne_amqp.connecting import opening, tls
 from osrdyne_amqp.errors import BrokerError, InvalidUri, TlsFailed, Unencodable
-from osrdyne_amqp.frames import read_properties
-from osrdyne_amqp.table import Malformed, read_table
-from osrdyne_amqp.table_writing import write_table
 from testbed.hostile.chance import mutated
 from testbed.suite import examples
 from testbed.waiting import PATIENCE

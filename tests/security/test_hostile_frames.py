@@ -13,9 +13,11 @@ import pytest
 from hypothesis import strategies as st
 from pika import spec
 
-from osrdyne_amqp import Connection, Message, content, frames, wire
+from osrdyne_amqp import Connection, Message
+from osrdyne_amqp.codec import content, frames
+from osrdyne_amqp.codec.table import MAX_DEPTH, MOST_FIELDS, MOST_NESTED
+from osrdyne_amqp.connecting import wire
 from osrdyne_amqp.errors import BrokerError
-from osrdyne_amqp.table import MAX_DEPTH, MOST_FIELDS, MOST_NESTED
 from osrdyne_protocol.event_batches import MAX_BATCH_BYTES
 from testbed.hostile import chance
 from testbed.hostile import frames as hostile

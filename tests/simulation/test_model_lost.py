@@ -13,7 +13,7 @@ import pytest
 from osrdyne.errors import ManagementError
 from osrdyne_amqp import Channel, Connection, QueueInfo
 from osrdyne_amqp.errors import ConnectionLost, Locked, Nacked
-from osrdyne_pool import quorum
+from osrdyne_pool.broker import quorum
 from osrdyne_protocol.names import PoolNames
 from simulation.model import ModelBroker, history
 from simulation.model.programs.bench import CLASSIC, QUORUM, Inbox, until

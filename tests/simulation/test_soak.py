@@ -8,7 +8,7 @@ import random
 import pytest
 
 from osrdyne.runtime.changes import Keyed
-from osrdyne_amqp.confirms import Confirms
+from osrdyne_amqp.channels.confirms import Confirms
 from osrdyne_pool.topology import Permission
 from simulation import virtual_time
 from simulation.model import ModelBroker

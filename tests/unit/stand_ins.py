@@ -25,7 +25,7 @@ from osrdyne.runtime.changes import ChangeReader, Changes
 from osrdyne.state import PoolState
 from osrdyne_amqp import Channel, Connection, Properties, QueueInfo
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
-from osrdyne_pool.quorum import Member
+from osrdyne_pool.broker.quorum import Member
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import PoolNames
 

@@ -19,10 +19,10 @@ import pyrabbit2.http
 
 from osrdyne.errors import ManagementError
 from osrdyne.reconcile.queue_rules import QueueTotals
-from osrdyne_amqp import tls
 from osrdyne_amqp.address import Address, present
+from osrdyne_amqp.connecting import tls
 from osrdyne_amqp.errors import BrokerError
-from osrdyne_pool import management_json, quorum
+from osrdyne_pool.broker import management_json, quorum
 from osrdyne_pool.topology import Topology, own_key
 from osrdyne_protocol import foreign_json
 from osrdyne_protocol.errors import causes
@@ -60,7 +60,7 @@ class ManagementApi:
         """Take an address with credentials, `http://user:password@host:15672`, or a function that returns it.
 
         The function is called before each call, so that a changed password takes effect at once. The password is never
-        shown. For `https` the query takes the files of `osrdyne_amqp.tls`. `timeout` in seconds, for each call.
+        shown. For `https` the query takes the files of `osrdyne_amqp.connecting.tls`. `timeout`: seconds for a call.
         """
         self._address = address
         self._timeout = timeout
@@ -227,7 +227,7 @@ class ManagementApi:
 
 
 async def never_led(api: ManagementApi, queue: str) -> bool | None:
-    """Return whether a quorum queue exists whose members never had a leader: see `osrdyne_pool.quorum`.
+    """Return whether a quorum queue exists whose members never had a leader: see `osrdyne_pool.broker.quorum`.
 
     None where that is not known, for example while the broker starts the queue: that proves nothing.
     """

@@ -12,7 +12,7 @@ import logging
 
 from osrdyne.broker.management_api import ManagementApi, never_led
 from osrdyne.state import PoolState
-from osrdyne_pool import lost
+from osrdyne_pool.broker import lost
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from osrdyne.commands.status_table import console
 from osrdyne.settings.credentials import secret
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings, load
 from osrdyne_amqp.address import virtual_host
-from osrdyne_pool import listeners
+from osrdyne_pool.broker import listeners
 from osrdyne_pool.drift import concerning, drift, request_queues
 from osrdyne_pool.lint import Finding, lint
 from osrdyne_pool.topology import Topology, Users, topology

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Iterable
 
 from osrdyne.broker.management_api import ManagementApi, never_led
-from osrdyne_pool import lost
+from osrdyne_pool.broker import lost
+from osrdyne_pool.broker.lost import Evidence
 from osrdyne_pool.lint import Finding
-from osrdyne_pool.lost import Evidence
 from osrdyne_pool.topology import Topology
 from osrdyne_protocol.names import PoolNames
 

@@ -22,8 +22,8 @@ from osrdyne.errors import ManagementError
 from osrdyne.intake.activity_rules import latest_use, was_delivered
 from osrdyne.state import PoolState
 from osrdyne.target.tracker import Status
-from osrdyne_pool import listeners
-from osrdyne_pool.lost import Evidence
+from osrdyne_pool.broker import listeners
+from osrdyne_pool.broker.lost import Evidence
 
 log = logging.getLogger(__name__)
 

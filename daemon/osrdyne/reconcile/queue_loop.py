@@ -23,7 +23,7 @@ from osrdyne.state import PoolState
 from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Channel
 from osrdyne_amqp.errors import BrokerError, Locked, NotFound, PreconditionFailed
-from osrdyne_pool import quorum
+from osrdyne_pool.broker import quorum
 from osrdyne_pool.topology import request_queue_arguments
 from osrdyne_protocol import events
 

@@ -8,7 +8,7 @@ unbind; nothing ready; nothing unacknowledged; stop the group; no consumer and n
 totals one statistics interval apart, the first one interval after that look; one last look; delete.
 
 A queue that the broker itself has lost holds nothing, and works again only after it is deleted and created again;
-`osrdyne_pool.lost` says what proves the loss.
+`osrdyne_pool.broker.lost` says what proves the loss.
 """
 
 from __future__ import annotations

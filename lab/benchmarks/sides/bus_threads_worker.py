@@ -7,8 +7,8 @@ import sys
 from benchmarks.sides import turns
 from osrdyne_bus import Target
 from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.threads import Bus, BusServer
-from osrdyne_bus.wire import BusRequest
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from benchmarks.sides import turns
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
-from osrdyne_bus.wire import BusRequest
+from osrdyne_bus.messages.wire import BusRequest
 
 
 async def main() -> None:

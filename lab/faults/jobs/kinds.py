@@ -18,8 +18,9 @@ from sqlalchemy import delete, func, select
 from faults.jobs import load
 from faults.jobs.processes import WORKER, Busy, Processes
 from faults.jobs.worker import BEGINS, REFUSED, WRITES
-from osrdyne_jobs import states, tables
-from osrdyne_jobs.database import now
+from osrdyne_jobs import states
+from osrdyne_jobs.database import tables
+from osrdyne_jobs.database.engines import now
 from osrdyne_protocol.worker_environment import WORKER_ID
 from testbed.dockerd import runs
 from testbed.waiting import until

@@ -19,8 +19,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from faults.jobs import load
 from faults.jobs.account import Effect, Job
 from faults.jobs.worker import effect, metadata
-from osrdyne_jobs import engine_for, migrate, tables
-from osrdyne_jobs.database import now, reading
+from osrdyne_jobs import engine_for, migrate
+from osrdyne_jobs.database import tables
+from osrdyne_jobs.database.engines import now, reading
 from osrdyne_protocol.worker_environment import WORKER_ID
 from testbed import ROOT
 from testbed.broker import Broker

@@ -19,8 +19,8 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from osrdyne_jobs.bounds import PATIENCE
-from osrdyne_jobs.database import engine_for, migrate
+from osrdyne_jobs.database.bounds import PATIENCE
+from osrdyne_jobs.database.engines import engine_for, migrate
 from simulation.jobs.scheduler import Process, Scheduler
 from simulation.jobs.threads import Semaphore
 

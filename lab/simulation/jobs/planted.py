@@ -14,10 +14,10 @@ from unittest import mock
 from sqlalchemy import Connection, and_, delete, select, update
 
 from osrdyne_jobs import states, worker
-from osrdyne_jobs.database import now
+from osrdyne_jobs.database.engines import now
+from osrdyne_jobs.database.tables import job, lock, run
 from osrdyne_jobs.store import history, outcomes, registration, running, scans, sql
 from osrdyne_jobs.store.records import Grip, Hint
-from osrdyne_jobs.tables import job, lock, run
 
 #: Where mistakes are planted: the modules of the store, and a class of the worker.
 PLACES = (history, outcomes, registration, running, scans, sql, worker._Leases)

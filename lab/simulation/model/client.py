@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from osrdyne_amqp import Channel, Connection, Properties, frames, publishing
+from osrdyne_amqp import Channel, Connection, Properties
 from osrdyne_amqp import Message as Delivery
+from osrdyne_amqp.channels import publishing
+from osrdyne_amqp.codec import frames
+from osrdyne_amqp.codec.table import read_table
+from osrdyne_amqp.codec.table_writing import write_table
 from osrdyne_amqp.errors import BrokerError, ConnectionLost, Returned, Unencodable
-from osrdyne_amqp.table import read_table
-from osrdyne_amqp.table_writing import write_table
 from simulation.model.message import Message
 
 if TYPE_CHECKING:

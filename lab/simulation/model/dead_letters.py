@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from osrdyne_amqp.table import SmallInt64
+from osrdyne_amqp.codec.table import SmallInt64
 from simulation.model import history
 from simulation.model.message import Message
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pika import exceptions as pika_errors
 
-from osrdyne_amqp import frames
+from osrdyne_amqp.codec import frames
 from osrdyne_amqp.errors import BrokerError, ChannelClosed, Unencodable
 from osrdyne_runtime.forks import Home
 from simulation.model import history

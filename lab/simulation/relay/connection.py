@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from osrdyne_relay import Relay
 from osrdyne_relay.errors import RelayError
-from osrdyne_relay.names import CLAIM
-from osrdyne_relay.port import Away as NoAnswer
-from osrdyne_relay.port import Command, Hear, RedisPort, Subscriber
+from osrdyne_relay.redis.names import CLAIM
+from osrdyne_relay.redis.port import Away as NoAnswer
+from osrdyne_relay.redis.port import Command, Hear, RedisPort, Subscriber
 from simulation.relay.scenario import LOAD, Away
 
 if TYPE_CHECKING:

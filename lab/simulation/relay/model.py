@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from osrdyne_relay.errors import RedisRefused
-from osrdyne_relay.port import Command
+from osrdyne_relay.redis.port import Command
 
 _WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 

@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from osrdyne_relay import Relay, names, time_rules
+from osrdyne_relay import Relay, time_rules
 from osrdyne_relay.caller import Call
 from osrdyne_relay.errors import Cancelled, DataLost, NotCollected, Stage
 from osrdyne_relay.node import Node
-from osrdyne_relay.port import Command
-from osrdyne_relay.retrying import Done, Retrying
+from osrdyne_relay.redis import names
+from osrdyne_relay.redis.port import Command
+from osrdyne_relay.redis.retrying import Done, Retrying
+from osrdyne_relay.redis.transactions import CallerView, Claimed, Entered, ServerView, Transactions
 from osrdyne_relay.serving import Collected, Inbox
-from osrdyne_relay.transactions import CallerView, Claimed, Entered, ServerView, Transactions
 
 #: An object, the name of an attribute, and what stands there instead.
 Patch = tuple[Any, str, Any]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from osrdyne_relay import RelaySettings, Request
-from osrdyne_relay.port import Command
+from osrdyne_relay.redis.port import Command
 from simulation.relay import processes
 from simulation.relay.connection import Ears, Process
 from simulation.relay.model import Model

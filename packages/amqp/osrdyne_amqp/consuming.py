@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from osrdyne_amqp.channel import Channel
+from osrdyne_amqp.channels.channel import Channel
 from osrdyne_amqp.errors import BrokerError
 from osrdyne_amqp.message import Message
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pika import BasicProperties as Properties
 
-from osrdyne_amqp import table
+from osrdyne_amqp.codec import table
 
 __all__ = ["MAX_BODY", "Message", "Properties", "QueueInfo"]
 

@@ -6,10 +6,10 @@
 `engine`, which connects to a peer and needs the extra `proton`.
 
 The rest is pure. Programs name the receivers of a message by `targets`, and `addresses` has what a peer calls these.
-`endpoints` are what a server can be asked for, and `wire` is how requests and replies look as `envelopes`. `credit`
-is how many of them a subscription lets its peer send, and `value_count` how many values one holds. `peers` are
-addresses to connect to, and `logins` how to log in there. `settings` and `errors` are as their names say. `counts` is
-what a bus has done, and `server_status` what a server says of itself.
+`endpoints` are what a server can be asked for, and `messages` how requests and replies look. `credit` is how many of
+them a subscription lets its peer send. `peers` are addresses to connect to, and `logins` how to log in there.
+`settings` and `errors` are as their names say. `counts` is what a bus has done, and `server_status` what a server says
+of itself.
 
 For operators, `metrics` exports figures to Prometheus, and `commands` are those of `osrdyne bus`.
 """

@@ -12,8 +12,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from osrdyne_bus.envelopes import words
-from osrdyne_bus.wire import BusAnswer, BusRequest, class_name
+from osrdyne_bus.messages.envelopes import words
+from osrdyne_bus.messages.wire import BusAnswer, BusRequest, class_name
 from osrdyne_protocol import statuses
 from osrdyne_protocol.headers import deadline_problem
 from osrdyne_worker.handling import Reject, WorkerError

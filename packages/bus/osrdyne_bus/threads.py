@@ -15,12 +15,12 @@ from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBus
 from osrdyne_bus.aio.kept_connection import Tls
 from osrdyne_bus.aio.listener import Listener
 from osrdyne_bus.endpoints import Endpoint
-from osrdyne_bus.envelopes import Header
 from osrdyne_bus.errors import BusClosed
+from osrdyne_bus.messages.envelopes import Header
+from osrdyne_bus.messages.wire import NO_HEADERS
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority, Target
-from osrdyne_bus.wire import NO_HEADERS
 from osrdyne_client.errors import ClientClosed
 from osrdyne_client.replies import Reply
 from osrdyne_protocol.errors import OtherProcess

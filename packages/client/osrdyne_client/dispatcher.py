@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from osrdyne_amqp import Channel, Message, Properties
 from osrdyne_amqp.address import Address, present
-from osrdyne_amqp.arguments import checked_headers
+from osrdyne_amqp.codec.arguments import checked_headers
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, NotFound, Returned, Unencodable
 from osrdyne_client import replies
 from osrdyne_client.calls import Future, PendingCall, State, failure, undeliverable

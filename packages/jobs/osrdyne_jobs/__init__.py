@@ -6,13 +6,10 @@
     JobWorker("postgresql://jobs@db/jobs", {ROUTES: rebuild}).run()
 
 `client` registers and casts, `worker` does, `redo` finds what was missed. `job_types` declares what there is to do,
-`store` has every change of a job as one transaction, over `tables` in a `database`; `migrations` makes the tables, and
-in `sqlite_queue` those that write to one file of SQLite wait for their turn. `addresses` reads where the database is,
-`postgresql` connects to it, and `bounds` has the time that a call may take. `forks` gives a fork of the process
-connections of its own. `preparation` makes database and users on a PostgreSQL server, and `restoring` has ids go on
-after a restore. `commands` is `osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over
-HTTP, and `figures` is what it shows of all jobs. `documents`, `messages`, `redo_rules` and `states` are pure; `errors`
-has what is raised. Docs: docs/jobs.md.
+`store` has every change of a job as one transaction in the `database`. `commands` is
+`osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over HTTP, and `figures` is what it shows
+of all jobs. `documents`, `messages`, `redo_rules` and `states` are pure; `errors` has what is raised. Docs:
+docs/jobs.md.
 """
 
 from importlib import import_module
@@ -20,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from osrdyne_jobs.client import AsyncJobClient, JobClient, Registered
-    from osrdyne_jobs.database import async_engine_for, engine_for, engine_from_environment, migrate
+    from osrdyne_jobs.database.engines import async_engine_for, engine_for, engine_from_environment, migrate
     from osrdyne_jobs.errors import (
         InvalidAddress,
         InvalidJob,
@@ -69,7 +66,7 @@ __all__ = [
 #: for SQLAlchemy.
 _MODULES = {
     "osrdyne_jobs.client": ("AsyncJobClient", "JobClient", "Registered"),
-    "osrdyne_jobs.database": ("async_engine_for", "engine_for", "engine_from_environment", "migrate"),
+    "osrdyne_jobs.database.engines": ("async_engine_for", "engine_for", "engine_from_environment", "migrate"),
     "osrdyne_jobs.errors": (
         "InvalidAddress",
         "InvalidJob",

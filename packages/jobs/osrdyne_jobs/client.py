@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs import bounds, messages
-from osrdyne_jobs.database import (
+from osrdyne_jobs import messages
+from osrdyne_jobs.database import bounds
+from osrdyne_jobs.database.engines import (
     async_engine_for,
     begin_reading,
     check_tables,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from osrdyne_jobs import states
-from osrdyne_jobs.database import now
-from osrdyne_jobs.tables import HAS_FAILED, IS_WAITING, job, lock, run
+from osrdyne_jobs.database.engines import now
+from osrdyne_jobs.database.tables import HAS_FAILED, IS_WAITING, job, lock, run
 
 #: Seconds back to which `runs` counts.
 RUNS_WINDOW = 3600.0

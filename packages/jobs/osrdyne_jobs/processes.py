@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_client import BrokerError, Client
 from osrdyne_client.errors import ClientClosed, InvalidUri
-from osrdyne_jobs.database import check_tables, reason
+from osrdyne_jobs.database.engines import check_tables, reason
 from osrdyne_jobs.redo import Redo
 from osrdyne_pool.settings import RedoSettings
 from osrdyne_runtime import log_lines, program

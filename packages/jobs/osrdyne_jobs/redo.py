@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages
 from osrdyne_jobs.client import CAST_PATIENCE, Caster
-from osrdyne_jobs.database import reason
+from osrdyne_jobs.database.engines import reason
 from osrdyne_jobs.redo_rules import Reach
 from osrdyne_jobs.store import history, records, scans
 from osrdyne_pool.settings import RedoSettings

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_jobs import messages, states
-from osrdyne_jobs.database import check_tables, engine_for, for_one_statement, reading, reason
+from osrdyne_jobs.database.engines import check_tables, engine_for, for_one_statement, reading, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes, check_seconds
 from osrdyne_jobs.store import records, running

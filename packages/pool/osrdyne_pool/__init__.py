@@ -2,9 +2,8 @@
 
 - `settings`, with `windows`: the settings of a pool; `settings_file` reads them from a file.
 - `topology`: its exchanges, queues, policies and users, as values; `limits`: the limits of the broker that follow.
-- `lint`: mistakes in a topology; `drift`: differences on a live broker; `default_login`, `listeners`: open doors there.
-- `lost`, `quorum`: which queues the broker has lost.
-- `management_json`: a topology from the lists of the management API, and the requests that declare one.
+- `lint`: mistakes in a topology; `drift`: differences on a live broker.
+- `broker`: what a live broker says of a pool.
 - `images`: what is wrong in the name of a container image.
 
 Pure code over the standard library; only `settings_file` does I/O.

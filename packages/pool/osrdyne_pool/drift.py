@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from osrdyne_pool import default_login
+from osrdyne_pool.broker import default_login
 from osrdyne_pool.limits import Limits
 from osrdyne_pool.lint import Finding, effective, matches
 from osrdyne_pool.topology import Binding, Policy, Queue, Topology, User, own_key, sample_request_queues

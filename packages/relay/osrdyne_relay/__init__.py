@@ -7,12 +7,10 @@
         request = await relay.dequeue("maps/LAX")
         await relay.apply_response(request.id, b"answer")
 
-`relay` is a node, over what `node` holds for its calls (`caller`) and requests (`serving`). `transactions` has every
-change of Redis, `names` its keys and `records` what is in them. `retrying` executes transactions, over the `port` that
-`redis_client` implements, and `pulses` receives. `redis_connections` opens its connections, `redis_wire` is what goes
-over one. `messages` is what callers and workers exchange, `streams` what is too large for that, and `checking` looks at
-what callers give before anything is done for it. `time_rules` is pure, like `checking`, `messages`, `names`, `records`
-and `transactions`. `settings` describe a node, `redis_server` a Redis for nodes, and `errors` has what is raised.
+`relay` is a node, over what `node` holds for its calls (`caller`) and requests (`serving`). `redis` has every change of
+what they share, and the connections for it. `messages` is what callers and workers exchange, `streams` what is too
+large for that, and `checking` looks at what callers give before anything is done for it. `time_rules` is pure, like
+`checking` and `messages`. `settings` describe a node, and `errors` has what is raised.
 
 Over HTTPS: `http` is a node to which others connect, `worker` serves endpoints and `client` calls them there. `wire` is
 what goes between, and `keepalive` finds out that the other side is gone. `commands` are those of `osrdyne relay`.

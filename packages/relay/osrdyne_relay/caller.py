@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from osrdyne_relay import names, records
 from osrdyne_relay.errors import (
     CallFailed,
     CallTimedOut,
@@ -24,10 +23,11 @@ from osrdyne_relay.errors import (
 )
 from osrdyne_relay.messages import LOOK_PULSE, Request, Response, pulse
 from osrdyne_relay.node import News, Node
-from osrdyne_relay.records import RequestHeader, ResponseHeader
+from osrdyne_relay.redis import names, records
+from osrdyne_relay.redis.records import RequestHeader, ResponseHeader
+from osrdyne_relay.redis.transactions import CallerView, Entered
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.time_rules import Looks, PeerWatch
-from osrdyne_relay.transactions import CallerView, Entered
 from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)

@@ -9,10 +9,10 @@ from pathlib import Path
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_protocol.errors import InvalidTimeout
 from osrdyne_protocol.headers import X_DEADLINE
-from osrdyne_relay import records
 from osrdyne_relay.errors import InvalidCall, TooLarge
 from osrdyne_relay.messages import Request, is_deadline
-from osrdyne_relay.records import RequestHeader, StreamNote
+from osrdyne_relay.redis import records
+from osrdyne_relay.redis.records import RequestHeader, StreamNote
 
 #: Longest time that a request may wait for a node, in seconds. The life of an endpoint stays for longer.
 MOST_PICKUP = 43_200.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from osrdyne_relay.names import id_from
+from osrdyne_relay.redis.names import id_from
 from osrdyne_relay.streams.base import Source, StoredStream
 
 #: Kinds of pulses to a node: a response, whole or to be read, and that a call is to be looked at.

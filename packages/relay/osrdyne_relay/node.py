@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
-from osrdyne_relay import names
 from osrdyne_relay.errors import RedisAway, RedisRefused, RelayError
-from osrdyne_relay.port import RedisPort
-from osrdyne_relay.records import StreamNote
-from osrdyne_relay.retrying import Commands, Done, Retrying
+from osrdyne_relay.redis import names
+from osrdyne_relay.redis.port import RedisPort
+from osrdyne_relay.redis.records import StreamNote
+from osrdyne_relay.redis.retrying import Commands, Done, Retrying
+from osrdyne_relay.redis.transactions import Lifetimes, Transactions
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, Source, stored
-from osrdyne_relay.transactions import Lifetimes, Transactions
 from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)

@@ -9,20 +9,20 @@ from types import TracebackType
 from typing import Self
 
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_relay import names, records
 from osrdyne_relay.caller import Call
 from osrdyne_relay.checking import checked_request, checked_timeouts, checked_wait
 from osrdyne_relay.errors import RelayClosed, RelayError, UnknownRequest, UnreadableRecord
 from osrdyne_relay.messages import RESPONSE_PULSE, Answer, Request, Response, read_pulse
 from osrdyne_relay.node import Node
-from osrdyne_relay.port import RedisPort
-from osrdyne_relay.pulses import Pulses
-from osrdyne_relay.records import RequestHeader
+from osrdyne_relay.redis import names, records
+from osrdyne_relay.redis.port import RedisPort
+from osrdyne_relay.redis.pulses import Pulses
+from osrdyne_relay.redis.records import RequestHeader
+from osrdyne_relay.redis.transactions import Claimed
 from osrdyne_relay.serving import Collected, Inbox
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, NoStreams
 from osrdyne_relay.streams.directory import SharedDirectory
-from osrdyne_relay.transactions import Claimed
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.forks import Home, keep
 
@@ -44,7 +44,7 @@ class Relay:
         """`redis` and `streams` replace what the settings describe. Raises SettingsError."""
         if redis is None:
             # Where the simulation brings a model, the library is not needed.
-            from osrdyne_relay.redis_client import RedisClient
+            from osrdyne_relay.redis.client import RedisClient
 
             redis = RedisClient(settings.redis)
         self._redis = redis

@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 
-from osrdyne_relay import names, records
 from osrdyne_relay.errors import (
     CallerGone,
     Cancelled,
@@ -22,10 +21,11 @@ from osrdyne_relay.errors import (
 )
 from osrdyne_relay.messages import RESPONSE_PULSE, Answer, pulse
 from osrdyne_relay.node import News, Node
-from osrdyne_relay.records import RequestHeader, ResponseHeader, Status
+from osrdyne_relay.redis import names, records
+from osrdyne_relay.redis.records import RequestHeader, ResponseHeader, Status
+from osrdyne_relay.redis.transactions import ServerView
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.time_rules import Looks, PeerWatch, polled_for
-from osrdyne_relay.transactions import ServerView
 from osrdyne_runtime import log_lines
 
 log = log_lines.logger(__name__)

@@ -26,7 +26,7 @@ from osrdyne_relay.errors import (
     Stage,
     TooLarge,
 )
-from osrdyne_relay.records import MOST_STREAMS, Name, StreamNote
+from osrdyne_relay.redis.records import MOST_STREAMS, Name, StreamNote
 
 #: Paths.
 CALL, POLL, SOCKET, REQUESTS = "/v1/call", "/v1/poll", "/v1/socket", "/v1/requests"

@@ -14,9 +14,9 @@ from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import (
     MessagingTimeout,
 )
+from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority
-from osrdyne_bus.wire import BusRequest, Notification
 from osrdyne_client.errors import WorkerFailed
 from osrdyne_worker.handling import Requeue
 from testbed.waiting import PATIENCE, until_async

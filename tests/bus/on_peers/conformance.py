@@ -15,15 +15,15 @@ import pytest
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import (
     BusClosed,
     MessagingError,
     MessagingTimeout,
 )
+from osrdyne_bus.messages.envelopes import Envelope
+from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority
-from osrdyne_bus.wire import BusRequest, Notification
 from osrdyne_client.errors import NoFreeSlot, Rejected, WorkerFailed
 from osrdyne_worker.handling import Reject
 from testbed.waiting import PATIENCE, until_async

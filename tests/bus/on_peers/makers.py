@@ -11,8 +11,8 @@ import pytest
 
 from osrdyne_bus.aio import AsyncBusServer
 from osrdyne_bus.errors import LoginRefused, PeerLost
+from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
-from osrdyne_bus.wire import BusRequest
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
 from tests.bus.on_peers.conftest import OpenBus

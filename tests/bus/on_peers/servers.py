@@ -7,7 +7,7 @@ from typing import Any
 
 from osrdyne_bus import Target
 from osrdyne_bus.endpoints import Endpoint
-from osrdyne_bus.wire import BusRequest
+from osrdyne_bus.messages.wire import BusRequest
 
 MAPS = Target("maps")
 N = Target("maps", server="n")

@@ -14,8 +14,8 @@ from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer, AsyncPoolClient
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import UnsendableMessage
+from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
-from osrdyne_bus.wire import BusRequest
 from osrdyne_client.errors import BodyTooLarge, InvalidKey, InvalidTimeout, Unencodable
 from testbed.peer import peer_of
 from testbed.pool import Pool

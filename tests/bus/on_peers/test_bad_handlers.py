@@ -11,8 +11,8 @@ import pytest
 
 from osrdyne_bus.aio import AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_bus.settings import BusSettings
-from osrdyne_bus.wire import BusRequest, Notification
 from osrdyne_client.errors import WorkerFailed
 from osrdyne_worker.handling import Reject, WorkerError
 from testbed.waiting import PATIENCE, until_async

@@ -17,7 +17,7 @@ import steps
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
-from osrdyne_bus.wire import BusRequest
+from osrdyne_bus.messages.wire import BusRequest
 from testbed import proton
 from testbed.command_line import Done, osrdyne
 from testbed.mesh.router import mesh

@@ -15,7 +15,6 @@ import pytest
 from osrdyne_bus.addresses import RabbitMQ, scheme_for
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, Incoming, Login
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import (
     ConnectFailed,
     DeliveryFailure,
@@ -26,6 +25,7 @@ from osrdyne_bus.errors import (
     SendTimedOut,
     Unsent,
 )
+from osrdyne_bus.messages.envelopes import Envelope
 from testbed.broker import Broker
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import Connect

@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBusClient, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
+from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.metrics import BusMetrics
 from osrdyne_bus.threads import Bus, BusClient, BusServer, PoolClient
-from osrdyne_bus.wire import BusRequest
 from osrdyne_protocol.errors import OtherProcess
 from testbed.forked import in_fork
 from testbed.waiting import PATIENCE

@@ -19,9 +19,9 @@ from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBus
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.engine import BusConnection, Incoming, Login, senders
 from osrdyne_bus.engine.messages import Value, encoded
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import DeliveryFailure, DeliveryRejected, MessagingError, RepliesLost
-from osrdyne_bus.wire import BusRequest, Notification
+from osrdyne_bus.messages.envelopes import Envelope
+from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_client.errors import RemoteError
 from osrdyne_client.replies import Reply
 from testbed.amqp_1_0 import BINARY, DATA, MAP, MESSAGE_ANNOTATIONS, NULL, SYMBOL, compound, section, sized, text

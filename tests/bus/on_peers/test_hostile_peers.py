@@ -16,8 +16,8 @@ from osrdyne_bus.aio import AsyncBus, AsyncBusClient
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import MOST_SESSIONS, BusConnection, Incoming, connection, senders, transport
 from osrdyne_bus.engine.messages import encoded
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, MessagingError, OutcomeUnknown, PeerLost, SendTimedOut
+from osrdyne_bus.messages.envelopes import Envelope
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.scripted_peer import ScriptedPeer, serving
 from tests.bus.on_peers.test_messages import nested

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from osrdyne_bus.engine.senders import SendLink
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import SendTimedOut
+from osrdyne_bus.messages.envelopes import Envelope
 
 pytestmark = pytest.mark.looptime
 

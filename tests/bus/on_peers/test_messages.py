@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proton import Message, symbol, timestamp, ulong
 
 from osrdyne_bus.engine.messages import UnreadableMessage, decoded, encoded
-from osrdyne_bus.envelopes import Envelope
+from osrdyne_bus.messages.envelopes import Envelope
 from testbed.hostile.chance import mutated
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)

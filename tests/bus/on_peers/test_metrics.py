@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from osrdyne_bus import Routable, Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusServer
 from osrdyne_bus.aio.senders import Senders
-from osrdyne_bus.envelopes import Header
 from osrdyne_bus.errors import LinkRefused, MessagingTimeout
+from osrdyne_bus.messages.envelopes import Header
+from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.metrics import BusMetrics
 from osrdyne_bus.settings import BusSettings
-from osrdyne_bus.wire import BusRequest
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
 from tests.bus.on_peers.conftest import OpenBus

@@ -11,8 +11,8 @@ import pytest
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusServer
 from osrdyne_bus.errors import DeliveryFailure, MessagingTimeout, PeerLost
+from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
-from osrdyne_bus.wire import BusRequest
 from osrdyne_worker.handling import Requeue
 from testbed.mesh.router import Router, mesh
 from testbed.waiting import PATIENCE, until_async

@@ -12,7 +12,7 @@ from osrdyne_bus.errors import (
     LoginRefused,
     MessageTooLarge,
 )
-from osrdyne_bus.wire import BusRequest, request_envelope
+from osrdyne_bus.messages.wire import BusRequest, request_envelope
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.brokers import *  # noqa: F403 - its tests
 from tests.bus.on_peers.conformance import *  # noqa: F403 - its tests

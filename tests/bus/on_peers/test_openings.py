@@ -9,8 +9,8 @@ import pytest
 from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
 from osrdyne_bus.errors import ConnectFailed, LinkRefused
+from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
-from osrdyne_bus.wire import BusRequest
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.proxy import Proxy

@@ -11,8 +11,8 @@ import pytest
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
 from osrdyne_bus.engine import transport
 from osrdyne_bus.errors import BusClosed, DeliveryFailure, MessagingError, MessagingTimeout
+from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
-from osrdyne_bus.wire import BusRequest
 from testbed.broker import Broker
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus

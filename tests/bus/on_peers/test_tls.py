@@ -10,8 +10,8 @@ import pytest
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import BusConnection, Incoming, Login
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed
+from osrdyne_bus.messages.envelopes import Envelope
 from testbed.authority import Authority
 from testbed.pem import Certificate
 from testbed.tls import TlsBroker

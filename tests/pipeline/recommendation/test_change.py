@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from osrdyne_infra import configuration
-from osrdyne_pipeline.recommendation.change import NotChanged, ansible, pulumi
+from osrdyne_pipeline.recommendation.edit.change import NotChanged, ansible, pulumi
 from osrdyne_pipeline.recommendation.outcome import PolicyResult, Ratio, Recommendation, RecommendationEvidence, Setting
 from osrdyne_pipeline.recommendation.warm import WarmWindow
 from osrdyne_pool.settings import Delays, PoolSettings

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from osrdyne_amqp.frames import longest_read
+from osrdyne_amqp.codec.frames import longest_read
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source import columns, files
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_amqp.acknowledgements import Acknowledgements
+from osrdyne_amqp.channels.acknowledgements import Acknowledgements
 
 
 def delivered(count: int) -> Acknowledgements:

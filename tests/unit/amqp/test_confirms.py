@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from osrdyne_amqp.confirms import Confirms
+from osrdyne_amqp.channels.confirms import Confirms
+from osrdyne_amqp.codec.frames import NO_PROPERTIES
 from osrdyne_amqp.errors import ConnectionLost, Nacked, Returned
-from osrdyne_amqp.frames import NO_PROPERTIES
 from osrdyne_protocol.headers import X_PUBLISH_ID
 
 RETURN = Returned("no route", code=312)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from osrdyne_amqp import Message, Properties, frames
-from osrdyne_amqp.content import Content
-from osrdyne_amqp.table import MOST_FIELDS, MOST_NESTED, Opaque, count, read_headers
-from osrdyne_amqp.table_writing import write_table
+from osrdyne_amqp import Message, Properties
+from osrdyne_amqp.codec import frames
+from osrdyne_amqp.codec.content import Content
+from osrdyne_amqp.codec.table import MOST_FIELDS, MOST_NESTED, Opaque, count, read_headers
+from osrdyne_amqp.codec.table_writing import write_table
 from osrdyne_protocol.headers import ADDED
 from tests.unit.amqp.test_table import field, nested_tables, sized
 

@@ -8,9 +8,9 @@ import pytest
 from pika import BasicProperties, spec
 from pika.frame import Body, Header, Method, decode_frame
 
-from osrdyne_amqp import frames
+from osrdyne_amqp.codec import frames
+from osrdyne_amqp.codec.table import Malformed
 from osrdyne_amqp.errors import Unencodable
-from osrdyne_amqp.table import Malformed
 
 FRAME_MAX = 131072
 ALL_PROPERTIES = BasicProperties(

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from osrdyne_amqp.connecting.opening import parameters
 from osrdyne_amqp.errors import InvalidUri
-from osrdyne_amqp.opening import parameters
 
 PLACE = "amqp://u:secret@h/v"
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osrdyne_amqp.codec.table import BinaryText, Malformed, Opaque, read_table
+from osrdyne_amqp.codec.table_writing import write_table
 from osrdyne_amqp.errors import Unencodable
-from osrdyne_amqp.table import BinaryText, Malformed, Opaque, read_table
-from osrdyne_amqp.table_writing import write_table
 
 
 def sized(raw: bytes) -> bytes:

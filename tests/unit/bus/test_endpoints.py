@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
-from osrdyne_bus.wire import BusAnswer, BusRequest
+from osrdyne_bus.messages.wire import BusAnswer, BusRequest
 from osrdyne_worker.handling import Reject, WorkerError
 
 

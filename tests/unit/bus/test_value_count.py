@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_bus.value_count import exceeds
+from osrdyne_bus.messages.value_count import exceeds
 
 #: What is encoded, and how many values that is.
 ENCODED = {

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_bus.envelopes import Envelope, Header
 from osrdyne_bus.errors import DeliveryFailure
-from osrdyne_bus.wire import (
+from osrdyne_bus.messages.envelopes import Envelope, Header
+from osrdyne_bus.messages.wire import (
     BusAnswer,
     BusRequest,
     Notification,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from osrdyne_amqp import Connection
+from osrdyne_amqp.connecting.opening import Destination, why_not_open
 from osrdyne_amqp.errors import BrokerError, ConnectionLost
-from osrdyne_amqp.opening import Destination, why_not_open
 from osrdyne_client import dispatcher
 from osrdyne_client.connection import CRASHED, ClientConnection, CrashedOnReplies
 from osrdyne_client.dispatcher import ClientOptions, Dispatcher

@@ -12,7 +12,7 @@ import pytest
 from examples.airports import cache, day_figures, flights, jobs_account, jobs_kills, jobs_results, prepare, whole_days
 from examples.airports.jobs_account import Account, Effect, account, overlapping
 from examples.airports.jobs_demo import tasks_of
-from osrdyne_jobs.database import engine_for
+from osrdyne_jobs.database.engines import engine_for
 
 LAX, BOS = ("LAX", date(2013, 1, 1)), ("BOS", date(2013, 1, 2))
 FIGURES = {LAX: (2, 1, 5.0), BOS: (3, 0, None)}

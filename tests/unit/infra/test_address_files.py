@@ -7,7 +7,7 @@ from pathlib import Path
 
 import steps
 from osrdyne_infra import hand_over
-from osrdyne_infra.pool_users import kinds
+from osrdyne_infra.pool.users import kinds
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import topology
 from testbed.plugins import plugin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from osrdyne.status.metrics import Metrics
-from osrdyne_infra import alerts
+from osrdyne_infra.monitoring import alerts
 
 
 def test_a_counter_with_an_alert_is_there_before_it_counts() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_pool import lost, quorum
+from osrdyne_pool.broker import lost, quorum
 from testbed.plugins import plugin
 
 

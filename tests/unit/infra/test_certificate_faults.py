@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from osrdyne_infra.broker.management import Management
 from osrdyne_infra.errors import BrokerUnusable
-from osrdyne_infra.management import Management
 from testbed.authority import Authority
 from testbed.handshakes import listening
 from testbed.plugins import plugin

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from osrdyne_jobs import addresses, bounds, postgresql
+from osrdyne_jobs.database import addresses, bounds, postgresql
+from osrdyne_jobs.database.preparation import Address as Prepared
 from osrdyne_jobs.errors import InvalidAddress, NotPrepared
-from osrdyne_jobs.preparation import Address as Prepared
 
 PLACE = "u:secret@h/d"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne_pool import management_json
-from osrdyne_pool.default_login import problem
+from osrdyne_pool.broker import management_json
+from osrdyne_pool.broker.default_login import problem
 
 
 def user(name: str, password: str, algorithm: str = "sha256", tags: object = ("administrator",)) -> dict[str, Any]:

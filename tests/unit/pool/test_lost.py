@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from osrdyne_pool import lost, quorum
-from osrdyne_pool.lost import LOOK_AGAIN, Evidence
+from osrdyne_pool.broker import lost, quorum
+from osrdyne_pool.broker.lost import LOOK_AGAIN, Evidence
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import topology
 

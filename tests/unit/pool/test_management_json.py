@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from osrdyne_pool import management_json
-from osrdyne_pool.management_json import ManagementRequest
+from osrdyne_pool.broker import management_json
+from osrdyne_pool.broker.management_json import ManagementRequest
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Binding, Policy, topology
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_pool import management_json
+from osrdyne_pool.broker import management_json
 from osrdyne_pool.topology import own_key
 
 

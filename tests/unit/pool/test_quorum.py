@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from osrdyne_pool.quorum import Member, never_led, read
+from osrdyne_pool.broker.quorum import Member, never_led, read
 
 
 def told(

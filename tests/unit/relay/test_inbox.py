@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from osrdyne_relay import RelaySettings, records
+from osrdyne_relay import RelaySettings
 from osrdyne_relay.node import Node
-from osrdyne_relay.port import Command, Hear, RedisPort, Subscriber
-from osrdyne_relay.records import RequestHeader
+from osrdyne_relay.redis import records
+from osrdyne_relay.redis.port import Command, Hear, RedisPort, Subscriber
+from osrdyne_relay.redis.records import RequestHeader
 from osrdyne_relay.serving import Collected, Inbox
 from osrdyne_relay.streams.base import NoStreams
 

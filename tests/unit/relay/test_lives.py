@@ -6,7 +6,7 @@ from typing import Any
 
 from osrdyne_relay import RelaySettings
 from osrdyne_relay.node import Node
-from osrdyne_relay.port import Away, Command, Hear, RedisPort, Subscriber
+from osrdyne_relay.redis.port import Away, Command, Hear, RedisPort, Subscriber
 from osrdyne_relay.streams.base import NoStreams
 
 

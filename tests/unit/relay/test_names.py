@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_relay import names
 from osrdyne_relay.errors import InvalidCall
-from osrdyne_relay.names import Names
-from osrdyne_relay.transactions import COMMANDS, Lifetimes, Transactions
+from osrdyne_relay.redis import names
+from osrdyne_relay.redis.names import Names
+from osrdyne_relay.redis.transactions import COMMANDS, Lifetimes, Transactions
 
 ENDPOINT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
 ID = "f" * 32

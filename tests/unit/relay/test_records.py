@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne_relay import records
 from osrdyne_relay.errors import InvalidCall, TooLarge, UnreadableRecord
-from osrdyne_relay.records import RequestHeader, ResponseHeader, StreamNote
+from osrdyne_relay.redis import records
+from osrdyne_relay.redis.records import RequestHeader, ResponseHeader, StreamNote
 
 ID = "0123456789abcdef" * 2
 MOST = 1_000_000

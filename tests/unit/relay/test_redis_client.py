@@ -9,7 +9,7 @@ import pytest
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import RedisRefused
-from osrdyne_relay.redis_client import RedisClient
+from osrdyne_relay.redis.client import RedisClient
 from osrdyne_relay.settings import RedisSettings
 from testbed.authority import Authority
 from testbed.handshakes import listening

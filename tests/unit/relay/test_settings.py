@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_relay.redis_client import RedisClient
+from osrdyne_relay.redis.client import RedisClient
 from osrdyne_relay.settings import RelaySettings, sentinel_at
 
 URL = {"url": "redis://localhost:6379/0"}

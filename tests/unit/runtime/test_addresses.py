@@ -11,10 +11,10 @@ import pytest
 
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne_amqp.address import virtual_host
-from osrdyne_amqp.opening import parameters
+from osrdyne_amqp.connecting.opening import parameters
 from osrdyne_bus.peers import InvalidPeer, Peer
 from osrdyne_infra.checks import address as infra_address
-from osrdyne_jobs.addresses import read as database_address
+from osrdyne_jobs.database.addresses import read as database_address
 from osrdyne_pipeline.errors import SourceError
 from osrdyne_pipeline.source.consumer import _parameters as pipeline_parameters
 from osrdyne_relay.client.addresses import Nodes

@@ -7,7 +7,7 @@ from typing import Any
 
 from osrdyne.errors import ManagementError
 from osrdyne_amqp import Connection
-from osrdyne_pool import quorum
+from osrdyne_pool.broker import quorum
 from osrdyne_pool.topology import Exchange as DeclaredExchange
 from osrdyne_pool.topology import Permission, Policy, Topology
 from simulation.model.broker import ModelBroker, Version

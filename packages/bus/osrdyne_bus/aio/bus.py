@@ -19,7 +19,6 @@ from osrdyne_bus.counts import BusCounts, Counted
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import Incoming, SendLink
 from osrdyne_bus.engine.senders import expire
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import (
     BusClosed,
     DeliveryFailure,
@@ -33,6 +32,7 @@ from osrdyne_bus.errors import (
     SendTimedOut,
     Unsent,
 )
+from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_client.slots import Slots

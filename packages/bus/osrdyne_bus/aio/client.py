@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from osrdyne_bus.aio.bus import AsyncBus
-from osrdyne_bus.envelopes import Header, checked_body, checked_headers
 from osrdyne_bus.errors import DeliveryFailure, MessagingTimeout, SendTimedOut, UnsendableMessage
-from osrdyne_bus.targets import Priority, Target
-from osrdyne_bus.wire import (
+from osrdyne_bus.messages.envelopes import Header, checked_body, checked_headers
+from osrdyne_bus.messages.wire import (
     NO_HEADERS,
     BusRequest,
     Notification,
@@ -20,6 +19,7 @@ from osrdyne_bus.wire import (
     read_reply,
     request_envelope,
 )
+from osrdyne_bus.targets import Priority, Target
 from osrdyne_client.replies import Reply
 from osrdyne_protocol.durations import timeout_of
 

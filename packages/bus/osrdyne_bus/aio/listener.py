@@ -10,8 +10,8 @@ from typing import Any, Self
 from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.taking import Taking
 from osrdyne_bus.engine import Incoming
+from osrdyne_bus.messages.wire import Notification, read_notification
 from osrdyne_bus.targets import Priority, Target
-from osrdyne_bus.wire import Notification, read_notification
 from osrdyne_worker.handling import Reject, Requeue
 
 log = logging.getLogger(__name__)

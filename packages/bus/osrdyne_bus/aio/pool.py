@@ -16,7 +16,6 @@ from osrdyne_bus.addresses import RabbitMQ, Scheme
 from osrdyne_bus.addresses.rabbitmq import QUEUES
 from osrdyne_bus.aio.bus import REFUSED, AsyncBus
 from osrdyne_bus.aio.senders import AnyAddress
-from osrdyne_bus.envelopes import Envelope, Header, checked_body, checked_headers
 from osrdyne_bus.errors import (
     BusClosed,
     DeliveryFailure,
@@ -32,7 +31,8 @@ from osrdyne_bus.errors import (
     SendTimedOut,
     UnsendableMessage,
 )
-from osrdyne_bus.wire import NO_HEADERS, read_reply
+from osrdyne_bus.messages.envelopes import Envelope, Header, checked_body, checked_headers
+from osrdyne_bus.messages.wire import NO_HEADERS, read_reply
 from osrdyne_client.dispatcher import DEADLINE_MARGIN, DEADLINE_SHARE
 from osrdyne_client.errors import (
     BodyTooLarge,

@@ -9,7 +9,7 @@ from collections import Counter
 from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.counts import DROPPED
 from osrdyne_bus.errors import MessageTooLarge
-from osrdyne_bus.wire import BusAnswer, BusRequest, reply_envelope
+from osrdyne_bus.messages.wire import BusAnswer, BusRequest, reply_envelope
 from osrdyne_protocol import statuses
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from osrdyne_bus.aio.replies import Replies
 from osrdyne_bus.aio.taking import Taking
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
 from osrdyne_bus.engine import Incoming
+from osrdyne_bus.messages.wire import BusAnswer, BusRequest, read_request
 from osrdyne_bus.server_status import NAMESPACE, PING, VERSION, ServerStatus, described
 from osrdyne_bus.targets import Target
-from osrdyne_bus.wire import BusAnswer, BusRequest, read_request
 from osrdyne_protocol import statuses
 from osrdyne_worker.handling import Reject, Requeue, WorkerError
 

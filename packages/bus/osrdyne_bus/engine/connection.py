@@ -25,9 +25,9 @@ from osrdyne_bus.engine.senders import SendLink
 from osrdyne_bus.engine.sessions import MOST_SESSIONS, Sessions
 from osrdyne_bus.engine.subscriptions import Incoming, Received, Subscription
 from osrdyne_bus.engine.transport import ProtonTransport
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import ConnectFailed, LinkRefused, LoginRefused, MessagingError, PeerLost
 from osrdyne_bus.logins import ANYONE, CannotLogIn, Login
+from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_runtime import certificate_faults
 
 log = logging.getLogger(__name__)

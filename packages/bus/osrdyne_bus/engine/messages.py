@@ -9,8 +9,8 @@ from uuid import UUID
 
 from proton import Data, Message
 
-from osrdyne_bus import value_count
-from osrdyne_bus.envelopes import Envelope, Header, Id
+from osrdyne_bus.messages import value_count
+from osrdyne_bus.messages.envelopes import Envelope, Header, Id
 
 #: Most characters of what is said of an unreadable message.
 _MOST_WORDS = 200

@@ -20,8 +20,8 @@ from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.connection import BusConnection
 from osrdyne_bus.engine.senders import SendLink
 from osrdyne_bus.engine.subscriptions import Incoming, Subscription
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import LinkRefused, MessagingError, SendTimedOut
+from osrdyne_bus.messages.envelopes import Envelope
 
 log = logging.getLogger(__name__)
 

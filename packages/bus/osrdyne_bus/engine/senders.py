@@ -17,7 +17,6 @@ from proton import Delivery
 
 from osrdyne_bus.engine.links import End, Owner, said_by
 from osrdyne_bus.engine.messages import Value, encoded
-from osrdyne_bus.envelopes import Envelope
 from osrdyne_bus.errors import (
     DeliveryFailure,
     DeliveryRejected,
@@ -29,6 +28,7 @@ from osrdyne_bus.errors import (
     UnsendableMessage,
     Unsent,
 )
+from osrdyne_bus.messages.envelopes import Envelope
 
 log = logging.getLogger(__name__)
 

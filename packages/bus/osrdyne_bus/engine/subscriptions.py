@@ -13,7 +13,7 @@ from proton import Delivery
 
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine.links import End, Owner
-from osrdyne_bus.envelopes import Envelope, words
+from osrdyne_bus.messages.envelopes import Envelope, words
 
 
 class Incoming:

@@ -1,7 +1,7 @@
 """`osrdyne jobs`: look at jobs, and change them by hand.
 
-An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. `looking` has `list` and `show`,
-`changing` has `cancel` and `delete`, and what `redo` does with ids. `create`, `redo`, `schemas`, `migrate`,
+An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. `looking` has `list`, `show` and
+`schemas`, `changing` has `cancel` and `delete`, and what `redo` does with ids. `create`, `redo`, `migrate`,
 `prepare_database`, `restored` and `serve` have a module each. `options` declares what several take, `database` opens
 the database that they name, `types` loads types of jobs, `text` prints for a person.
 """
@@ -22,7 +22,7 @@ _COMMANDS = {
     "redo": "redo:command",
     "cancel": "changing:cancel",
     "delete": "changing:delete",
-    "schemas": "schemas:command",
+    "schemas": "looking:schemas",
     "migrate": "migrate:command",
     "prepare-database": "prepare_database:command",
     "restored": "restored:command",

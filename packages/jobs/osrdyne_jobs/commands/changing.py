@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_jobs import states
 from osrdyne_jobs.commands.database import opened
 from osrdyne_jobs.commands.options import DatabaseFile, Ids, Json, one_line_errors
-from osrdyne_jobs.database import place, reason, writing
+from osrdyne_jobs.database.engines import place, reason, writing
 from osrdyne_jobs.errors import UnknownJob, WrongState
 from osrdyne_jobs.store import administration
 from osrdyne_runtime.console.output import CANNOT, NO, complain, print_json

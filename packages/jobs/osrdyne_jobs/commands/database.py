@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs.database import VARIABLE, check_tables, engine_for, place, reason
+from osrdyne_jobs.database.engines import VARIABLE, check_tables, engine_for, place, reason
 from osrdyne_runtime.console.broker_address import in_file
 from osrdyne_runtime.console.output import CannotAsk
 

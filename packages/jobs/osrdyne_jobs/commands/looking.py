@@ -1,16 +1,17 @@
-"""`osrdyne jobs list` and `osrdyne jobs show`: what jobs there are, and what became of one."""
+"""`osrdyne jobs list`, `show` and `schemas`: jobs, what became of one, and the types that a program declares."""
 
 from __future__ import annotations
 
+import json as as_json
 from typing import Annotated, Any
 
 import typer
 
 from osrdyne_jobs import documents, states
-from osrdyne_jobs.commands import text
+from osrdyne_jobs.commands import text, types
 from osrdyne_jobs.commands.database import opened
-from osrdyne_jobs.commands.options import MOST_ID, DatabaseFile, Id, Json, one_line_errors
-from osrdyne_jobs.database import reading
+from osrdyne_jobs.commands.options import MOST_ID, DatabaseFile, Id, Json, Types, one_line_errors
+from osrdyne_jobs.database.engines import reading
 from osrdyne_jobs.store import administration
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_runtime.console.output import CannotAsk, print_json
@@ -102,3 +103,17 @@ def _text(given: str | None, option: str) -> str | None:
         except UnicodeEncodeError:
             raise CannotAsk(f"{option} {given!r} is not UTF-8 text") from None
     return given
+
+
+@one_line_errors
+def schemas(*, types_at: Types = None, json: Json = False) -> None:
+    """Show the types of jobs: name, coalescing, attempts, and the JSON schema of the payload. Asks no database."""
+    found = [documents.of_type(one) for one in types.load(types_at)]
+    if json:
+        print_json({"types": found})
+        return
+    for one in found:
+        for name, value in one.items():
+            text.line(name.replace("_", " "), as_json.dumps(value) if name == "payload" else value)
+    if not found:
+        typer.echo("no types")

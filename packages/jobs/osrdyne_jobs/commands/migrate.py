@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from osrdyne_jobs import database as tables
 from osrdyne_jobs.commands.database import connectable
 from osrdyne_jobs.commands.options import DatabaseFile, Json, one_line_errors
+from osrdyne_jobs.database import engines as tables
 from osrdyne_runtime.console.output import print_json
 
 

@@ -34,7 +34,7 @@ def command(
     """
     admin, owner = in_file(admin_file, "--admin-file"), in_file(owner_file, "--owner-file")
     with driver_needed():
-        from osrdyne_jobs.preparation import prepare
+        from osrdyne_jobs.database.preparation import prepare
     changed = prepare(admin, owner, address(database_file))
     if json:
         print_json({"changed": changed})

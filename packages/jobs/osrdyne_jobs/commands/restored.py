@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from osrdyne_jobs import restoring
 from osrdyne_jobs.commands.database import connectable
 from osrdyne_jobs.commands.options import DatabaseFile, Json, one_line_errors
-from osrdyne_jobs.database import place
+from osrdyne_jobs.database import restoring
+from osrdyne_jobs.database.engines import place
 from osrdyne_runtime.console.output import print_json
 
 

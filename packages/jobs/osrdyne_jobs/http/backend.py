@@ -9,8 +9,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 from sqlalchemy import Connection, Engine
 
-from osrdyne_jobs import database
 from osrdyne_jobs.client import Caster, JobClient
+from osrdyne_jobs.database import engines as database
 from osrdyne_jobs.job_types import JobType
 
 #: Seconds after which PostgreSQL gives up a statement of the administration.

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, func, select, update
 
 from osrdyne_jobs import states
-from osrdyne_jobs.database import now
+from osrdyne_jobs.database.engines import now
+from osrdyne_jobs.database.tables import attempt, job, job_history, run
 from osrdyne_jobs.errors import UnknownJob, WrongState
 from osrdyne_jobs.store.history import forget
 from osrdyne_jobs.store.records import FIELDS, Job
-from osrdyne_jobs.tables import attempt, job, job_history, run
 
 
 def get(connection: Connection, id: int) -> Job:  # noqa: A002

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, delete, insert, select
 
-from osrdyne_jobs.database import now
+from osrdyne_jobs.database.engines import now
+from osrdyne_jobs.database.tables import attempt, job, job_history, run
 from osrdyne_jobs.store.sql import IDS, MOST, seconds
-from osrdyne_jobs.tables import attempt, job, job_history, run
 
 
 def _ended_before(table: Table, age: str) -> Select[Any]:

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, case, func, select, update
 
 from osrdyne_jobs import states
-from osrdyne_jobs.database import now
+from osrdyne_jobs.database.engines import now
+from osrdyne_jobs.database.tables import job, run
 from osrdyne_jobs.store.sql import OF_RUN, TOKEN, WAITING, next_job, seconds
-from osrdyne_jobs.tables import job, run
 
 #: Longest reason that is kept, in characters.
 MOST_REASON = 2000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Connection, insert
 
 from osrdyne_jobs import states
-from osrdyne_jobs.database import now
+from osrdyne_jobs.database.engines import now
+from osrdyne_jobs.database.tables import job
 from osrdyne_jobs.store.sql import seconds
-from osrdyne_jobs.tables import job
 
 _REGISTER = (
     insert(job).values(registered_at=now(), begin_after=now(), due_at=now() + seconds("cast_after")).returning(job.c.id)

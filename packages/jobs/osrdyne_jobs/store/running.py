@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, Row, and_, bindparam, case, delete, func, insert, or_, select, update
 
 from osrdyne_jobs import states
-from osrdyne_jobs.database import now
+from osrdyne_jobs.database.engines import now
+from osrdyne_jobs.database.tables import attempt, job, lock, run
 from osrdyne_jobs.errors import LeaseLost
 from osrdyne_jobs.store.outcomes import LOST, end, settle
 from osrdyne_jobs.store.records import Begun, Grip
@@ -24,7 +25,6 @@ from osrdyne_jobs.store.sql import (
     next_job,
     seconds,
 )
-from osrdyne_jobs.tables import attempt, job, lock, run
 
 #: Seconds for which a begin waits for the transaction of a former run, on PostgreSQL.
 LOCK_PATIENCE = 5

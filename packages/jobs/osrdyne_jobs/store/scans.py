@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, and_, case, delete, or_, select, update
 
 from osrdyne_jobs import states
-from osrdyne_jobs.database import now
+from osrdyne_jobs.database.engines import now
+from osrdyne_jobs.database.tables import job, leader, lock, run
 from osrdyne_jobs.store.outcomes import LOST, settle
 from osrdyne_jobs.store.records import Hint
 from osrdyne_jobs.store.sql import IDS, MOST, TOKEN, WAITING, insert_or_meet, seconds
-from osrdyne_jobs.tables import job, leader, lock, run
 
 #: Redo casts a job again after this many times the pause, at most.
 MOST_PAUSES = 10

@@ -12,8 +12,8 @@ from sqlalchemy import BindParameter, Connection, Float, Integer, Row, and_, bin
 from sqlalchemy.dialects import postgresql, sqlite
 
 from osrdyne_jobs import states
-from osrdyne_jobs.database import now
-from osrdyne_jobs.tables import job, lock
+from osrdyne_jobs.database.engines import now
+from osrdyne_jobs.database.tables import job, lock
 
 
 def is_one_of(names: Collection[str]) -> Any:

@@ -13,7 +13,8 @@ from osrdyne_pipeline.commands.output import Steps, failing_clearly, print_json
 from osrdyne_pipeline.commands.starting import spark
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
-from osrdyne_pipeline.recommendation import advice, change, text
+from osrdyne_pipeline.recommendation import advice, text
+from osrdyne_pipeline.recommendation.edit import change
 from osrdyne_pipeline.session import DEFAULT_MEMORY
 
 #: In the folder of the pool: what was recommended last, for the report.

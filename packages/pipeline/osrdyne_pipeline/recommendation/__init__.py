@@ -3,5 +3,5 @@
 `candidates` is the trade-off curve of every key. `calls` brings what the rest needs out of Spark, `replay` says what
 a policy would have done, `policies` holds the policies compared, `tradeoff` and `fitting` find ours, and `warm` has the
 windows. `evidence` judges ours on days it has not seen, and `advice` makes the recommendation, whose values are in
-`outcome`. `text` writes it for a terminal, and `change` for a settings file, in whose text `lines` replaces lines.
+`outcome`. `text` writes it for a terminal, and `edit` for a settings file.
 """

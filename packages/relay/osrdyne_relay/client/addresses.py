@@ -18,7 +18,7 @@ from osrdyne_relay import wire
 from osrdyne_relay.checking import checked_request, checked_timeouts
 from osrdyne_relay.errors import CallRefused, InvalidCall, NodeFailed, NodesAway, RelayError, StreamLost
 from osrdyne_relay.messages import Request, Response
-from osrdyne_relay.names import check_endpoint
+from osrdyne_relay.redis.names import check_endpoint
 from osrdyne_relay.settings import secret
 from osrdyne_runtime import addresses, certificate_faults, certificates, log_lines
 

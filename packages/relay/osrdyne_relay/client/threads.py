@@ -31,7 +31,7 @@ from osrdyne_relay.client.addresses import (
 from osrdyne_relay.errors import InvalidCall, NodeLost, NodesAway, NodeStopping, StreamLost
 from osrdyne_relay.keepalive import OPTIONS
 from osrdyne_relay.messages import Request
-from osrdyne_relay.names import new_id
+from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.streams.base import CHUNK, Source, not_whole
 from osrdyne_runtime.forks import Home, keep
 

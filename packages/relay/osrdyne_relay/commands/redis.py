@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from osrdyne_protocol.errors import OsrdyneError
-from osrdyne_relay import redis_server
+from osrdyne_relay.redis import server as redis_server
 from osrdyne_relay.settings import RelaySettings, secret
 from osrdyne_runtime.console.output import CANNOT, failing_clearly, print_json
 

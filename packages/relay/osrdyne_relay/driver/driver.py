@@ -20,7 +20,7 @@ from osrdyne_relay.checking import MOST_PICKUP
 from osrdyne_relay.driver.forwarding import Forwarding
 from osrdyne_relay.driver.translation import endpoint_of
 from osrdyne_relay.errors import InvalidCall
-from osrdyne_relay.names import check_endpoint
+from osrdyne_relay.redis.names import check_endpoint
 from osrdyne_relay.relay import Relay
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_runtime import log_lines

@@ -17,7 +17,7 @@ from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, InvalidCall, NodeFailed, RelayError, TooLarge
 from osrdyne_relay.http.access import KnownClient
 from osrdyne_relay.http.desk import Desk
-from osrdyne_relay.names import check_endpoint
+from osrdyne_relay.redis.names import check_endpoint
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.door import Door, address_of
 

@@ -18,7 +18,7 @@ from osrdyne_relay.http.access import Access, KnownClient
 from osrdyne_relay.http.ledger import InHand, Ledger
 from osrdyne_relay.http.metrics import NodeMetrics
 from osrdyne_relay.messages import Answer
-from osrdyne_relay.names import new_id
+from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.serving import Collected
 from osrdyne_relay.settings import ServeSettings
 from osrdyne_relay.time_rules import Attended

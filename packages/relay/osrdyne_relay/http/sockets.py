@@ -22,7 +22,7 @@ from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.http.ledger import InHand
 from osrdyne_relay.http.streams import taken
 from osrdyne_relay.messages import Answer
-from osrdyne_relay.names import check_endpoint, new_id
+from osrdyne_relay.redis.names import check_endpoint, new_id
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.retry import Retry
 

@@ -10,7 +10,7 @@ from osrdyne_relay.http import streams
 from osrdyne_relay.http.answering import CLIENT, DESK, body_of, endpoint_of, relay_headers_of, seconds_of
 from osrdyne_relay.http.ledger import InHand
 from osrdyne_relay.messages import Answer
-from osrdyne_relay.names import is_id
+from osrdyne_relay.redis.names import is_id
 
 #: Seconds that a poll waits, unless it says otherwise.
 _WAIT = 30.0

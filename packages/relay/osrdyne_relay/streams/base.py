@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from osrdyne_relay.errors import InvalidCall, StreamLost
-from osrdyne_relay.names import is_id, new_id
+from osrdyne_relay.redis.names import is_id, new_id
 
 #: Bytes that are in memory at a time for each stream that is written or read.
 CHUNK = 262_144

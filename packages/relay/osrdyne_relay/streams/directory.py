@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from osrdyne_relay.errors import StreamLost
-from osrdyne_relay.names import new_id
+from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.streams.base import CHUNK, stored_name, stream_in
 from osrdyne_runtime import log_lines
 

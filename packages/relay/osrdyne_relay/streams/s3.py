@@ -19,7 +19,7 @@ from obstore.store import S3Store
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import StreamLost
-from osrdyne_relay.names import new_id
+from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.settings import S3Settings, secret, text_of
 from osrdyne_relay.streams.base import CHUNK, stored_name, stream_in
 from osrdyne_runtime import certificate_faults, log_lines

@@ -12,7 +12,7 @@ from typing import Any
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session, Socket
 from osrdyne_relay.errors import NodeFailed, NodeLost, NodeStopping, RelayError
-from osrdyne_relay.names import is_id
+from osrdyne_relay.redis.names import is_id
 from osrdyne_relay.worker.doing import Doing, Given
 from osrdyne_relay.worker.polling import FIRST_PAUSE, LONGEST_PAUSE, stopped_within
 from osrdyne_runtime import log_lines

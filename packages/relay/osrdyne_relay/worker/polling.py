@@ -8,7 +8,7 @@ from urllib.parse import quote
 from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import NodeFailed, NodeLost, NodesAway, RelayError
-from osrdyne_relay.names import is_id, new_id
+from osrdyne_relay.redis.names import is_id, new_id
 from osrdyne_relay.worker.doing import Doing, Given
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog

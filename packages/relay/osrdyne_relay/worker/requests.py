@@ -10,7 +10,7 @@ from typing import Any
 from osrdyne_relay.client.asynchronous import NodeStreams
 from osrdyne_relay.client.threads import BlockingStream, BlockingStreams, stored_by
 from osrdyne_relay.errors import InvalidCall, StreamLost
-from osrdyne_relay.records import MOST_STREAMS
+from osrdyne_relay.redis.records import MOST_STREAMS
 from osrdyne_relay.streams.base import Source, StoredStream, stored
 from osrdyne_relay.wire import Stored
 from osrdyne_worker import Request

@@ -11,7 +11,7 @@ from typing import Unpack, cast
 from osrdyne_relay.client.addresses import ClientIdentity, Nodes
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import InvalidCall
-from osrdyne_relay.names import check_endpoint
+from osrdyne_relay.redis.names import check_endpoint
 from osrdyne_relay.worker.doing import Doing
 from osrdyne_relay.worker.line import Lines
 from osrdyne_relay.worker.polling import Polling

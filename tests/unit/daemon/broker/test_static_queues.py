@@ -15,8 +15,8 @@ from osrdyne.session import _unless_ended
 from osrdyne.state import PoolState
 from osrdyne.status import view as status_view
 from osrdyne_amqp.errors import BrokerError, ConnectionLost
-from osrdyne_pool.lost import LOOK_AGAIN
-from osrdyne_pool.quorum import Member
+from osrdyne_pool.broker.lost import LOOK_AGAIN
+from osrdyne_pool.broker.quorum import Member
 from osrdyne_protocol.names import PoolNames
 from tests.unit.stand_ins import StandInBroker, StandInConnection, state_of
 

@@ -79,7 +79,7 @@ def _imported() -> None:
     for name in (
         "osrdyne.process",
         "osrdyne_jobs.http",
-        "osrdyne_jobs.tables",
+        "osrdyne_jobs.database.tables",
         "osrdyne_relay.http",
         "alembic.command",
     ):

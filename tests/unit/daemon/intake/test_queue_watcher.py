@@ -14,7 +14,7 @@ from osrdyne.reconcile.queue_rules import Phase, QueueTotals
 from osrdyne.session import DaemonSession
 from osrdyne.state import PoolState
 from osrdyne.target.tracker import Status
-from osrdyne_pool.lost import Evidence
+from osrdyne_pool.broker.lost import Evidence
 from osrdyne_protocol.names import PoolNames
 from tests.unit.stand_ins import BrokerQueue, StandInBroker, StandInManagement, follower, refuse, running, state_of
 

@@ -17,7 +17,7 @@ from osrdyne.status.metrics import Metrics
 from osrdyne.target.clock import pass_time
 from osrdyne.target.tracker import Status
 from osrdyne_amqp.errors import BrokerError, Locked, PreconditionFailed
-from osrdyne_pool.lost import Evidence
+from osrdyne_pool.broker.lost import Evidence
 from tests.unit.stand_ins import (
     BrokerQueue,
     StandInBroker,

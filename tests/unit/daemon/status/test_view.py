@@ -12,7 +12,7 @@ from osrdyne.reconcile.group_rules import Attempt
 from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.state import KeyActivity, PoolState
 from osrdyne.status import view as status_view
-from osrdyne_pool.lost import Evidence
+from osrdyne_pool.broker.lost import Evidence
 from osrdyne_pool.settings import PoolSettings
 
 BOUND = QueueState(Phase.BOUND, asserted=1)

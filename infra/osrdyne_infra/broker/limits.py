@@ -1,0 +1,50 @@
+"""The limits that the broker keeps: of the users of all pools, and of the vhost that they share.
+
+The provider of RabbitMQ has no resource for them. A limit goes with its user, or with the vhost, so nothing deletes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+from pulumi import dynamic
+
+from osrdyne_infra.broker.guard import Provider, access, kept, management, plainly
+from osrdyne_infra.configuration import StackSettings
+from osrdyne_pool import limits
+from osrdyne_pool.topology import Topology
+
+
+class _Limits(Provider):
+    """Sets all of them when it is made and when one changes."""
+
+    def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
+        return dynamic.CreateResult(props["vhost"], _set(props))
+
+    def update(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.UpdateResult:
+        return dynamic.UpdateResult(_set(news))
+
+
+def _set(props: dict[str, Any]) -> dict[str, Any]:
+    broker = management(props)
+    owners = {("vhost-limits", props["vhost"]): props["of_vhost"]}
+    owners |= {("user-limits", user): values for user, values in props["of_users"].items()}
+    with plainly():
+        for (kind, owner), values in owners.items():
+            for name, value in values.items():
+                # A number comes back from Pulumi as a float.
+                broker.set_limit(kind, owner, name, int(value))
+    return kept(props)
+
+
+class Limits(dynamic.Resource, module="osrdyne", name="Limits"):
+    """Ensures that the broker keeps the limits of a stack's pools."""
+
+    def __init__(self, settings: StackSettings, declared: tuple[Topology, ...], opts: pulumi.ResourceOptions) -> None:
+        inputs = {
+            **access(settings),
+            "of_vhost": limits.largest(one.vhost_limits for one in declared),
+            "of_users": {user.name: dict(user.limits) for one in declared for user in one.users},
+        }
+        super().__init__(_Limits(), "limits", inputs, opts)

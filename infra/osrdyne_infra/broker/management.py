@@ -1,0 +1,143 @@
+"""What is on the broker, through its management API. Only reads, except for `mend` and `limits`.
+
+The one module of the program that speaks HTTP. Every failure is a BrokerError that says what to do, and never holds a
+password.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from osrdyne_infra.errors import BrokerUnusable
+from osrdyne_pool.broker import default_login, quorum
+from osrdyne_protocol import foreign_json
+from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
+from osrdyne_runtime import certificate_faults
+
+#: Seconds to wait for one answer.
+TIMEOUT = 15.0
+#: The oldest RabbitMQ that the topology is made for.
+OLDEST = (4, 0)
+
+
+@dataclass(frozen=True)
+class Management:
+    """The API at an address, with one user's rights."""
+
+    url: str
+    user: str
+    password: str
+    cacertfile: str = ""
+
+    def check(self) -> None:
+        """Make sure that a new enough broker answers, and that this user may declare things there."""
+        tags = self.get("whoami").get("tags", [])
+        tags = tags if isinstance(tags, list) else str(tags).split(",")
+        if "administrator" not in tags:
+            raise BrokerUnusable(
+                f"user {self.user} of the broker at {self.url} is no administrator; name one in osrdyne:broker.admin, "
+                f"or run `rabbitmqctl set_user_tags {self.user} administrator`"
+            )
+        version = str(self.get("overview").get("rabbitmq_version", ""))
+        if not _is_new_enough(version):
+            raise BrokerUnusable(f"the broker at {self.url} is RabbitMQ {version}; 4.0 or later is needed")
+
+    def vhost_exists(self, vhost: str) -> bool:
+        return self._call("vhosts", vhost) is not None
+
+    def user_exists(self, user: str) -> bool:
+        return self._call("users", user) is not None
+
+    def default_login(self) -> list[dict[str, Any]]:
+        """Return the user that RabbitMQ makes where it is given no other, if it is there."""
+        found = self._call("users", default_login.NAME)
+        return [found] if found else []
+
+    def messages(self, vhost: str) -> dict[str, int]:
+        """Return the queues of a vhost that hold messages, ready or unacknowledged, with their number."""
+        found = self._call("queues", vhost, query="?disable_stats=true&enable_queue_totals=true") or []
+        return {one["name"]: int(one["messages"]) for one in found if one.get("messages")}
+
+    def members(self, vhost: str, queue: str) -> tuple[quorum.Member, ...]:
+        """Return what the members of a quorum queue say, none where there is no such queue."""
+        answer = self._call("queues", "quorum", vhost, queue, "status") or []
+        try:
+            return quorum.read(answer)
+        except (AttributeError, KeyError, TypeError):
+            raise BrokerUnusable(f"{self.url} answers what are no members of queue {queue}") from None
+
+    def delete_queue(self, vhost: str, queue: str) -> None:
+        """Delete a queue with all that it holds; nothing where it is gone."""
+        self._call("queues", vhost, queue, method="DELETE")
+
+    def declare_queue(self, vhost: str, queue: str, arguments: Mapping[str, Any]) -> None:
+        self._call("queues", vhost, queue, method="PUT", body={"durable": True, "arguments": dict(arguments)})
+
+    def bind(self, vhost: str, exchange: str, queue: str, routing_key: str) -> None:
+        body = {"routing_key": routing_key, "arguments": {}}
+        self._call("bindings", vhost, "e", exchange, "q", queue, method="POST", body=body)
+
+    def set_limit(self, kind: str, owner: str, name: str, value: int) -> None:
+        self._call(kind, owner, name, method="PUT", body={"value": value})
+
+    def get(self, *path: str) -> Any:
+        """Return what is at a path. Raises BrokerError where nothing is."""
+        found = self._call(*path)
+        if found is None:
+            raise BrokerUnusable(f"{self.url} has no {'/'.join(path)}: is that RabbitMQ's management API?")
+        return found
+
+    def _call(self, *path: str, query: str = "", method: str = "GET", body: object = None) -> Any:
+        address = f"{self.url}/api/" + "/".join(quote(part, safe="") for part in path) + query
+        token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(address, data, headers, method=method)  # noqa: S310
+        try:
+            with self._opener().open(request, timeout=TIMEOUT) as answer:
+                text = answer.read()
+                return foreign_json.read(text, most=MOST_BYTES_OF_ENGINES) if text else {}
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 404 and method in ("GET", "DELETE"):
+                    return None
+                raise BrokerUnusable(self._refusal(error.code)) from None
+        except (OSError, ValueError) as error:
+            raise BrokerUnusable(self._silence(error)) from None
+
+    def _silence(self, error: Exception) -> str:
+        authority, setting = self.cacertfile or None, "osrdyne:broker.cacertfile"
+        if fault := certificate_faults.fault(error, authority=authority, setting=setting):
+            return f"the broker at {self.url} is not trusted: {fault}"
+        return (
+            f"no broker answers at {self.url} ({getattr(error, 'reason', error)}); start it, or name its API in "
+            f"osrdyne:broker.management"
+        )
+
+    def _refusal(self, code: int) -> str:
+        if code == 401:
+            return (
+                f"the broker at {self.url} does not let user {self.user} in: name or password is wrong, or the user "
+                f"has no tag; give them in osrdyne:broker.admin and by `pulumi config set --secret admin_password`"
+            )
+        return f"the broker at {self.url} answers {code}; see its log"
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self.url.startswith("https:"):
+            trusted = ssl.create_default_context(cafile=self.cacertfile or None)
+            handlers.append(urllib.request.HTTPSHandler(context=trusted))
+        return urllib.request.build_opener(*handlers)
+
+
+def _is_new_enough(version: str) -> bool:
+    parts = version.split(".")[:2]
+    return all(one.isdigit() for one in parts) and tuple(map(int, parts)) >= OLDEST

@@ -1,0 +1,175 @@
+"""A RabbitMQ of one node, as a plain StatefulSet: enough for staging, and for nothing that must not stop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.apps.v1 import StatefulSetSpecArgs
+from pulumi_kubernetes.core.v1 import (
+    CapabilitiesArgs,
+    ConfigMapVolumeSourceArgs,
+    ContainerArgs,
+    ContainerPortArgs,
+    KeyToPathArgs,
+    PersistentVolumeClaimArgs,
+    PersistentVolumeClaimSpecArgs,
+    PodSecurityContextArgs,
+    PodSpecArgs,
+    PodTemplateSpecArgs,
+    ProbeArgs,
+    ResourceRequirementsArgs,
+    SeccompProfileArgs,
+    SecretVolumeSourceArgs,
+    SecurityContextArgs,
+    ServicePortArgs,
+    ServiceSpecArgs,
+    TCPSocketActionArgs,
+    VolumeArgs,
+    VolumeMountArgs,
+    VolumeResourceRequirementsArgs,
+)
+from pulumi_kubernetes.meta.v1 import LabelSelectorArgs, ObjectMetaArgs
+
+from osrdyne_infra.broker import credentials as broker_credentials
+from osrdyne_infra.broker.settings import BrokerDeployment
+from osrdyne_infra.cluster.access import LABELS, Place, part
+from osrdyne_infra.configuration import BrokerStack
+
+NAME = "broker"
+#: User and group of RabbitMQ in its official image.
+RABBITMQ = 999
+PORTS: Mapping[str, int] = {"amqp": 5672, "management": 15672, "stream": 5552, "prometheus": 15692}
+PLUGINS = ("rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_stream")
+#: As a small disk wants it; RabbitMQ's own 512 MiB for the log of quorum queues would fill it.
+CONFIGURATION = "raft.wal_max_size_bytes = 64000000\n"
+_DATA = "/var/lib/rabbitmq"
+_LABELS = {"app.kubernetes.io/name": "rabbitmq", "app.kubernetes.io/instance": NAME}
+
+
+class StatefulSetBroker(pulumi.ComponentResource):
+    """One node with a disk, and the Service by which it is reached: `broker` in the stack's namespace."""
+
+    def __init__(self, stack: BrokerStack, place: Place, provider: kubernetes.Provider) -> None:
+        super().__init__("osrdyne:kubernetes:StatefulSetBroker", NAME, None, pulumi.ResourceOptions(provider=provider))
+        admin = broker_credentials.credentials(stack, place, self)
+        config = kubernetes.core.v1.ConfigMap(
+            NAME,
+            metadata=place.metadata(NAME, _LABELS),
+            data={"enabled_plugins": f"[{','.join(PLUGINS)}].\n", "broker.conf": CONFIGURATION},
+            opts=part(self),
+        )
+        self._service(NAME, place)
+        # A node's name has to mean something before it is ready.
+        nodes = self._service("broker-nodes", place, of_nodes=True)
+        kubernetes.apps.v1.StatefulSet(
+            NAME,
+            metadata=place.metadata(NAME, _LABELS),
+            spec=StatefulSetSpecArgs(
+                service_name="broker-nodes",
+                replicas=1,
+                selector=LabelSelectorArgs(match_labels=_LABELS),
+                template=PodTemplateSpecArgs(
+                    metadata=ObjectMetaArgs(labels={**LABELS, **_LABELS}), spec=_pod(stack.deployment)
+                ),
+                volume_claim_templates=[_claim(stack.deployment)],
+            ),
+            opts=part(self, [admin, config, nodes]),
+        )
+        self.register_outputs({})
+
+    def _service(self, name: str, place: Place, *, of_nodes: bool = False) -> kubernetes.core.v1.Service:
+        ports = [ServicePortArgs(name=port, port=number, target_port=port) for port, number in PORTS.items()]
+        return kubernetes.core.v1.Service(
+            name,
+            # Its endpoint comes with the pod that is made after it.
+            metadata=place.metadata(name, _LABELS, {"pulumi.com/skipAwait": "true"}),
+            spec=ServiceSpecArgs(
+                selector=_LABELS,
+                ports=ports,
+                cluster_ip="None" if of_nodes else None,
+                publish_not_ready_addresses=of_nodes,
+            ),
+            opts=part(self),
+        )
+
+
+def _pod(deployment: BrokerDeployment) -> PodSpecArgs:
+    return PodSpecArgs(
+        automount_service_account_token=False,
+        enable_service_links=False,
+        # It writes down what it has in memory.
+        termination_grace_period_seconds=120,
+        security_context=PodSecurityContextArgs(
+            run_as_non_root=True,
+            run_as_user=RABBITMQ,
+            run_as_group=RABBITMQ,
+            fs_group=RABBITMQ,
+            seccomp_profile=SeccompProfileArgs(type="RuntimeDefault"),
+        ),
+        containers=[_container(deployment)],
+        volumes=[
+            VolumeArgs(name="config", config_map=ConfigMapVolumeSourceArgs(name=NAME)),
+            VolumeArgs(
+                name="admin",
+                secret=SecretVolumeSourceArgs(
+                    secret_name=broker_credentials.NAME,
+                    default_mode=0o440,
+                    items=[KeyToPathArgs(key=broker_credentials.FILE, path=broker_credentials.FILE)],
+                ),
+            ),
+        ],
+    )
+
+
+def _container(deployment: BrokerDeployment) -> ContainerArgs:
+    conf = "/etc/rabbitmq/conf.d"
+    single = {
+        "/etc/rabbitmq/enabled_plugins": ("config", "enabled_plugins"),
+        f"{conf}/20-broker.conf": ("config", "broker.conf"),
+        f"{conf}/30-admin.conf": ("admin", broker_credentials.FILE),
+    }
+    return ContainerArgs(
+        name="rabbitmq",
+        image=deployment.image,
+        image_pull_policy="IfNotPresent",
+        ports=[ContainerPortArgs(name=port, container_port=number) for port, number in PORTS.items()],
+        resources=ResourceRequirementsArgs(
+            requests=deployment.resources.get("requests"), limits=deployment.resources.get("limits")
+        ),
+        security_context=SecurityContextArgs(
+            allow_privilege_escalation=False, capabilities=CapabilitiesArgs(drop=["ALL"])
+        ),
+        startup_probe=_probe(period=2, failures=150),
+        readiness_probe=_probe(period=5, failures=3),
+        liveness_probe=_probe(period=30, failures=5),
+        volume_mounts=[
+            VolumeMountArgs(name="data", mount_path=_DATA),
+            *(
+                VolumeMountArgs(name=volume, mount_path=path, sub_path=file, read_only=True)
+                for path, (volume, file) in single.items()
+            ),
+        ],
+    )
+
+
+def _probe(*, period: int, failures: int) -> ProbeArgs:
+    """Return a probe that only connects: RabbitMQ's own checks start a program that needs a good part of a core."""
+    return ProbeArgs(
+        tcp_socket=TCPSocketActionArgs(port="amqp"),
+        period_seconds=period,
+        timeout_seconds=5,
+        failure_threshold=failures,
+    )
+
+
+def _claim(deployment: BrokerDeployment) -> PersistentVolumeClaimArgs:
+    return PersistentVolumeClaimArgs(
+        metadata=ObjectMetaArgs(name="data"),
+        spec=PersistentVolumeClaimSpecArgs(
+            access_modes=["ReadWriteOnce"],
+            storage_class_name=deployment.storage_class or None,
+            resources=VolumeResourceRequirementsArgs(requests={"storage": deployment.storage}),
+        ),
+    )

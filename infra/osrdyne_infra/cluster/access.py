@@ -1,0 +1,50 @@
+"""How the stack reaches its Kubernetes cluster, and what all objects there have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
+
+from osrdyne_infra.cluster.settings import Cluster
+
+#: On every object: what it is a part of, and what made it.
+LABELS: Mapping[str, str] = {"app.kubernetes.io/part-of": "osrdyne", "app.kubernetes.io/managed-by": "pulumi"}
+
+
+def service_names(service: str, namespace: str) -> tuple[str, ...]:
+    """Return the names that Kubernetes' DNS has for a Service, the longest with the usual domain of a cluster."""
+    parts = (service, namespace, "svc", "cluster.local")
+    return tuple(".".join(parts[:number]) for number in range(1, len(parts) + 1))
+
+
+def provider(cluster: Cluster) -> kubernetes.Provider:
+    """Return the cluster's provider; without a kubeconfig in the configuration it takes this machine's."""
+    return kubernetes.Provider(
+        "cluster",
+        context=cluster.context or None,
+        kubeconfig=pulumi.Output.secret(cluster.kubeconfig) if cluster.kubeconfig else None,
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """A namespace of the stack, once it is there."""
+
+    namespace: pulumi.Output[str]
+
+    def metadata(
+        self, name: str, labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None
+    ) -> ObjectMetaArgs:
+        """Return name, namespace and labels of an object. Its name is given, so that it is known before it is made."""
+        return ObjectMetaArgs(
+            name=name, namespace=self.namespace, labels={**LABELS, **(labels or {})}, annotations=annotations
+        )
+
+
+def part(parent: pulumi.ComponentResource, after: Sequence[pulumi.Resource] = ()) -> pulumi.ResourceOptions:
+    """Return the options of a part of a component in the cluster, made after other resources."""
+    return pulumi.ResourceOptions(parent=parent, depends_on=list(after))

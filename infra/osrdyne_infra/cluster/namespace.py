@@ -1,0 +1,27 @@
+"""A namespace of the stack. What runs in it goes with it, also the worker groups that a daemon started."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
+
+from osrdyne_infra.cluster.access import LABELS, Place
+
+#: Seconds that a namespace may need to go, beyond what its pods may take to end.
+MARGIN = 300
+
+
+class Namespace(pulumi.ComponentResource):
+    """One namespace. `grace` is how many seconds its pods may take to end."""
+
+    def __init__(self, name: str, pod_security: str, grace: float, provider: kubernetes.Provider) -> None:
+        super().__init__("osrdyne:kubernetes:Namespace", name, None, pulumi.ResourceOptions(provider=provider))
+        patience = pulumi.CustomTimeouts(delete=f"{round(grace) + MARGIN}s")
+        made = kubernetes.core.v1.Namespace(
+            name,
+            metadata=ObjectMetaArgs(name=name, labels={**LABELS, "pod-security.kubernetes.io/enforce": pod_security}),
+            opts=pulumi.ResourceOptions(parent=self, custom_timeouts=patience),
+        )
+        self.place = Place(made.metadata.apply(lambda known: str(known.name)))
+        self.register_outputs({"name": self.place.namespace})

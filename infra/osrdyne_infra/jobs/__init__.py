@@ -1,0 +1,1 @@
+"""The jobs of a pool: their `settings`, their `database`, and the `redo_deployment`."""

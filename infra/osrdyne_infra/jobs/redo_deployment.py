@@ -1,0 +1,131 @@
+"""The redo processes of a pool with jobs: one leads, the others stand by.
+
+Before each starts, its pod brings the tables to the version of its image, as their owner. Two at once do no harm. When
+that fails, the rollout stops, and the processes of the former image go on. Redo itself may not alter tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.core.v1 import ContainerArgs, ExecActionArgs, ProbeArgs
+
+from osrdyne_infra.cluster import replicated
+from osrdyne_infra.cluster.access import Place, part
+from osrdyne_infra.cluster.settings import DaemonPods
+from osrdyne_infra.jobs.settings import ADDRESS_FILE, AUTHORITY_FILE, FOLDER, OWNER_FILE, JobsPlace, RedoPods
+from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS, certificate, secret
+from osrdyne_infra.pool.worker_templates import jobs_secret
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_runtime.settings_text import to_toml
+
+#: Touched by redo after each scan.
+READY = f"{replicated.SCRATCH}/redo.ready"
+
+
+def labels(pool: str) -> dict[str, str]:
+    """Return the labels by which the redo processes of a pool are found."""
+    return {"app.kubernetes.io/name": "osrdyne-redo", "app.kubernetes.io/instance": pool}
+
+
+class RedoDeployment(pulumi.ComponentResource):
+    """A Deployment with its settings and Secrets.
+
+    `addresses` are those of the database; `client` is the broker's, and `authority` names the folder and the ConfigMap
+    of the broker's CA, where it has its own.
+    """
+
+    def __init__(
+        self,
+        pool: PoolSettings,
+        jobs: JobsPlace,
+        daemon: DaemonPods,
+        addresses: Mapping[str, pulumi.Output[str]],
+        client: pulumi.Output[str],
+        authority: Mapping[str, str],
+        place: Place,
+        after: Sequence[pulumi.Resource],
+        provider: kubernetes.Provider,
+    ) -> None:
+        super().__init__(
+            "osrdyne:kubernetes:RedoDeployment", pool.name, None, pulumi.ResourceOptions(provider=provider)
+        )
+        name, settings = f"{pool.name}-redo", to_toml({"pool": asdict(pool)})
+        trusted = (
+            {AUTHORITY_FILE: pulumi.Output.from_input(certificate(jobs.cacertfile, "jobs"))} if jobs.cacertfile else {}
+        )
+        made: list[pulumi.Resource] = [
+            kubernetes.core.v1.ConfigMap(
+                name, metadata=place.metadata(name), data={"settings.toml": settings}, opts=part(self)
+            ),
+            secret(name, {"client.uri": client}, place, part(self)),
+            # Workers have it, too.
+            secret(jobs_secret(pool.name), {ADDRESS_FILE: addresses["jobs"], **trusted}, place, part(self)),
+            secret(f"{pool.name}-jobs-owner", {OWNER_FILE: addresses["jobs-owner"], **trusted}, place, part(self)),
+        ]
+        volumes = [
+            replicated.config_map("settings", name),
+            replicated.secret("credentials", name),
+            replicated.secret("jobs", jobs_secret(pool.name)),
+            replicated.secret("owner", f"{pool.name}-jobs-owner"),
+            *(replicated.config_map("broker", one) for one in authority.values()),
+        ]
+        pods = jobs.redo
+        image = pods.image or daemon.image
+        pod = replicated.pod(
+            labels(pool.name), [_redo(pool, pods, image, authority)], volumes, first=[_migration(pods, image)]
+        )
+        digest = hashlib.sha256(settings.encode()).hexdigest()[:32]
+        self.made = replicated.deployment(
+            self, name, labels(pool.name), pods.replicas, digest, pod, place, [*made, *after]
+        )
+        self.register_outputs({})
+
+
+def _migration(pods: RedoPods, image: str) -> ContainerArgs:
+    return ContainerArgs(
+        name="migrate",
+        image=image,
+        image_pull_policy=pods.pull_policy,
+        command=["osrdyne", "jobs", "migrate", "--database-file", f"{FOLDER}/{OWNER_FILE}"],
+        resources=replicated.resources(pods.resources),
+        security_context=replicated.security(),
+        volume_mounts=replicated.mounts({FOLDER: "owner"}),
+    )
+
+
+def _redo(pool: PoolSettings, pods: RedoPods, image: str, authority: Mapping[str, str]) -> ContainerArgs:
+    files = {
+        "--settings": f"{SETTINGS}/settings.toml",
+        "--broker-file": f"{CREDENTIALS}/client.uri",
+        "--database-file": f"{FOLDER}/{ADDRESS_FILE}",
+        "--ready-file": READY,
+    }
+    places = {SETTINGS: "settings", CREDENTIALS: "credentials", FOLDER: "jobs", **dict.fromkeys(authority, "broker")}
+    return ContainerArgs(
+        name="redo",
+        image=image,
+        image_pull_policy=pods.pull_policy,
+        command=["osrdyne", "jobs", "redo", "--json", *(word for option in files.items() for word in option)],
+        resources=replicated.resources(pods.resources),
+        security_context=replicated.security(),
+        # No liveness: a process that hangs loses the lead by its lease, and one that waits for the database or the
+        # broker is not helped by a restart.
+        readiness_probe=ProbeArgs(
+            exec_=ExecActionArgs(command=["sh", "-c", f'test -n "$(find {READY} -mmin -{_minutes(pool)})"']),
+            period_seconds=5,
+            timeout_seconds=5,
+            failure_threshold=3,
+        ),
+        volume_mounts=replicated.mounts(places),
+    )
+
+
+def _minutes(pool: PoolSettings) -> int:
+    """Return how old the last scan may be: two intervals, and a minute for a scan of many jobs."""
+    return math.ceil(2 * pool.redo().interval / 60) + 1

@@ -1,0 +1,1 @@
+"""What Prometheus and Grafana look at: `objects` of the cluster, `alerts` and a `dashboard`."""

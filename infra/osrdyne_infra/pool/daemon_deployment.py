@@ -1,0 +1,80 @@
+"""The daemons of one pool: a leader and its standbys, replaced one after the other without a gap.
+
+A standby is ready as a leader is, so a rollout goes on when a new daemon has reached the broker; the lock then decides
+which one acts. Only settings and templates restart daemons. Workers are never restarted: the next daemon finds them by
+their labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_kubernetes.core.v1 import ContainerArgs, ContainerPortArgs, HTTPGetActionArgs, ProbeArgs
+
+from osrdyne_infra.cluster import replicated
+from osrdyne_infra.cluster.access import Place
+from osrdyne_infra.cluster.settings import DaemonPods
+from osrdyne_infra.pool.config import CREDENTIALS, SETTINGS, STATUS_PORT, PoolConfig
+
+#: Name of the container's port.
+STATUS = "status"
+
+
+def labels(pool: str) -> dict[str, str]:
+    """Return the labels by which the daemons of a pool are found; none is like those of the driver's groups."""
+    return {"app.kubernetes.io/name": "osrdyne-daemon", "app.kubernetes.io/instance": pool}
+
+
+class DaemonDeployment(pulumi.ComponentResource):
+    """A Deployment and its disruption budget, made after all that a daemon needs at its start."""
+
+    def __init__(
+        self,
+        pool: str,
+        pods: DaemonPods,
+        config: PoolConfig,
+        account: str | None,
+        place: Place,
+        after: Sequence[pulumi.Resource],
+        provider: kubernetes.Provider,
+    ) -> None:
+        super().__init__("osrdyne:kubernetes:DaemonDeployment", pool, None, pulumi.ResourceOptions(provider=provider))
+        names = {path: path.strip("/").rpartition("/")[2] for path in (*config.maps, CREDENTIALS)}
+        volumes = [replicated.config_map(names[path], name) for path, name in config.maps.items()]
+        volumes.append(replicated.secret(names[CREDENTIALS], config.secret))
+        # A driver that starts workers speaks with the API server.
+        pod = replicated.pod(labels(pool), [_container(pods, names)], volumes, account=account)
+        self.made = replicated.deployment(
+            self, f"{pool}-daemon", labels(pool), pods.replicas, config.digest, pod, place, [*config.made, *after]
+        )
+        self.register_outputs({})
+
+
+def _container(pods: DaemonPods, places: dict[str, str]) -> ContainerArgs:
+    words = ["osrdyne", "daemon", "--settings", f"{SETTINGS}/settings.toml", "--json"]
+    return ContainerArgs(
+        name="daemon",
+        image=pods.image,
+        image_pull_policy=pods.pull_policy,
+        command=[*words, "--verbose"] if pods.verbose else words,
+        ports=[ContainerPortArgs(name=STATUS, container_port=STATUS_PORT)],
+        resources=replicated.resources(pods.resources),
+        security_context=replicated.security(),
+        # Neither of the first two asks for a broker: a daemon that waits for one is not helped by a restart.
+        startup_probe=_probe("/healthz", period=1, failures=300),
+        liveness_probe=_probe("/healthz", period=10, failures=6),
+        readiness_probe=_probe("/readyz", period=2, failures=3),
+        volume_mounts=replicated.mounts(places),
+    )
+
+
+def _probe(path: str, *, period: int, failures: int) -> ProbeArgs:
+    """Return a probe that looks every `period` seconds, with as long for an answer as a busy daemon may need."""
+    return ProbeArgs(
+        http_get=HTTPGetActionArgs(path=path, port=STATUS),
+        period_seconds=period,
+        timeout_seconds=5,
+        failure_threshold=failures,
+    )

@@ -1,0 +1,88 @@
+"""The broker objects of one pool: policies, exchanges, static queues and bindings, as the topology model has them.
+
+In this order: policies before what they are for, and the request exchange last, so that no request can arrive before
+there is a way for orphans.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pulumi
+import pulumi_rabbitmq as rabbitmq
+
+from osrdyne_infra.broker.vhost import Vhost
+from osrdyne_infra.ordering import child
+from osrdyne_pool.topology import Binding, Exchange, Policy, Queue, Topology
+
+
+class PoolObjects(pulumi.ComponentResource):
+    """Everything of one pool in the vhost that stays the same while it runs.
+
+    `replaced` are names of queues and exchanges that have to be deleted before they can be made as declared.
+    """
+
+    def __init__(self, declared: Topology, vhost: Vhost, replaced: set[str], provider: rabbitmq.Provider) -> None:
+        super().__init__("osrdyne:broker:PoolObjects", declared.pool, None, pulumi.ResourceOptions(provider=provider))
+        self._vhost, self._replaced = vhost, replaced
+        self.policies = [self._policy(one) for one in declared.policies]
+        requests = [one for one in declared.exchanges if one.type == "direct"]
+        self.exchanges = {
+            one.name: self._exchange(one, self.policies) for one in declared.exchanges if one not in requests
+        }
+        self.queues = {one.name: self._queue(one) for one in declared.queues}
+        self.bindings = [self._binding(one) for one in declared.bindings]
+        for one in requests:
+            self.exchanges[one.name] = self._exchange(one, self.bindings)
+        self.register_outputs({})
+
+    def _after(self, name: str, first: list[pulumi.Resource]) -> pulumi.ResourceOptions:
+        return child(self, [self._vhost.admin, *first], replaced=name in self._replaced)
+
+    def _policy(self, one: Policy) -> pulumi.Resource:
+        return rabbitmq.Policy(
+            one.name,
+            name=one.name,
+            vhost=self._vhost.name,
+            policy=rabbitmq.PolicyPolicyArgs(
+                pattern=one.pattern,
+                apply_to=one.apply_to,
+                priority=one.priority,
+                # The provider keeps texts, and gives the broker integers where they look like ones.
+                definition={name: str(value) for name, value in one.definition.items()},
+            ),
+            opts=self._after(one.name, []),
+        )
+
+    def _exchange(self, one: Exchange, first: list[pulumi.Resource]) -> rabbitmq.Exchange:
+        return rabbitmq.Exchange(
+            one.name,
+            name=one.name,
+            vhost=self._vhost.name,
+            settings=rabbitmq.ExchangeSettingsArgs(
+                type=one.type, durable=True, arguments={name: str(value) for name, value in one.arguments.items()}
+            ),
+            opts=self._after(one.name, first),
+        )
+
+    def _queue(self, one: Queue) -> rabbitmq.Queue:
+        # As JSON, in which integers stay integers: a broker does not take "-1" for a limit.
+        arguments = json.dumps({"x-queue-type": one.type, **one.arguments}, sort_keys=True)
+        return rabbitmq.Queue(
+            one.name,
+            name=one.name,
+            vhost=self._vhost.name,
+            settings=rabbitmq.QueueSettingsArgs(durable=True, arguments_json=arguments),
+            opts=self._after(one.name, self.policies),
+        )
+
+    def _binding(self, one: Binding) -> pulumi.Resource:
+        return rabbitmq.Binding(
+            f"{one.exchange}-to-{one.queue}",
+            source=self.exchanges[one.exchange].name,
+            destination=self.queues[one.queue].name,
+            destination_type=one.to,
+            routing_key=one.routing_key,
+            vhost=self._vhost.name,
+            opts=child(self),
+        )

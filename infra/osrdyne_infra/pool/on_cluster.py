@@ -1,0 +1,89 @@
+"""What one pool has on a Kubernetes cluster, part by part, each in its own module."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from osrdyne_infra.cluster.namespace import Namespace
+from osrdyne_infra.cluster.network_policies import NetworkPolicies
+from osrdyne_infra.configuration import StackSettings
+from osrdyne_infra.jobs.database import JobsDatabase
+from osrdyne_infra.jobs.redo_deployment import RedoDeployment
+from osrdyne_infra.monitoring.objects import Monitoring
+from osrdyne_infra.pool.config import PoolConfig, authority
+from osrdyne_infra.pool.daemon_deployment import DaemonDeployment
+from osrdyne_infra.pool.driver_access import DriverAccess
+from osrdyne_infra.pool.keda_access import KedaAccess
+from osrdyne_infra.pool.objects import PoolObjects
+from osrdyne_infra.pool.users import PoolUsers
+from osrdyne_infra.relay.on_cluster import RelayOnCluster
+from osrdyne_infra.relay.settings import NAMESPACE
+from osrdyne_pool.settings import PoolSettings
+
+#: A worker that was asked to stop may take this long beyond the pool's consumer timeout, in seconds.
+MARGIN = 60.0
+
+
+class PoolOnCluster:
+    """One pool in a namespace of its own, so that no daemon can start a pod with another pool's Secrets.
+
+    `parts` are its components, made after what the pool has on the broker, and after the relay's Redis where its
+    workers poll there: then it has none here.
+    """
+
+    def __init__(
+        self,
+        settings: StackSettings,
+        pool: PoolSettings,
+        users: PoolUsers,
+        objects: PoolObjects,
+        jobs: JobsDatabase | None,
+        relay: RelayOnCluster | None,
+        provider: kubernetes.Provider,
+    ) -> None:
+        cluster, worker = settings.cluster, settings.workers.get(pool.name)
+        assert cluster is not None
+        used = relay if settings.polls(pool.name) else None
+        namespace = Namespace(
+            cluster.pool_namespace(pool.name), cluster.pod_security, pool.consumer_timeout + MARGIN, provider
+        )
+        place = namespace.place
+        config = PoolConfig(settings, pool, users.addresses, used.address if used else None, place, provider)
+        needed: list[pulumi.Resource] = [objects, users]
+        self.parts: list[pulumi.Resource] = [namespace, config]
+        account = None
+        if worker is not None:
+            access = DriverAccess(pool.name, worker.autoscaling, place, provider)
+            account = access.account
+            self.parts.append(access)
+            needed.append(access.granted)
+        if used is not None:
+            needed.append(used.ready)
+        if cluster.network_policy is not None:
+            port = settings.jobs.inside_port if settings.jobs and jobs else None
+            where = cluster.pool_namespace(NAMESPACE) if used else None
+            policies = NetworkPolicies(pool.name, cluster.network_policy, settings.broker, port, where, place, provider)
+            self.parts.append(policies)
+            needed.append(policies)
+        if worker is not None and worker.autoscaling == "keda":
+            known = authority(settings) if settings.broker.cacertfile else ""
+            self.parts.append(KedaAccess(pool.name, users.figures, known, place, provider))
+        self.parts += [
+            DaemonDeployment(pool.name, cluster.daemon, config, account, place, needed, provider),
+            Monitoring(pool.name, cluster, place, provider),
+        ]
+        if settings.jobs and jobs:
+            self.parts.append(
+                RedoDeployment(
+                    pool,
+                    settings.jobs,
+                    cluster.daemon,
+                    jobs.addresses,
+                    users.addresses["client"],
+                    config.authority,
+                    place,
+                    [jobs.made, *config.made, *needed],
+                    provider,
+                )
+            )

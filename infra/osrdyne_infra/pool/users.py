@@ -1,0 +1,91 @@
+"""The broker users of one pool, one a role: a generated password, the least permissions, and the address to use."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import quote, urlsplit
+
+import pulumi
+import pulumi_rabbitmq as rabbitmq
+
+from osrdyne_infra.broker.vhost import Vhost
+from osrdyne_infra.configuration import StackSettings
+from osrdyne_infra.ordering import child
+from osrdyne_infra.password import Password
+from osrdyne_pool.topology import Permission, Topology, User
+
+Kind = Literal["amqp", "management"]
+
+#: Where a pod finds the certificate of the CA that vouches for the broker.
+AUTHORITY = "/etc/osrdyne/broker/ca.pem"
+
+
+class PoolUsers(pulumi.ComponentResource):
+    """The users of one pool; `addresses` are secret, by the names of `kinds`.
+
+    `figures` is the management address of the user that may see the broker's figures, with the vhost as its path, and
+    secret too.
+    """
+
+    def __init__(self, settings: StackSettings, declared: Topology, vhost: Vhost, provider: rabbitmq.Provider) -> None:
+        super().__init__("osrdyne:broker:PoolUsers", declared.pool, None, pulumi.ResourceOptions(provider=provider))
+        turns = settings.rotate.get(declared.pool, {})
+        permissions = {one.user: one for one in declared.permissions}
+        self._settings = settings
+        self.addresses: dict[str, pulumi.Output[str]] = {}
+        for one in declared.users:
+            password = Password(one.name, turns.get(one.role, "1"), child(self, [vhost.claim]))
+            user = self._user(one, password)
+            self._permissions(permissions[one.name], user, vhost)
+            self._addresses(one, password)
+        self.register_outputs({})
+
+    def _user(self, one: User, password: Password) -> rabbitmq.User:
+        return rabbitmq.User(
+            one.name,
+            name=one.name,
+            password=password.password,
+            tags=list(one.tags),
+            opts=child(self),
+        )
+
+    def _permissions(self, one: Permission, user: rabbitmq.User, vhost: Vhost) -> None:
+        rabbitmq.Permissions(
+            one.user,
+            user=user.name,
+            vhost=vhost.name,
+            permissions=rabbitmq.PermissionsPermissionsArgs(configure=one.configure, write=one.write, read=one.read),
+            opts=child(self),
+        )
+
+    def _addresses(self, one: User, password: Password) -> None:
+        broker, vhost = self._settings.broker, quote(self._settings.vhost, safe="")
+        management = broker.inside_management or broker.management
+        file = AUTHORITY if broker.cacertfile and self._settings.cluster else broker.cacertfile
+        query = f"cacertfile={quote(file)}" if file else ""
+        for name, kind in kinds(one).items():
+            if kind == "amqp":
+                self.addresses[name] = _address(broker.amqp, one, password, path=f"/{vhost}")
+            else:
+                self.addresses[name] = _address(management, one, password, query=query)
+        if one.role == "monitor":
+            self.figures = _address(management, one, password, path=f"/{vhost}")
+
+
+def kinds(one: User) -> dict[str, Kind]:
+    """Return the addresses that a user needs, by name: which interface of the broker each belongs to.
+
+    `hand_over` names the files after them, as the Ansible role `daemon` does.
+    """
+    found: dict[str, Kind] = {one.role: "amqp"}
+    if "management" in one.tags:
+        found[f"{one.role}-management"] = "management"
+    return found
+
+
+def _address(place: str, one: User, password: Password, path: str = "", query: str = "") -> pulumi.Output[str]:
+    """Return an address with a user and the password in it."""
+    split = urlsplit(place)
+    tail = f"{split.netloc}{path}{f'?{query or split.query}' if query or split.query else ''}"
+    made = password.password.apply(lambda clear: f"{split.scheme}://{quote(one.name)}:{quote(clear)}@{tail}")
+    return pulumi.Output.secret(made)

@@ -1,0 +1,1 @@
+"""The relay `on_cluster`: its `settings`, its `redis` and its `nodes`."""

@@ -1,0 +1,1 @@
+"""One `channel`, with `publishing` and `confirms`, `acknowledgements` of deliveries, and `pending_calls`."""

@@ -1,0 +1,266 @@
+"""Engines, and the database's clock.
+
+PostgreSQL is the store for more than one machine. SQLite, in WAL mode, is for one machine: all processes use one file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Float,
+    Select,
+    column,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    table,
+)
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from osrdyne_jobs.database import addresses, bounds, forks
+from osrdyne_jobs.database.sqlite_queue import BEGIN, WRITE_AHEAD_LOG, QueuedConnection
+from osrdyne_jobs.errors import JobError, NoSchema
+
+# A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+#: Whether the transaction that begins now only reads.
+_READS: ContextVar[bool] = ContextVar("osrdyne_jobs_reads", default=False)
+
+
+class now(FunctionElement[float]):  # noqa: N801 - used as SQL's functions are
+    """The database's clock, in seconds since the Unix epoch, at the begin of the statement."""
+
+    type = Float(53)
+    inherit_cache = True
+
+
+@compiles(now, "postgresql")
+def _now_of_postgresql(*_: Any, **__: Any) -> str:
+    # Not clock_timestamp(): no index can be used with what may change within a statement.
+    return "EXTRACT(EPOCH FROM statement_timestamp())::double precision"
+
+
+@compiles(now, "sqlite")
+def _now_of_sqlite(*_: Any, **__: Any) -> str:
+    return "osrdyne_now()"
+
+
+#: The address of a database, or a function that returns the present one.
+Address = str | Callable[[], str]
+
+
+def engine_for(address: Address, *, clock: Callable[[], float] = time.time, timeout: float = bounds.PATIENCE) -> Engine:
+    """Return an engine for `postgresql://user:password@host/database` or `sqlite:////absolute/path`.
+
+    A function is called at each new connection to PostgreSQL: so a program goes on with a new password. `clock` is
+    that of SQLite, which has none of its own: the machine's, or a test's. `timeout`: seconds to wait for a connection
+    that others use, and on SQLite for their transactions. In a fork of this process the engine begins with connections
+    of its own. Raises InvalidAddress, a JobError.
+    """
+    made, read = _made(address, create_engine, "pysqlite", timeout)
+    engine: Engine = made
+    _set_up(engine, address, read, clock)
+    return engine
+
+
+#: Variables of a program: a file that holds the address, which wins, and the address itself.
+FILE_VARIABLE, VARIABLE = "OSRDYNE_JOBS_DATABASE_FILE", "OSRDYNE_JOBS_DATABASE"
+
+
+def engine_from_environment() -> Engine:
+    """Return an engine for the address in the file that OSRDYNE_JOBS_DATABASE_FILE names, or in OSRDYNE_JOBS_DATABASE.
+
+    The file is read again at each connection. Raises JobError where neither is set, and OSError.
+    """
+    if file := os.environ.get(FILE_VARIABLE):
+        return engine_for(lambda: Path(file).read_text(encoding="utf-8-sig").strip())
+    if VARIABLE not in os.environ:
+        raise JobError(f"no database is named; set {FILE_VARIABLE} or {VARIABLE}")
+    return engine_for(os.environ[VARIABLE].strip())
+
+
+def async_engine_for(address: Address, *, timeout: float = bounds.PATIENCE) -> AsyncEngine:
+    """Return the same for asyncio."""
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    made, read = _made(address, create_async_engine, "aiosqlite", timeout)
+    engine: AsyncEngine = made
+    _set_up(engine.sync_engine, address, read, time.time)
+    return engine
+
+
+def _made(
+    address: Address, make: Callable[..., Any], driver: str, timeout: float
+) -> tuple[Any, addresses.DatabaseAddress]:
+    """Return an engine that is not set up, and its address. No error of it shows the values of a statement."""
+    read = addresses.read(address if isinstance(address, str) else address())
+    options: dict[str, Any] = {"hide_parameters": True}
+    url = read.url
+    if not read.is_postgresql:
+        url = url.set(drivername=f"sqlite+{driver}")
+        options["connect_args"] = {"timeout": timeout, "factory": QueuedConnection}
+    if read.is_postgresql or url.database not in (None, "", ":memory:"):
+        options["pool_timeout"] = timeout
+    return make(url, **options), read
+
+
+def _set_up(engine: Engine, address: Address, read: addresses.DatabaseAddress, clock: Callable[[], float]) -> None:
+    forks.follow(engine)
+    if read.is_postgresql:
+        from osrdyne_jobs.database import postgresql
+
+        postgresql.set_up(engine, address, read)
+    else:
+        _set_up_sqlite(engine, clock)
+
+
+def _set_up_sqlite(engine: Engine, clock: Callable[[], float]) -> None:
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # transactions begin where SQLAlchemy says, not at the first write
+        connection.create_function("osrdyne_now", 0, clock)
+        cursor = connection.cursor()
+        cursor.execute(WRITE_AHEAD_LOG)
+        # A commit is on disk before it is answered; WAL alone could lose the last ones with the machine's power.
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.close()
+
+    dialect = engine.dialect
+
+    def begin(dbapi_connection: Any) -> None:
+        # A transaction that begins by reading and then writes would fail where another has written meanwhile.
+        cursor = dbapi_connection.cursor()
+        try:
+            if _READS.get():
+                dialect.do_execute(cursor, "BEGIN", ())
+            else:
+                # As a parameter: where this is asyncio, another thread waits.
+                left = bounds.left()
+                dialect.do_execute(cursor, BEGIN, () if left is None else (left,))
+        finally:
+            cursor.close()
+
+    # Not the event `begin`: all else that an engine with a listener does takes longer, too.
+    dialect.do_begin = begin  # type: ignore[method-assign]
+
+
+AnEngine = TypeVar("AnEngine", Engine, "AsyncEngine")
+
+
+def for_one_statement(engine: AnEngine) -> AnEngine:
+    """Return an engine for transactions of one statement: PostgreSQL commits it without being asked to.
+
+    That saves two of three answers to wait for. SQLite answers at once.
+    """
+    return engine.execution_options(isolation_level="AUTOCOMMIT") if engine.dialect.name == "postgresql" else engine
+
+
+def begin_reading(connection: Connection) -> None:
+    """Begin a transaction that only reads: on SQLite it holds nobody up."""
+    before = _READS.set(True)
+    try:
+        connection.begin()
+    finally:
+        _READS.reset(before)
+
+
+@contextmanager
+def reading(engine: Engine, *, timeout: float = bounds.PATIENCE) -> Iterator[Connection]:
+    """Give a connection whose transaction only reads, and takes so many seconds at most."""
+    with bounds.within(timeout), engine.connect() as connection:
+        begin_reading(connection)
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine, *, timeout: float = bounds.PATIENCE) -> Iterator[Connection]:
+    """Give a connection whose transaction is committed in the end, within so many seconds."""
+    with bounds.within(timeout), engine.begin() as connection:
+        yield connection
+
+
+#: The scripts of Alembic. Their names begin with their revisions, which grow.
+MIGRATIONS = Path(__file__).parent / "migrations"
+#: Where Alembic notes which version the tables have; a program that shares the database has its own.
+VERSION_TABLE = "osrdyne_job_version"
+
+
+def migrate(engine: Engine) -> None:
+    """Make the tables, or bring them to this version. Does nothing where they are. Two at once do no harm.
+
+    Raises JobError where a later version of this package has changed them.
+    """
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('osrdyne_jobs'))")
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise JobError(f"the tables are of a version that this osrdyne_jobs does not know: {error}") from error
+
+
+def check_tables(engine: Engine) -> None:
+    """Raise NoSchema unless the tables are those of this version."""
+    with reading(engine) as connection:
+        check_tables_over(connection)
+
+
+def check_tables_over(connection: Connection) -> None:
+    """Do what `check_tables` does, over a connection."""
+    if _version(connection) != newest_version():
+        raise NoSchema
+
+
+def present_version(engine: Engine) -> str | None:
+    """Return the version of the tables, or None where there are none."""
+    with reading(engine) as connection:
+        return _version(connection)
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    query: Select[tuple[Any]] = select(column("version_num")).select_from(table(VERSION_TABLE))
+    return connection.execute(query).scalar()
+
+
+def newest_version() -> str:
+    """Return the version that `migrate` brings the tables to, without the second that importing Alembic takes."""
+    return max(file.name for file in MIGRATIONS.glob("versions/[0-9]*.py")).partition("_")[0]
+
+
+def reason(error: SQLAlchemyError) -> str:
+    """Return why a statement failed, in the driver's own words: SQLAlchemy's text has the statement with its values."""
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+
+
+def place(engine: Engine) -> str:
+    """Return which database this is, for a person; without password and options."""
+    url = engine.url  # whose own `set` cannot take a password away
+    return (
+        make_url(f"{url.get_backend_name()}://")
+        .set(username=url.username, host=url.host, port=url.port, database=url.database)
+        .render_as_string()
+    )

@@ -1,0 +1,1 @@
+"""The recommendation as a `change` of a settings file, of whose text it replaces `lines`."""

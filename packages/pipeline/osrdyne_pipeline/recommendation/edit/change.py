@@ -1,0 +1,160 @@
+"""The recommendation as a change of a file that a person reviews: a pool's settings in `Pulumi.<stack>.yaml`, or in a
+file of variables for Ansible. Reads the file; writes it only when told to, in one step.
+
+Only lines of the pool's delays and overrides are exchanged: all others stay as they are, byte by byte. What is written
+is read again and must be what a pool's settings accept. Where it cannot be told what to change, NotChanged says why.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
+
+from osrdyne_pipeline.errors import PipelineError
+from osrdyne_pipeline.recommendation.edit import lines
+from osrdyne_pipeline.recommendation.outcome import Recommendation
+from osrdyne_pool.settings import PoolSettings
+from osrdyne_protocol.errors import SettingsError
+
+PULUMI_POOLS = "osrdyne:pools"
+#: Variables that hold one pool's settings.
+ANSIBLE_POOLS = ("osrdyne_pool", "daemon_pool", "topology_pool")
+#: What a change may change.
+CHANGED = ("unbind_delay", "stop_delay", "overrides")
+
+
+class NotChanged(PipelineError):
+    """The recommendation cannot be written to this file."""
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A file as it is, and as it would be."""
+
+    path: Path
+    before: str
+    after: str
+
+    def diff(self) -> str:
+        """Return the unified diff; empty where nothing changes."""
+        names = f"a/{self.path.name}", f"b/{self.path.name}"
+        return "".join(difflib.unified_diff(self.before.splitlines(True), self.after.splitlines(True), *names))
+
+    def write(self) -> None:
+        """Replace the file in one step. Raises `NotChanged` where it is no longer what the change was made from."""
+        if _read(self.path) != self.before:
+            raise NotChanged(f"{self.path} has changed meanwhile; run again")
+        # A link stays one.
+        target = self.path.resolve()
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(self.after.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(target.stat().st_mode & 0o7777)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def pulumi(recommendation: Recommendation, path: Path) -> FileChange:
+    """Return the change of a stack's configuration. Raises `NotChanged`."""
+    return _change(recommendation, path, _pulumi_pools)
+
+
+def ansible(recommendation: Recommendation, path: Path) -> FileChange:
+    """Return the change of a file of variables. Raises `NotChanged`."""
+    templates = [one.key for one in recommendation.overrides if "{{" in one.key or "{%" in one.key]
+    if templates:
+        raise NotChanged(f"Ansible would take the key {templates[0]!r} for a template; leave it to Pulumi's file")
+    return _change(recommendation, path, _ansible_pools)
+
+
+#: Finds the pools' tables in a document.
+Finder = Callable[[Any], Iterator[Any]]
+
+
+def _pulumi_pools(document: Any) -> Iterator[Any]:
+    config = document.get("config")
+    pools = config.get(PULUMI_POOLS) if isinstance(config, CommentedMap) else None
+    yield from pools if isinstance(pools, CommentedSeq) else ()
+
+
+def _ansible_pools(document: Any) -> Iterator[Any]:
+    yield from (document[name] for name in ANSIBLE_POOLS if name in document)
+
+
+def _change(recommendation: Recommendation, path: Path, finder: Finder) -> FileChange:
+    if not recommendation.recommended:
+        raise NotChanged(f"there is no recommendation: {'; '.join(recommendation.reasons)}")
+    before = _read(path)
+    pool = _pool(before, path, finder, recommendation.pool)
+    after = lines.exchanged(before, pool, recommendation)
+    _accepted(after, path, finder, recommendation.pool)
+    if _rest(before, path, finder, recommendation.pool) != _rest(after, path, finder, recommendation.pool):
+        raise NotChanged(f"{path} is written in a way that cannot be changed line by line; change it by hand")
+    return FileChange(path, before, after)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotChanged(f"{path} cannot be read: {error}") from error
+
+
+def _load(text: str, path: Path) -> Any:
+    try:
+        if any(getattr(event, "anchor", None) for event in YAML().parse(text)):
+            raise NotChanged(f"{path} uses anchors: a change in one place would be one in others; change it by hand")
+        document = YAML().load(text)
+    except YAMLError as error:
+        raise NotChanged(f"{path} is no YAML that can be changed: {error}") from error
+    if not isinstance(document, CommentedMap):
+        raise NotChanged(f"{path} is no table of settings")
+    return document
+
+
+def _pool(text: str, path: Path, finder: Finder, name: str) -> CommentedMap:
+    pools = [one for one in finder(_load(text, path)) if isinstance(one, CommentedMap)]
+    found = [one for one in pools if one.get("name") == name]
+    if len(found) != 1:
+        there = ", ".join(str(one.get("name")) for one in pools) or "none"
+        raise NotChanged(f"{path} has {len(found)} pools {name!r}, not one; its pools: {there}")
+    overrides = found[0].get("overrides")
+    if found[0].fa.flow_style() or (isinstance(overrides, CommentedMap) and overrides.fa.flow_style()):
+        raise NotChanged(f"{path} has pool {name!r} within braces; write each setting on a line of its own")
+    return found[0]
+
+
+def _accepted(text: str, path: Path, finder: Finder, name: str) -> None:
+    try:
+        PoolSettings.from_mapping(_plain(_pool(text, path, finder, name)))
+    except SettingsError as error:
+        raise NotChanged(f"{path} would not be accepted: {error}") from error
+
+
+def _rest(text: str, path: Path, finder: Finder, name: str) -> Any:
+    """Everything but what a change may change."""
+    document = _load(text, path)
+    pool = next(one for one in finder(document) if isinstance(one, CommentedMap) and one.get("name") == name)
+    for one in CHANGED:
+        pool.pop(one, None)
+    return _plain(document)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,5 @@
+"""What a live broker says of a pool. Pure.
+
+`management_json`: a topology from the lists of the management API, and the requests that declare one. `default_login`
+and `listeners`: open doors. `lost` and `quorum`: which queues the broker has lost.
+"""
