@@ -7,6 +7,7 @@ import io
 import json
 import queue
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -121,11 +122,12 @@ class InThread:
         self._stop = asyncio.Event()
         await serve(self._settings, self._stop, listening=self._listening.put)
 
-    def tasks(self) -> int:
-        """How many tasks its loop has, without the one that counts."""
+    def tasks(self) -> Counter[str]:
+        """How often each function runs as a task of its loop, without the one that counts."""
 
-        async def count() -> int:
-            return len(asyncio.all_tasks()) - 1
+        async def count() -> Counter[str]:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            return Counter(getattr(one.get_coro(), "__qualname__", "?") for one in tasks)
 
         return asyncio.run_coroutine_threadsafe(count(), self._loop).result(PATIENCE)
 
