@@ -15,15 +15,15 @@ from functools import partial
 from typing import Any
 
 from osrdyne import leader
+from osrdyne.base.credentials import address
 from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.drivers.base import Driver
+from osrdyne.metrics import Metrics
 from osrdyne.session import DaemonSession
-from osrdyne.settings.credentials import address
 from osrdyne.settings.daemon import DaemonSettings
-from osrdyne.state import PoolState
+from osrdyne.state.pool import PoolState
 from osrdyne.status import view as status_view
-from osrdyne.status.metrics import Metrics
 from osrdyne_amqp import Connection
 from osrdyne_amqp.address import present, virtual_host
 from osrdyne_amqp.event_line import EventLine

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from osrdyne.daemon import Daemon
+from osrdyne.metrics import Metrics
 from osrdyne.settings.daemon import DaemonSettings
 from osrdyne.settings.file import SettingsFile, changes
 from osrdyne.status import server as status_server
-from osrdyne.status.metrics import Metrics
 from osrdyne_runtime import program
 
 log = logging.getLogger(__name__)

@@ -31,14 +31,14 @@ from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.queue_watcher import QueueWatcher
 from osrdyne.intake.wake_rules import WakeBudget
+from osrdyne.lifetime.clock import pass_time
+from osrdyne.lifetime.warmer import keep_warm
+from osrdyne.lifetime.window_rules import Schedule
+from osrdyne.metrics import Metrics
 from osrdyne.reconcile.group_loop import GroupLoop
 from osrdyne.reconcile.queue_loop import QueueLoop, adopt
 from osrdyne.settings.daemon import DaemonSettings
-from osrdyne.state import PoolState
-from osrdyne.status.metrics import Metrics
-from osrdyne.target.clock import pass_time
-from osrdyne.target.warmer import keep_warm
-from osrdyne.target.window_rules import Schedule
+from osrdyne.state.pool import PoolState
 from osrdyne_amqp import Channel, Connection
 from osrdyne_pool.drift import drift
 from osrdyne_pool.topology import milliseconds, needed_to_act, topology

@@ -7,8 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from osrdyne.daemon import Daemon
-from osrdyne.state import PoolState
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
+from osrdyne.state.pool import PoolState
 from osrdyne_amqp import Connection
 from osrdyne_protocol.errors import OsrdyneError
 from simulation.engine import ModelDriver

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from osrdyne import leader, session, state
+from osrdyne import leader, session
 from osrdyne.broker import publisher
 from osrdyne.errors import SessionEnded
 from osrdyne.failures import dead_letter_rules, error_replies
@@ -26,9 +26,12 @@ from osrdyne.intake import (
     queue_watcher,
     wake_rules,
 )
-from osrdyne.reconcile import consumer_rules, group_loop, group_rules, queue_loop, queue_rules
-from osrdyne.reconcile.queue_rules import Phase, QueueStep
-from osrdyne.target.tracker import Status
+from osrdyne.reconcile import group_loop, group_rules, queue_loop, queue_rules
+from osrdyne.reconcile.queue_rules import QueueStep
+from osrdyne.state.pool import PoolState
+from osrdyne.state.signs import Signs
+from osrdyne.state.tracker import Status
+from osrdyne.state.values import Phase, QueueState
 from osrdyne_amqp import Channel, Properties
 from osrdyne_amqp.errors import Nacked, Returned
 from osrdyne_amqp.lanes import Lanes
@@ -93,7 +96,7 @@ def _deleted_while_bound() -> list[Patch]:
 
     async def delete(self: Any, key: str, queue: Any, channel: Any) -> Any:
         await channel.delete_queue(self._state.names.request_queue(key))
-        return queue_rules.QueueState(Phase.GONE)
+        return QueueState(Phase.GONE)
 
     def straight(wanted: Any, queue: Any, **options: Any) -> Any:
         unwanted = wanted is None or wanted.status is not Status.ACTIVE
@@ -135,12 +138,12 @@ def _no_correlation_id() -> list[Patch]:
 
 
 def _orphan_is_no_proof() -> list[Patch]:
-    require = state.PoolState.require
+    require = PoolState.require
 
     def trusting(self: Any, key: str, *, extra_lifetime: float = 0.0, found_unbound: bool = False) -> int:
         return require(self, key, extra_lifetime=extra_lifetime)
 
-    return [(state.PoolState, "require", trusting)]
+    return [(PoolState, "require", trusting)]
 
 
 def _hops_not_counted() -> list[Patch]:
@@ -273,7 +276,7 @@ def _feed_ends_the_session() -> list[Patch]:
 
 
 def _unserved_left_alone() -> list[Patch]:
-    return [(consumer_rules.Signs, "unserved_reason", lambda *_, **__: None)]
+    return [(Signs, "unserved_reason", lambda *_, **__: None)]
 
 
 def _unserved_at_once() -> list[Patch]:

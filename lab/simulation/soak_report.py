@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from osrdyne.intake import delivery_history
+from osrdyne.state import delivery_history
 from osrdyne_amqp import lanes
 
 #: What a daemon or client without keys may hold in one container, and what holds more because it says how much at most.

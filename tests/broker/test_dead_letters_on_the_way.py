@@ -11,7 +11,7 @@ import pytest
 
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
-from osrdyne.reconcile.queue_rules import QueueTotals
+from osrdyne.state.values import QueueTotals
 from osrdyne_amqp import Connection, Properties
 from osrdyne_pool.topology import request_queue_arguments
 from testbed.pool import Pool

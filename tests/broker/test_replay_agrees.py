@@ -14,7 +14,7 @@ import pika
 import pytest
 
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay
-from osrdyne.target.window_rules import Schedule
+from osrdyne.lifetime.window_rules import Schedule
 from osrdyne_pool.settings import Delays
 from osrdyne_protocol import headers
 from osrdyne_protocol.event_batches import unpack

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from osrdyne.settings.credentials import secret
+from osrdyne.base.credentials import secret
 from osrdyne.settings.daemon import load
 from osrdyne_infra import hand_over
 from osrdyne_pool.settings import Delays, PoolSettings

@@ -13,8 +13,8 @@ import yaml  # type: ignore[import-untyped]
 
 from osrdyne.drivers.kubernetes import manifests, template
 from osrdyne.drivers.kubernetes.settings import KubernetesSettings
+from osrdyne.metrics import Metrics
 from osrdyne.settings.daemon import load
-from osrdyne.status.metrics import Metrics
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Users
 from osrdyne_runtime import hosts

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from osrdyne.failures import dead_letter_rules
 from osrdyne.intake import orphan_rules
 from osrdyne.intake.activity_listener import ActivityListener
-from osrdyne.reconcile.queue_rules import Phase, QueueState
-from osrdyne.state import PoolState
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
+from osrdyne.state.pool import PoolState
+from osrdyne.state.values import Phase, QueueState
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.codec.frames import write_properties
 from osrdyne_amqp.errors import Unencodable

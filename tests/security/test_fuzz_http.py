@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
+from osrdyne.metrics import Metrics
 from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import server as status_server
-from osrdyne.status.metrics import Metrics
 from osrdyne_pool.drift import drift
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Topology, topology

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from osrdyne.base import credentials
 from osrdyne.commands.daemon import environment_names
-from osrdyne.settings import credentials
 from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_pool import settings_file
 from osrdyne_pool.settings import PoolSettings

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from osrdyne.runtime.changes import Keyed
+from osrdyne.base.changes import Keyed
 from osrdyne_amqp.channels.confirms import Confirms
 from osrdyne_pool.topology import Permission
 from simulation import virtual_time

@@ -15,14 +15,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from osrdyne.base.changes import ChangeReader, Changes
 from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi, RequestQueue
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import Publisher
 from osrdyne.drivers.base import Change, Group, GroupState
-from osrdyne.reconcile.queue_rules import QueueTotals
-from osrdyne.runtime.changes import ChangeReader, Changes
-from osrdyne.state import PoolState
+from osrdyne.state.pool import PoolState
+from osrdyne.state.values import QueueTotals
 from osrdyne_amqp import Channel, Connection, Properties, QueueInfo
 from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFound
 from osrdyne_pool.broker.quorum import Member

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 import pyrabbit2.http
 
 from osrdyne.errors import ManagementError
-from osrdyne.reconcile.queue_rules import QueueTotals
+from osrdyne.state.values import QueueTotals
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.connecting import tls
 from osrdyne_amqp.errors import BrokerError

@@ -11,7 +11,7 @@ import asyncio
 import logging
 
 from osrdyne.broker.management_api import ManagementApi, never_led
-from osrdyne.state import PoolState
+from osrdyne.state.pool import PoolState
 from osrdyne_pool.broker import lost
 
 log = logging.getLogger(__name__)

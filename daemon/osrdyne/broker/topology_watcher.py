@@ -12,7 +12,7 @@ from dataclasses import replace
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.errors import ManagementError
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
 from osrdyne_pool.broker import lost
 from osrdyne_pool.drift import drift
 from osrdyne_pool.lint import Finding

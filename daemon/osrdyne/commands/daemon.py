@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from osrdyne.base.credentials import ENVIRONMENT_PREFIX
 from osrdyne.commands.output import one_line_errors
-from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
 from osrdyne_runtime import program
 from osrdyne_runtime.console import log_format
 from osrdyne_runtime.console.imports import uncollected

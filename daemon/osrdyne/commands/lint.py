@@ -16,11 +16,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from osrdyne.base.credentials import secret
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.commands import lost_queues
 from osrdyne.commands.output import one_line_errors
 from osrdyne.commands.status_table import console
-from osrdyne.settings.credentials import secret
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings, load
 from osrdyne_amqp.address import virtual_host
 from osrdyne_pool.broker import listeners

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
+from osrdyne.base.model import StrictModel
 from osrdyne.drivers.base import Driver
-from osrdyne.settings.model import StrictModel
 from osrdyne_pool.settings import PoolSettings
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from osrdyne.intake.delivery_history import PastDelivery
-from osrdyne.intake.orphan_rules import REFUSED_REPLY_TO, republished
+from osrdyne.base.republish import REFUSED_REPLY_TO, republished
+from osrdyne.state.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, statuses
 from osrdyne_protocol.names import PoolNames, is_reply_address

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from osrdyne.broker.publisher import MessageRefused, Publisher
 from osrdyne.failures import dead_letter_rules
-from osrdyne.intake.delivery_history import PastDelivery
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
+from osrdyne.state.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_protocol import events, headers

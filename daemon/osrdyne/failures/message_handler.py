@@ -15,8 +15,8 @@ from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.memory_limit import MemoryLimit
 from osrdyne.broker.publisher import Publisher
 from osrdyne.failures.error_replies import ErrorReplies
-from osrdyne.state import PoolState
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
+from osrdyne.state.pool import PoolState
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerError, Nacked, Returned
 from osrdyne_runtime.retry import Retry

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from osrdyne.base.changes import ChangeReader
 from osrdyne.intake import activity_rules
 from osrdyne.intake.bursts import Bursts
-from osrdyne.intake.delivery_history import PastDelivery
-from osrdyne.runtime.changes import ChangeReader
-from osrdyne.state import KeyActivity, PoolState
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
+from osrdyne.state.delivery_history import PastDelivery
+from osrdyne.state.pool import PoolState
+from osrdyne.state.values import KeyActivity
 from osrdyne_amqp import Message
 from osrdyne_protocol import events, headers, keys
 from osrdyne_protocol.errors import InvalidKey

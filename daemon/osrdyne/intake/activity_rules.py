@@ -7,8 +7,8 @@ watcher uses the second one.
 from __future__ import annotations
 
 from osrdyne.intake.bursts import Bursts
-from osrdyne.reconcile.queue_rules import QueueTotals
-from osrdyne.target.tracker import TargetTracker
+from osrdyne.state.tracker import TargetTracker
+from osrdyne.state.values import QueueTotals
 from osrdyne_protocol import events
 
 

@@ -23,7 +23,7 @@ from osrdyne.intake.bursts import Bursts
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_rules import ErrorAnswer, Forward
 from osrdyne.intake.wake_rules import WakeBudget
-from osrdyne.reconcile.queue_rules import Phase
+from osrdyne.state.values import Phase
 from osrdyne_amqp import Message
 from osrdyne_amqp.errors import BrokerTimeout, Nacked, Returned
 from osrdyne_pool.settings import PoolSettings

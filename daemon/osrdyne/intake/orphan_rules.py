@@ -11,9 +11,9 @@ Times in headers are integer milliseconds of the wall clock: they cross processe
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
 from dataclasses import dataclass
 
+from osrdyne.base.republish import REFUSED_REPLY_TO, republished
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys, statuses
 from osrdyne_protocol.errors import InvalidKey
@@ -23,8 +23,6 @@ from osrdyne_protocol.names import is_reply_address
 _LONGEST_EXPIRATION_MS = 2**32 - 1
 #: Forwards of one request after which it counts as unroutable. Each waits longer than the one before.
 MAX_HOPS = 12
-#: Why a request with such a `reply-to` is kept.
-REFUSED_REPLY_TO = "reply-to is not the address of a reply queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +97,6 @@ def origin(original: Properties, own_user: str | None) -> Origin:
     if not own_user or user != own_user or first is None:
         return Origin(user)
     return Origin(first, given.get(headers.X_LET_IN) is True)
-
-
-def republished(original: Properties, *, without: Collection[str]) -> Properties:
-    """Return a copy of a message's properties for another publish: without these headers, and without its user."""
-    result = copy.copy(original)
-    result.headers = {name: value for name, value in (original.headers or {}).items() if name not in without}
-    result.user_id = None
-    return result
 
 
 def at_publish(forward: Forward, *, now_ms: int) -> Properties:

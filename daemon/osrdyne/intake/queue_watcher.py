@@ -20,8 +20,8 @@ from collections.abc import Callable
 from osrdyne.broker.management_api import ManagementApi, RequestQueue, never_led
 from osrdyne.errors import ManagementError
 from osrdyne.intake.activity_rules import latest_use, was_delivered
-from osrdyne.state import PoolState
-from osrdyne.target.tracker import Status
+from osrdyne.state.pool import PoolState
+from osrdyne.state.tracker import Status
 from osrdyne_pool.broker import listeners
 from osrdyne_pool.broker.lost import Evidence
 

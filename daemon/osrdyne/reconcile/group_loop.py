@@ -19,7 +19,8 @@ from osrdyne.errors import DriverError
 from osrdyne.reconcile import group_rules
 from osrdyne.reconcile.keyed_loop import KeyedLoop
 from osrdyne.settings.daemon import LimitSettings
-from osrdyne.state import PoolState
+from osrdyne.state.pool import PoolState
+from osrdyne.state.values import Attempt
 from osrdyne_protocol import events
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
@@ -85,7 +86,7 @@ class GroupLoop:
 
     def _look_at(self, key: str) -> None:
         state, now = self._state, self._state.clock()
-        group, attempt = state.groups.get(key), state.attempts.get(key, group_rules.Attempt())
+        group, attempt = state.groups.get(key), state.attempts.get(key, Attempt())
         attempt = self._note_life(key, attempt, group, now)
         if group is None or group.state is not GroupState.RUNNING:
             self._running_since.pop(key, None)
@@ -116,19 +117,17 @@ class GroupLoop:
             else:
                 self._listing.set()  # only the engine knows whether the worker runs, or waits for its next start
 
-    def _note_life(
-        self, key: str, attempt: group_rules.Attempt, group: Group | None, now: float
-    ) -> group_rules.Attempt:
+    def _note_life(self, key: str, attempt: Attempt, group: Group | None, now: float) -> Attempt:
         """Note what workers reported, and return what is remembered then."""
         activity = self._state.activity.get(key)
-        if activity is not None and attempt != group_rules.Attempt():
+        if activity is not None and attempt != Attempt():
             attempt = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
             self._state.attempts[key] = attempt
         if not group_rules.holds_start_slot(attempt, group, hold=self._limits.start_hold, now=now):
             self._starting.pop(key, None)
         return attempt
 
-    def _stuck(self, key: str, group: Group | None, attempt: group_rules.Attempt) -> str | None:
+    def _stuck(self, key: str, group: Group | None, attempt: Attempt) -> str | None:
         if group is None or group.state is GroupState.STOPPING or self._state.counted_at is None:
             return None
         grace = group_rules.consumer_grace(attempt, start_grace=self._limits.start_grace, patience=self._patience)
@@ -181,9 +180,7 @@ class GroupLoop:
     async def _start(self, key: str) -> None:
         started = self._state.clock()
         await self._driver.start(key)
-        self._state.attempts[key] = group_rules.after_start(
-            self._state.attempts.get(key, group_rules.Attempt()), now=started
-        )
+        self._state.attempts[key] = group_rules.after_start(self._state.attempts.get(key, Attempt()), now=started)
         self._state.groups[key] = Group(key, GroupState.STARTING, 1, self._driver.template)
         self._accepted[key] = self._state.clock()
         self._state.group_changes.add(key)
@@ -202,7 +199,7 @@ class GroupLoop:
 
     def _failed(self, key: str, error: str) -> None:
         now = self._state.clock()
-        attempt = group_rules.after_failure(self._state.attempts.get(key, group_rules.Attempt()), error, now=now)
+        attempt = group_rules.after_failure(self._state.attempts.get(key, Attempt()), error, now=now)
         self._state.attempts[key] = attempt
         self._starting.pop(key, None)
         log.warning(

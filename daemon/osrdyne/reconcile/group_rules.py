@@ -11,27 +11,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from osrdyne.drivers.base import Group, GroupState
-from osrdyne.reconcile.queue_rules import Phase
+from osrdyne.state.values import Attempt, Phase
 from osrdyne_runtime.retry import back_off
 
 #: A group that ran for this many seconds before it failed did not fail at its start.
 HEALTHY_AFTER = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """What is remembered of the starts of one key's group. Times are monotonic seconds."""
-
-    failures: int = 0
-    not_before: float = 0.0
-    error: str | None = None
-    #: When the engine last accepted a start, or when it first turned out that the engine had restarted a failed worker
-    #: by itself; None when neither happened since the last failure, if any.
-    started_at: float | None = None
-    #: A worker of the group has shown a sign of life since.
-    alive: bool = False
-    #: When it last failed; None when it never did, or has run long enough since.
-    failed_at: float | None = None
 
 
 class GroupAction(Enum):

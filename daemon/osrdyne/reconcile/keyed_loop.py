@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from osrdyne.runtime.changes import ChangeReader, Changes, Timers, wait_for
+from osrdyne.base.changes import ChangeReader, Changes, Timers, wait_for
 
 
 class KeyedLoop:

@@ -16,11 +16,12 @@ from osrdyne.broker.channel_pool import ChannelPool
 from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.errors import ManagementError
+from osrdyne.metrics import Metrics
 from osrdyne.reconcile import queue_rules
 from osrdyne.reconcile.keyed_loop import KeyedLoop
-from osrdyne.reconcile.queue_rules import Finding, MessagesFound, Phase, QueuePlan, QueueState, QueueStep
-from osrdyne.state import PoolState
-from osrdyne.status.metrics import Metrics
+from osrdyne.reconcile.queue_rules import Finding, MessagesFound, QueuePlan, QueueStep
+from osrdyne.state.pool import PoolState
+from osrdyne.state.values import Phase, QueueState
 from osrdyne_amqp import Channel
 from osrdyne_amqp.errors import BrokerError, Locked, NotFound, PreconditionFailed
 from osrdyne_pool.broker import quorum

@@ -1,6 +1,5 @@
 """The daemon's settings: `daemon` has all tables except the driver's, which is in each driver's package.
 
-`credentials` reads the addresses that hold a password, `file` notices changes of the settings file, `model` is the base
-of all tables. The settings of a pool are `osrdyne_pool.settings`. Modules here parse and check; none opens a
-connection.
+`file` notices changes of the settings file. The settings of a pool are `osrdyne_pool.settings`. Modules here parse and
+check; none opens a connection.
 """

@@ -19,9 +19,9 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as UnreadableVariable
 
+from osrdyne.base.credentials import ENVIRONMENT_PREFIX
+from osrdyne.base.model import Seconds, StrictModel
 from osrdyne.drivers import registry
-from osrdyne.settings.credentials import ENVIRONMENT_PREFIX
-from osrdyne.settings.model import Seconds, StrictModel
 from osrdyne_pool import settings_file
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError

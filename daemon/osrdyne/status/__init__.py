@@ -1,4 +1,4 @@
-"""The daemon's status: the state of each key (`view`), `metrics`, and the `server` of both.
+"""The daemon's status: the state of each key (`view`), and the `server` of it and of the metrics.
 
 Modules here only read the state.
 """

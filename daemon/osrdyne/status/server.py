@@ -13,9 +13,9 @@ from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import Gauge
 
 from osrdyne.errors import DaemonError
+from osrdyne.metrics import Metrics
 from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import view as status_view
-from osrdyne.status.metrics import Metrics
 from osrdyne_protocol.foreign_json import is_unicode
 from osrdyne_runtime import hosts
 from osrdyne_runtime.door import Door, address_of

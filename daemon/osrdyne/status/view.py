@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from osrdyne.drivers.base import GroupState
-from osrdyne.reconcile.queue_rules import Phase
-from osrdyne.state import PoolState
-from osrdyne.target.tracker import Status
+from osrdyne.state.pool import PoolState
+from osrdyne.state.tracker import Status
+from osrdyne.state.values import Phase
 
 #: `idle` is unbound: the next request is a cold start. `unserved` has had a consumer, and has none.
 STATES = ("starting", "ready", "unserved", "failed", "idle", "draining", "stopping")

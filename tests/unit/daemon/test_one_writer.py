@@ -12,7 +12,7 @@ from pathlib import Path
 import steps
 
 DAEMON = Path(steps.ROOT, "daemon/osrdyne")
-STATE = DAEMON / "state.py"
+STATE = DAEMON / "state" / "pool.py"
 PAGE = Path(steps.ROOT, "docs/architecture.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("## Who reads and writes what\n")[1].partition("\n## ")[0]
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay
-from osrdyne.target.window_rules import Schedule
+from osrdyne.lifetime.window_rules import Schedule
 from osrdyne_pool.settings import Delays
 
 #: Milliseconds.

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from osrdyne.base import credentials
+from osrdyne.base.credentials import secret
 from osrdyne.commands.daemon import environment_names
 from osrdyne.drivers.noop import NoopSettings
-from osrdyne.settings import credentials
-from osrdyne.settings.credentials import secret
 from osrdyne.settings.daemon import DaemonSettings, load
 from osrdyne_protocol.errors import SettingsError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
 from osrdyne_infra.monitoring import alerts
 
 

@@ -12,10 +12,9 @@ import pytest
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.dead_letter_rules import entered
 from osrdyne.failures.error_replies import ErrorReplies
-from osrdyne.reconcile.group_rules import Attempt
-from osrdyne.reconcile.queue_rules import QueueTotals
-from osrdyne.state import KeyActivity, PoolState
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
+from osrdyne.state.pool import PoolState
+from osrdyne.state.values import Attempt, KeyActivity, QueueTotals
 from osrdyne_amqp import Message, Properties
 from osrdyne_client.errors import Expired
 from osrdyne_client.replies import read

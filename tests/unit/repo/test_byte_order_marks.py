@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import steps
-from osrdyne.settings import credentials
+from osrdyne.base import credentials
 from osrdyne_pool import settings_file
 from osrdyne_relay import settings as relay_settings
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import steps
+from osrdyne.metrics import Metrics
 from osrdyne.settings.daemon import StatusSettings
-from osrdyne.state import PoolState
+from osrdyne.state.pool import PoolState
 from osrdyne.status import server as status_server
 from osrdyne.status import view
-from osrdyne.status.metrics import Metrics
 from osrdyne_pool.settings import PoolSettings
 
 SECTION = "## Back to the release before"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import steps
+from osrdyne.metrics import Metrics
 from osrdyne.status import view as status_view
-from osrdyne.status.metrics import Metrics
 
 PAGE = Path(steps.ROOT, "docs/operations.md").read_text()
 #: What the daemon stands on.

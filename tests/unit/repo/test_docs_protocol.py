@@ -12,7 +12,7 @@ import steps
 from osrdyne.commands.poison import entry
 from osrdyne.failures import dead_letter_rules
 from osrdyne.intake import orphan_rules
-from osrdyne.intake.delivery_history import PastDelivery
+from osrdyne.state.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import topology

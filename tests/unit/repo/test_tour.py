@@ -33,7 +33,7 @@ def test_a_linked_name_is_defined_in_the_linked_file(text: str, path: str) -> No
 def test_the_tour_passes_through_client_worker_and_each_part_of_the_daemon() -> None:
     folders = {Path(path).parent.name for _, path in LINKS}
 
-    assert {"osrdyne_client", "osrdyne_worker", "intake", "target", "reconcile", "drivers", "failures"} <= folders
+    assert {"osrdyne_client", "osrdyne_worker", "intake", "state", "reconcile", "drivers", "failures"} <= folders
 
 
 def test_the_tour_has_at_most_60_lines() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from osrdyne.intake.delivery_history import PastDelivery
+from osrdyne.state.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers, keys
 from osrdyne_protocol.errors import InvalidKey

@@ -27,8 +27,8 @@ from rich.progress import Progress
 from osrdyne.commands.output import one_line_errors
 from osrdyne.commands.replay import calls_file
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay, Tally
+from osrdyne.lifetime.window_rules import Schedule
 from osrdyne.settings.daemon import BrokerSettings, IntervalSettings
-from osrdyne.target.window_rules import Schedule
 from osrdyne_pool.settings import Delays, PoolSettings
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError

@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.intake import activity_rules
 from osrdyne.intake.bursts import Bursts
+from osrdyne.lifetime.window_rules import Schedule
 from osrdyne.reconcile import group_rules, queue_rules
-from osrdyne.reconcile.group_rules import Attempt, GroupAction
-from osrdyne.reconcile.queue_rules import Finding, MessagesFound, Phase, QueueState, QueueStep, QueueTotals
-from osrdyne.target.tracker import TargetTracker
-from osrdyne.target.window_rules import Schedule
+from osrdyne.reconcile.group_rules import GroupAction
+from osrdyne.reconcile.queue_rules import Finding, MessagesFound, QueueStep
+from osrdyne.state.tracker import TargetTracker
+from osrdyne.state.values import Attempt, Phase, QueueState, QueueTotals
 from osrdyne_pool.settings import Delays
 from osrdyne_protocol import events, statuses
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+from osrdyne.base.credentials import address
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
-from osrdyne.settings.credentials import address
 from osrdyne_pool.settings import PoolSettings
 
 

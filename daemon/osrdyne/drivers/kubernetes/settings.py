@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+from osrdyne.base.model import Seconds
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
-from osrdyne.settings.model import Seconds
 from osrdyne_pool.settings import PoolSettings
 
 

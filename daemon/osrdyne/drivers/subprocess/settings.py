@@ -7,11 +7,11 @@ from typing import Literal
 
 from pydantic import SecretStr
 
+from osrdyne.base.credentials import address
 from osrdyne.drivers import private_place
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne.drivers.subprocess.template import SubprocessTemplate
-from osrdyne.settings.credentials import address
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import names
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from osrdyne.settings.model import Seconds
+from osrdyne.base.model import Seconds
 from osrdyne_protocol import keys, worker_environment
 from osrdyne_protocol.errors import SettingsError
 

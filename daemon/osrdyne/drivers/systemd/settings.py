@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from osrdyne.base.credentials import address
 from osrdyne.drivers import private_place
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
-from osrdyne.settings.credentials import address
 from osrdyne_pool.settings import PoolSettings
 
 

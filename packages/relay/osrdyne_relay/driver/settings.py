@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
+from osrdyne.base.credentials import address
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
-from osrdyne.settings.credentials import address
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_relay.settings import RelaySettings
 

@@ -12,7 +12,7 @@ from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.errors import ManagementError
 from osrdyne.session import _unless_ended
-from osrdyne.state import PoolState
+from osrdyne.state.pool import PoolState
 from osrdyne.status import view as status_view
 from osrdyne_amqp.errors import BrokerError, ConnectionLost
 from osrdyne_pool.broker.lost import LOOK_AGAIN

@@ -12,9 +12,9 @@ from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.broker.topology_watcher import watch_topology
 from osrdyne.errors import SessionEnded
+from osrdyne.metrics import Metrics
 from osrdyne.session import DaemonSession
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings
-from osrdyne.status.metrics import Metrics
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Topology, topology
 from tests.unit.stand_ins import NAMES, running, state_of

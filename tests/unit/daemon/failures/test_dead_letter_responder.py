@@ -15,7 +15,7 @@ from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
 from osrdyne.failures.dead_letter_responder import DeadLetterResponder
 from osrdyne.failures.error_replies import ErrorReplies
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_protocol import headers, statuses

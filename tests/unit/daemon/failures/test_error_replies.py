@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from osrdyne.failures.error_replies import ErrorReplies
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, Nacked
 from osrdyne_protocol import headers, statuses

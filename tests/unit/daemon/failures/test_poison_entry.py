@@ -15,7 +15,7 @@ from osrdyne.commands.poison import entry as poison_entry
 from osrdyne.commands.poison import text as poison_text
 from osrdyne.commands.poison.entry import Selection
 from osrdyne.failures import dead_letter_rules
-from osrdyne.intake.delivery_history import PastDelivery
+from osrdyne.state.delivery_history import PastDelivery
 from osrdyne_amqp import Message, Properties
 from osrdyne_protocol import headers
 from osrdyne_runtime.console import output

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from osrdyne.intake.activity_listener import ActivityListener
-from osrdyne.intake.delivery_history import PastDelivery
-from osrdyne.reconcile.queue_rules import Phase, QueueState
-from osrdyne.state import PoolState
-from osrdyne.status.metrics import Metrics
-from osrdyne.target.tracker import Status
+from osrdyne.metrics import Metrics
+from osrdyne.state.delivery_history import PastDelivery
+from osrdyne.state.pool import PoolState
+from osrdyne.state.tracker import Status
+from osrdyne.state.values import Phase, QueueState
 from osrdyne_amqp import Message, Properties
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import events

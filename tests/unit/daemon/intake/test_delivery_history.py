@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from osrdyne.intake.activity_listener import ActivityListener
-from osrdyne.intake.delivery_history import LONGEST_ID, MOST_HANDOUTS, DeliveryHistory, PastDelivery
-from osrdyne.reconcile.queue_rules import Phase, QueueState
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
+from osrdyne.state.delivery_history import LONGEST_ID, MOST_HANDOUTS, DeliveryHistory, PastDelivery
+from osrdyne.state.values import Phase, QueueState
 from osrdyne_amqp import Message, Properties
 from tests.unit.stand_ins import state_of
 

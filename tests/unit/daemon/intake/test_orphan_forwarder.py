@@ -15,8 +15,8 @@ from osrdyne.intake import orphan_rules
 from osrdyne.intake.hold_limits import HeldMessages
 from osrdyne.intake.orphan_forwarder import OrphanForwarder
 from osrdyne.intake.wake_rules import IDLE_SECONDS, WakeBudget
-from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
-from osrdyne.status.metrics import Metrics
+from osrdyne.metrics import Metrics
+from osrdyne.state.values import Phase, QueueState, QueueTotals
 from osrdyne_amqp import Message, Properties
 from osrdyne_amqp.errors import BrokerTimeout, ConnectionLost, Nacked, Returned
 from osrdyne_pool.settings import PoolLimits, PoolSettings

@@ -10,10 +10,10 @@ import pytest
 from osrdyne.broker.management_api import RequestQueue
 from osrdyne.errors import ManagementError
 from osrdyne.intake.queue_watcher import QueueWatcher
-from osrdyne.reconcile.queue_rules import Phase, QueueTotals
 from osrdyne.session import DaemonSession
-from osrdyne.state import PoolState
-from osrdyne.target.tracker import Status
+from osrdyne.state.pool import PoolState
+from osrdyne.state.tracker import Status
+from osrdyne.state.values import Phase, QueueTotals
 from osrdyne_pool.broker.lost import Evidence
 from osrdyne_protocol.names import PoolNames
 from tests.unit.stand_ins import BrokerQueue, StandInBroker, StandInManagement, follower, refuse, running, state_of

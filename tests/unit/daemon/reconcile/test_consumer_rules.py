@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.reconcile.consumer_rules import Signs
+from osrdyne.state.signs import Signs
 
 LATE, GRACE = 7.5, 120.0
 #: A group that was started at 100, and whose queue is counted without an interruption.

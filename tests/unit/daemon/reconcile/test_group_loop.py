@@ -13,9 +13,9 @@ from osrdyne.drivers.base import Change, Group, GroupState
 from osrdyne.errors import DriverError
 from osrdyne.reconcile import group_loop
 from osrdyne.reconcile.group_loop import GroupLoop
-from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
 from osrdyne.settings.daemon import LimitSettings
-from osrdyne.state import KeyActivity, PoolState
+from osrdyne.state.pool import PoolState
+from osrdyne.state.values import KeyActivity, Phase, QueueState, QueueTotals
 from tests.unit.stand_ins import StandInDriver, StandInLifecycle, refuse, running, state_of, until
 
 pytestmark = pytest.mark.looptime

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.reconcile import group_rules
-from osrdyne.reconcile.group_rules import NOTHING, Attempt, GroupAction, GroupPlan, holds_start_slot, stuck_reason
-from osrdyne.reconcile.queue_rules import Phase
+from osrdyne.reconcile.group_rules import NOTHING, GroupAction, GroupPlan, holds_start_slot, stuck_reason
+from osrdyne.state.values import Attempt, Phase
 
 RUNNING = Group("42", GroupState.RUNNING, 1, "current")
 STOPPING = Group("42", GroupState.STOPPING, 1, "current")

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from osrdyne.base.changes import Changes
 from osrdyne.reconcile.keyed_loop import KeyedLoop
-from osrdyne.runtime.changes import Changes
 
 pytestmark = pytest.mark.looptime
 

@@ -10,12 +10,12 @@ import pytest
 from osrdyne.broker.channel_pool import ChannelPool
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.errors import ManagementError
+from osrdyne.lifetime.clock import pass_time
+from osrdyne.metrics import Metrics
 from osrdyne.reconcile.queue_loop import QueueLoop
-from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
-from osrdyne.state import PoolState
-from osrdyne.status.metrics import Metrics
-from osrdyne.target.clock import pass_time
-from osrdyne.target.tracker import Status
+from osrdyne.state.pool import PoolState
+from osrdyne.state.tracker import Status
+from osrdyne.state.values import Phase, QueueState, QueueTotals
 from osrdyne_amqp.errors import BrokerError, Locked, PreconditionFailed
 from osrdyne_pool.broker.lost import Evidence
 from tests.unit.stand_ins import (

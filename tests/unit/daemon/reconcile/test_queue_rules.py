@@ -9,18 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne.reconcile import queue_rules
-from osrdyne.reconcile.queue_rules import (
-    NOTHING,
-    Finding,
-    MessagesFound,
-    Phase,
-    QueuePlan,
-    QueueState,
-    QueueStep,
-    QueueTotals,
-    plan,
-)
-from osrdyne.target.tracker import Status, Wanted
+from osrdyne.reconcile.queue_rules import NOTHING, Finding, MessagesFound, QueuePlan, QueueStep, plan
+from osrdyne.state.tracker import Status, Wanted
+from osrdyne.state.values import Phase, QueueState, QueueTotals
 
 INTERVAL = 7.5
 ACTIVE = Wanted(Status.ACTIVE, 3, 1000.0)

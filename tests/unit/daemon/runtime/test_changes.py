@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.runtime.changes import ChangeReader, Changes, Keyed, Timers, wait_for
+from osrdyne.base.changes import ChangeReader, Changes, Keyed, Timers, wait_for
 from tests.unit.stand_ins import follower
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from osrdyne.metrics import Metrics
 from osrdyne.settings.daemon import StatusSettings
 from osrdyne.status import server as status_server
-from osrdyne.status.metrics import Metrics
 from osrdyne_runtime.door import Door
 from testbed import odd_headers
 from testbed.waiting import PATIENCE

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from osrdyne.drivers.base import Group, GroupState
-from osrdyne.reconcile.group_rules import Attempt
-from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
-from osrdyne.state import KeyActivity, PoolState
+from osrdyne.state.pool import PoolState
+from osrdyne.state.values import Attempt, KeyActivity, Phase, QueueState, QueueTotals
 from osrdyne.status import view as status_view
 from osrdyne_pool.broker.lost import Evidence
 from osrdyne_pool.settings import PoolSettings

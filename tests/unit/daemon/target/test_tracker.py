@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.target.tracker import Status, TargetTracker
+from osrdyne.state.tracker import Status, TargetTracker
 from osrdyne_pool.settings import Delays
 
 UNBIND, STOP = 10.0, 5.0

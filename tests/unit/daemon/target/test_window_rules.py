@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osrdyne.state import PoolState
-from osrdyne.target.tracker import Status
-from osrdyne.target.warmer import keep_warm
-from osrdyne.target.window_rules import Schedule
+from osrdyne.lifetime.warmer import keep_warm
+from osrdyne.lifetime.window_rules import Schedule
+from osrdyne.state.pool import PoolState
+from osrdyne.state.tracker import Status
 from osrdyne_pool.settings import Delays, PoolSettings
 from osrdyne_pool.windows import DAYS, Window, parse_window
 from tests.unit.stand_ins import follower

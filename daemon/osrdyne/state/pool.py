@@ -11,28 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from osrdyne.base.changes import Changes, Keyed
 from osrdyne.drivers.base import Group
-from osrdyne.intake.delivery_history import DeliveryHistory
-from osrdyne.reconcile.consumer_rules import Signs
-from osrdyne.reconcile.group_rules import Attempt
-from osrdyne.reconcile.queue_rules import Phase, QueueState, QueueTotals
-from osrdyne.runtime.changes import Changes, Keyed
-from osrdyne.target.tracker import TargetTracker
+from osrdyne.state.delivery_history import DeliveryHistory
+from osrdyne.state.signs import Signs
+from osrdyne.state.tracker import TargetTracker
+from osrdyne.state.values import Attempt, KeyActivity, Phase, QueueState, QueueTotals
 from osrdyne_pool.broker.lost import Evidence
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import PoolNames
-
-
-@dataclass(slots=True)
-class KeyActivity:
-    """When workers of one key last reported, in monotonic seconds."""
-
-    last_event: float
-    last_taken: float | None = None
-    #: When one last said that it is about to consume, or that it got a request; and when one last said that it stops,
-    #: None where one said that it consumes since.
-    consuming_at: float | None = None
-    stopping_at: float | None = None
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from osrdyne.state import PoolState
-from osrdyne.target.window_rules import Schedule
+from osrdyne.lifetime.window_rules import Schedule
+from osrdyne.state.pool import PoolState
 
 #: Longest time between two readings of the clock.
 _LONGEST_WAIT_SECONDS = 30.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from osrdyne.runtime.changes import ChangeReader, wait_for
-from osrdyne.state import PoolState
+from osrdyne.base.changes import ChangeReader, wait_for
+from osrdyne.state.pool import PoolState
 
 
 async def pass_time(state: PoolState) -> None:
