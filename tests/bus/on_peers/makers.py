@@ -13,10 +13,10 @@ from osrdyne_bus.aio import AsyncBusServer
 from osrdyne_bus.errors import LoginRefused, PeerLost
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
+from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
 from tests.bus.on_peers.conftest import OpenBus
-from tests.bus.on_peers.proxy import Proxy
 
 
 async def test_a_message_to_what_no_server_ever_had_waits_for_the_first_one(open_bus: OpenBus) -> None:
@@ -49,7 +49,7 @@ async def test_a_call_whose_connection_ends_cannot_get_its_reply_and_the_next_ca
         begun.set()
         await go.wait()
 
-    async with AsyncBusServer(far, named("n"), echo(wait=wait)), Proxy(port) as proxy:
+    async with AsyncBusServer(far, named("n"), echo(wait=wait)), TcpProxy(port) as proxy:
         bus = await open_bus(port=proxy.port)
         waiting = asyncio.create_task(client(bus).call(MAPS, "wait", timeout=PATIENCE))
         await begun.wait()

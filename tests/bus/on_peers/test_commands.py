@@ -21,10 +21,10 @@ from osrdyne_bus.messages.wire import BusRequest
 from testbed import proton
 from testbed.command_line import Done, osrdyne
 from testbed.mesh.router import mesh
+from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conformance import client
 from tests.bus.on_peers.conftest import OpenBus
-from tests.bus.on_peers.proxy import Proxy
 from tests.conftest import Vhost
 
 
@@ -146,7 +146,7 @@ def test_a_wrong_password_is_said_and_not_shown(vhost: Vhost) -> None:
 
 
 async def test_watch_goes_on_asking_over_the_next_connection_until_ctrl_c(vhost: Vhost, tmp_path: Path) -> None:
-    async with Proxy(vhost.broker.amqp_port) as proxy:
+    async with TcpProxy(vhost.broker.amqp_port) as proxy:
         uri = vhost.amqp_uri().replace(f":{vhost.broker.amqp_port}", f":{proxy.port}")
         (tmp_path / "uri").write_text(uri)
         words = ["bus", "watch", "--every", "0.2", "--json", "--broker-file", str(tmp_path / "uri")]

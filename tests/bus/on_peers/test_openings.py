@@ -11,9 +11,9 @@ from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
 from osrdyne_bus.errors import ConnectFailed, LinkRefused
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
+from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus
-from tests.bus.on_peers.proxy import Proxy
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
 
@@ -47,7 +47,7 @@ async def test_a_program_that_may_not_have_replies_serves_on_after_its_connectio
     management.put("permissions", vhost.name, user, body=rights)
     try:
         bus = await open_bus()
-        async with Proxy(vhost.broker.amqp_port) as proxy:
+        async with TcpProxy(vhost.broker.amqp_port) as proxy:
             narrow = await open_bus(user=user, password="of-a-test", ports=(proxy.port,))
             async with AsyncBusServer(narrow, N, endpoint()):
                 with pytest.raises(LinkRefused, match="reply-bus-"):
@@ -81,7 +81,7 @@ async def test_what_a_server_holds_is_bounded_however_often_its_connection_ends(
     async def wait(_: BusRequest) -> None:
         await go.wait()
 
-    async with Proxy(vhost.broker.amqp_port) as proxy:
+    async with TcpProxy(vhost.broker.amqp_port) as proxy:
         far = await open_bus(ports=(proxy.port,), settings=BusSettings(server_credit=10))
         async with AsyncBusServer(far, N, endpoint(wait=wait), concurrency=1) as server:
             await asyncio.gather(*(AsyncBusClient(bus).cast(MAPS, "wait", timeout=PATIENCE) for _ in range(50)))
@@ -97,7 +97,7 @@ async def test_what_a_server_holds_is_bounded_however_often_its_connection_ends(
 async def test_a_host_that_is_no_name_is_no_peer_and_hinders_no_other(open_bus: OpenBus, vhost: Vhost) -> None:
     with pytest.raises(ConnectFailed, match=r"cannot connect to a\.\.b"):
         await AsyncBus("amqp://a..b").open()
-    async with Proxy(vhost.broker.amqp_port) as proxy:
+    async with TcpProxy(vhost.broker.amqp_port) as proxy:
         bus = AsyncBus(["amqp://a..b", vhost.amqp_uri().replace(str(vhost.broker.amqp_port), str(proxy.port))])
         async with bus:
             proxy.cut()

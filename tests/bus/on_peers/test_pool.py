@@ -24,9 +24,9 @@ from osrdyne_client.errors import (
     Unencodable,
 )
 from testbed.pool import DaemonProcess, Pool
+from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import PATIENCE, until_async
 from testbed.workers import MINIMAL
-from tests.bus.on_peers.proxy import Proxy
 from tests.conftest import Vhost
 from tests.hard_keys import KEYS
 
@@ -182,7 +182,7 @@ async def test_calls_survive_a_cut_connection(
 ) -> None:
     pool = make_pool()
     make_daemon(pool, worker=MINIMAL)
-    async with Proxy(vhost.broker.amqp_port) as proxy:
+    async with TcpProxy(vhost.broker.amqp_port) as proxy:
         uri = pool.client_uri.replace(f":{vhost.broker.amqp_port}/", f":{proxy.port}/")
         async with AsyncBus(uri) as bus:
             client = AsyncPoolClient(bus, pool.names.pool, timeout=PATIENCE)

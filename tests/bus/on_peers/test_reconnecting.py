@@ -14,9 +14,9 @@ from osrdyne_bus.errors import BusClosed, DeliveryFailure, MessagingError, Messa
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
 from testbed.broker import Broker
+from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus
-from tests.bus.on_peers.proxy import Proxy
 from tests.bus.on_peers.servers import MAPS, N, endpoint
 from tests.conftest import Vhost
 
@@ -40,7 +40,7 @@ async def test_a_call_whose_connection_was_cut_gets_its_reply_over_the_next_one(
     open_bus: OpenBus, vhost: Vhost
 ) -> None:
     far, gate = await open_bus(), Gate()
-    async with Proxy(vhost.broker.amqp_port) as proxy, AsyncBusServer(far, N, endpoint(wait=gate)):
+    async with TcpProxy(vhost.broker.amqp_port) as proxy, AsyncBusServer(far, N, endpoint(wait=gate)):
         bus = await open_bus(ports=(proxy.port,))
         waiting = asyncio.create_task(AsyncBusClient(bus).call(MAPS, "wait", b"x", timeout=PATIENCE))
         await until_async(lambda: bool(gate.begun))
@@ -57,7 +57,7 @@ async def test_what_is_asked_while_there_is_no_connection_waits_for_one(
     open_bus: OpenBus, vhost: Vhost, caplog: pytest.LogCaptureFixture
 ) -> None:
     far = await open_bus()
-    async with AsyncBusServer(far, N, endpoint()), Proxy(vhost.broker.amqp_port) as proxy:
+    async with AsyncBusServer(far, N, endpoint()), TcpProxy(vhost.broker.amqp_port) as proxy:
         bus = await open_bus(ports=(proxy.port,))
         calls = AsyncBusClient(bus)
         await calls.call(MAPS, "echo", timeout=PATIENCE)
@@ -75,7 +75,7 @@ async def test_what_is_asked_while_there_is_no_connection_waits_for_one(
 async def test_without_a_connection_a_message_fails_in_its_time_and_says_that_it_was_not_sent(
     open_bus: OpenBus, vhost: Vhost
 ) -> None:
-    async with Proxy(vhost.broker.amqp_port) as proxy:
+    async with TcpProxy(vhost.broker.amqp_port) as proxy:
         bus = await open_bus(ports=(proxy.port,), settings=BusSettings(call_timeout=0.5))
     await until_async(lambda: not bus.is_connected)
     calls = AsyncBusClient(bus)
@@ -96,7 +96,7 @@ async def test_a_server_serves_over_its_next_connection_and_begins_nothing_twice
     open_bus: OpenBus, vhost: Vhost
 ) -> None:
     bus, gate = await open_bus(), Gate()
-    async with Proxy(vhost.broker.amqp_port) as proxy:
+    async with TcpProxy(vhost.broker.amqp_port) as proxy:
         far = await open_bus(ports=(proxy.port,))
         server = AsyncBusServer(far, N, endpoint(wait=gate), concurrency=1)
         async with server:
@@ -122,8 +122,8 @@ async def test_a_server_serves_over_its_next_connection_and_begins_nothing_twice
 
 async def test_the_next_peer_is_taken_when_one_goes_away(open_bus: OpenBus, vhost: Vhost) -> None:
     far = await open_bus()
-    async with AsyncBusServer(far, N, endpoint()), Proxy(vhost.broker.amqp_port) as second:
-        async with Proxy(vhost.broker.amqp_port) as first:
+    async with AsyncBusServer(far, N, endpoint()), TcpProxy(vhost.broker.amqp_port) as second:
+        async with TcpProxy(vhost.broker.amqp_port) as first:
             bus = await open_bus(ports=(1, first.port, second.port))
             assert bus.peer == f"127.0.0.1:{first.port}"
         assert (await AsyncBusClient(bus).call(MAPS, "echo", b"x", timeout=PATIENCE)).body == b"x"
@@ -137,8 +137,8 @@ async def test_a_peer_that_falls_silent_is_left_after_the_idle_time(
     monkeypatch.setattr(transport, "IDLE", 5.0)
     async with (
         AsyncBusServer(far, N, endpoint()),
-        Proxy(vhost.broker.amqp_port) as first,
-        Proxy(vhost.broker.amqp_port) as second,
+        TcpProxy(vhost.broker.amqp_port) as first,
+        TcpProxy(vhost.broker.amqp_port) as second,
     ):
         bus = await open_bus(ports=(first.port, second.port))
         first.silence()
@@ -194,7 +194,7 @@ async def test_a_password_that_changed_counts_at_the_next_connection(
 ) -> None:
     far, file, broker = await open_bus(), tmp_path / "uri", vhost.broker
 
-    async with AsyncBusServer(far, N, endpoint()), Proxy(broker.amqp_port) as proxy:
+    async with AsyncBusServer(far, N, endpoint()), TcpProxy(broker.amqp_port) as proxy:
 
         def write(password: str) -> None:
             name = quote(vhost.name, safe="")
@@ -217,7 +217,7 @@ async def test_a_password_that_changed_counts_at_the_next_connection(
 
 async def test_a_certificate_is_asked_for_at_each_connection(open_bus: OpenBus, vhost: Vhost) -> None:
     asked: list[bool] = []
-    async with Proxy(vhost.broker.amqp_port) as proxy:
+    async with TcpProxy(vhost.broker.amqp_port) as proxy:
         bus = await open_bus(ports=(proxy.port,), tls=lambda: asked.append(True))
         proxy.cut()
         await until_async(lambda: bus.connections == 2)

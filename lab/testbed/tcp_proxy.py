@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Proxy:
+class TcpProxy:
     """Forwards connections to a port of this machine. Use it with `async with`."""
 
     def __init__(self, port: int) -> None:
@@ -36,6 +36,11 @@ class Proxy:
     @property
     def port(self) -> int:
         return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def connections(self) -> int:
+        """How many connections go through it now."""
+        return len(self._tasks) // 2
 
     def cut(self, *, refuse: bool = False) -> None:
         """End all connections at once, by a reset; with `refuse` all later ones too."""

@@ -1,0 +1,36 @@
+"""A bus logs the lines of an outage that all programs log (tests/faults/test_outage_lines.py)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.outages import Programs, moved
+from testbed.waiting import until_async
+from tests.conftest import Vhost
+
+BUS = """
+import asyncio, logging, os
+from osrdyne_bus import Target
+from osrdyne_bus.aio import AsyncBus, AsyncBusServer
+from osrdyne_bus.endpoints import Endpoint
+logging.basicConfig(format="%(message)s")
+async def main():
+    async with AsyncBus(os.environ["ADDRESS"]) as bus, AsyncBusServer(bus, Target("maps", server="a"), [Endpoint()]):
+        print('open', flush=True)
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.full
+async def test_a_bus_says_the_same_three_lines_of_an_outage(one_vhost: Vhost, tmp_path: Path) -> None:
+    port = one_vhost.broker.amqp_port
+    async with Programs(tmp_path) as programs:
+        way = await programs.proxy(port)
+        address = moved(one_vhost.broker.amqp_uri(vhost=one_vhost.name), port, way.port)
+        await programs.start("bus", sys.executable, "-c", BUS, ADDRESS=address, PYTHONPATH=":".join(sys.path))
+        await until_async(lambda: "open" in programs.logs["bus"].read_text())
+        await programs.say_all_lines_of_an_outage()
