@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import pika
+import pika.exceptions
 import pytest
 import yaml  # type: ignore[import-untyped]
 
 import steps
+from testbed.amqp_1_0 import UUID, Sender, message
 from testbed.broker import Broker, run_tool
 from testbed.management import Management
+from testbed.waiting import until
+
+COPY = "ansible.builtin.copy"
 
 
 def configured(broker: Broker, **other: int) -> bool:
@@ -55,6 +61,49 @@ def test_a_log_that_is_written_without_end_takes_no_more_than_its_files(one_vers
         assert 40_000 < sum(one.stat().st_size for one in logs) < 3 * 20_000 + 2_000
 
 
+def attack(broker: Broker) -> int:
+    """Have the broker crash on a message of a megabyte; return how many bytes that took in its logs."""
+    logs = broker.directory / "log"
+
+    def size() -> int:
+        return sum(one.stat().st_size for one in logs.iterdir())
+
+    def crashes() -> int:
+        return sum(one.read_bytes().count(b"Non-AMQP exit reason") for one in logs.iterdir())
+
+    before = size()
+    with pika.BlockingConnection(pika.URLParameters(broker.amqp_uri())) as connection:
+        connection.channel().queue_declare("q", durable=True)
+    with Sender.to_queue(broker.amqp_uri(), "q") as sender:
+        sender.send(message(os.urandom(1_000_000), application=UUID))
+    connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_uri()))
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
+        next(connection.channel().consume("q"))
+    until(lambda: crashes() == 1, what="the crash in the log")
+    return size() - before
+
+
+def test_a_crash_over_a_long_message_takes_little_of_the_log(one_version: str) -> None:
+    # The broker makes text of all that it logs first: the memory that this takes is a thousand times the message.
+    with Broker(one_version) as broker:
+        assert attack(broker) < 100_000
+
+
+def test_a_broker_of_the_package_logs_little_of_a_crash_too(one_version: str) -> None:
+    role = Path(steps.ROOT, "roles/rabbitmq")
+    given = yaml.safe_load((role / "defaults/main.yml").read_text()) | {"rabbitmq_statistics_interval": 500}
+    variables = yaml.safe_load((role / "vars/main.yml").read_text())
+    for name in ("rabbitmq_log_formatter", "rabbitmq_package_log"):
+        given[name] = rendered(variables[name], given)
+    tasks = yaml.safe_load((role / "tasks/package.yml").read_text())
+    text = next(copy["content"] for one in tasks if "advanced" in (copy := one.get(COPY, {})).get("dest", ""))
+
+    with Broker(one_version) as broker:
+        (broker.directory / "etc/advanced.config").write_text(rendered(text, given))
+        broker.restart()
+        assert attack(broker) < 100_000
+
+
 def rendered(template: str, variables: dict[str, Any]) -> str:
     made = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True).from_string(template)  # noqa: S701 - no HTML
     return made.render(variables)
@@ -71,9 +120,15 @@ def test_brokers_of_the_package_and_in_a_container_have_logs_of_a_bounded_size_t
     }
 
     conf = rendered((role / "templates/osrdyne.conf.j2").read_text(), given).splitlines()
-    words = yaml.safe_load((role / "vars/main.yml").read_text())["rabbitmq_container_arguments"]
-    container = [rendered(word, given) for word in words]
+    variables = yaml.safe_load((role / "vars/main.yml").read_text())
+    container = [rendered(word, given) for word in variables["rabbitmq_container_arguments"]]
 
+    for name in ("rabbitmq_log_formatter", "rabbitmq_container_log"):
+        given[name] = rendered(variables[name], given)
+    assert (
+        "{console, [{enabled, true}, {level, info}, {formatter, {logger_formatter, #{chars_limit"
+        in (given["rabbitmq_container_log"])
+    )
     assert {"log.file.rotation.size = 10000000", "log.file.rotation.count = 10"} <= set(conf)
     assert {"--log-driver=json-file", "--log-opt=max-size=10000000", "--log-opt=max-file=11"} <= set(container)
 
