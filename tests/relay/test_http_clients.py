@@ -19,8 +19,8 @@ from osrdyne_worker import Reject, Requeue, WorkerError
 from osrdyne_worker import Request as Given
 from testbed.authority import Authority
 from testbed.redis import RedisServer
-from testbed.waiting import until_async
-from tests.relay.http_nodes import TOKENS, InThread, Node, Raw, http_settings, noded, raw, working
+from testbed.waiting import PATIENCE, until_async
+from tests.relay.http_nodes import GRANTS, TOKENS, InThread, Node, Raw, http_settings, noded, raw, working
 from tests.relay.nodes import serving, settings
 
 CALLER = TOKENS["caller"]
@@ -63,6 +63,18 @@ async def test_a_caller_at_one_node_reaches_a_worker_at_another(redis: RedisServ
 
         again = await asyncio.to_thread(from_a_thread)
     assert (response.body, again) == (b"LAX: QUESTION", b"LAX: AGAIN")
+
+
+async def test_no_call_is_lost_of_many_that_a_client_begins_at_once(redis: RedisServer, tmp_path: Path) -> None:
+    grants = {**GRANTS, "worker": {"serve": ["e"], "most": 500}, "caller": {"call": ["e"], "most": 500}}
+    async with (
+        noded(redis, tmp_path, grants=grants) as url,
+        working(url, "e", upper),
+        AsyncRelayClient(url, token=CALLER) as client,
+    ):
+        calls = [client.call("e", b"%d" % number, timeout=PATIENCE) for number in range(500)]
+        answers = await asyncio.gather(*calls)
+    assert [one.body for one in answers] == [b"e: %d" % number for number in range(500)]
 
 
 @pytest.mark.usefixtures("way")

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_runtime import addresses
-from osrdyne_runtime.door import MOST_WAITING, PATIENCE
+from osrdyne_runtime.door import PATIENCE
 
 
 def _seconds(value: object) -> object:
@@ -190,7 +190,7 @@ class ServeSettings(_Settings):
     #: Most connections.
     connections: int = Field(default=8192, ge=1, le=1_000_000)
     #: Most of these that have not shown a token or certificate yet, and the seconds that they have for it.
-    strangers: int = Field(default=MOST_WAITING, ge=1, le=1_000_000)
+    strangers: int = Field(default=4096, ge=1, le=1_000_000)
     stranger_timeout: Seconds = PATIENCE
     #: Most polls, calls and requests in hand of one client, and most endpoints, unless the access file says otherwise.
     most: int = Field(default=256, ge=1, le=1_000_000)

@@ -1,7 +1,8 @@
 """Bounds what strangers have of a server: how many connections, and how long until they have shown who they are.
 
 A connection whose first request does not come in time is closed. Where too many wait, the oldest goes: a client sends
-its request at once, so those that go send nothing, or not all.
+its request soon, so those that go send nothing, or not all. That holds only while clients that come all at once, as
+after a restart, have room to wait together: half of all connections, where nothing else is said.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-#: Connections that may wait to be let in, and for how many seconds each.
-MOST_WAITING, PATIENCE = 256, 10.0
+#: Seconds that a connection may wait to be let in.
+PATIENCE = 10.0
 
 
 class Door:
@@ -23,11 +24,14 @@ class Door:
         *,
         most: int,
         tls: ssl.SSLContext | None = None,
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        """`most`: connections in all; one too many is closed at once. With `tls`, the handshake is part of the wait."""
-        self._most, self._most_waiting, self._patience = most, most_waiting, patience
+        """`most`: connections in all; one too many is closed at once where none waits.
+
+        `most_waiting`: of those that wait; half of all by default. With `tls`, the handshake is part of the wait.
+        """
+        self._most, self._most_waiting, self._patience = most, most_waiting or (most + 1) // 2, patience
         self._tls = tls
         #: By the address of the other side, oldest first.
         self._waiting: dict[object, tuple[asyncio.Transport, asyncio.TimerHandle]] = {}
@@ -50,11 +54,12 @@ class Door:
             transport.abort()
 
     def admit(self, address: object, transport: asyncio.Transport) -> bool:
-        """Let a new connection wait, unless there are too many."""
-        if self.connections >= self._most:
+        """Let a new connection wait, in place of the oldest that waits where there are too many of them or in all."""
+        full = self.connections >= self._most
+        if full and not self._waiting:
             return False
         self.connections += 1
-        if len(self._waiting) >= self._most_waiting:
+        if full or len(self._waiting) >= self._most_waiting:
             oldest = next(iter(self._waiting))
             self._waiting[oldest][0].abort()
             self.let_in(oldest)

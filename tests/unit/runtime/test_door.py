@@ -89,6 +89,20 @@ async def test_the_oldest_stranger_gives_way_and_no_client_that_is_known_does() 
                 writer.close()
 
 
+async def test_strangers_that_have_used_up_all_connections_give_way_to_a_client() -> None:
+    door = Door(most=3, most_waiting=3, patience=LONG)
+    async with served(door) as port:
+        strangers = [await connected(port, b"x") for _ in range(3)]
+        client = await connected(port, b"hello")
+        try:
+            assert await ended(strangers[0])
+            assert [await lives(one) for one in (client, *strangers[1:])] == [True, True, True]
+            await until_async(lambda: door.connections == 3)
+        finally:
+            for _, writer in (client, *strangers):
+                writer.close()
+
+
 async def test_one_connection_too_many_is_closed_at_once() -> None:
     door = Door(most=1, patience=LONG)
     async with served(door) as port:
