@@ -52,6 +52,20 @@ def test_a_statefulset_has_a_disk_and_finds_its_administrator_in_a_file_of_a_sec
     assert {kind for kind, _ in found.objects if "hidden-word" in json.dumps(found.objects[kind, _])} == set()
 
 
+@pytest.mark.parametrize("kind", ["statefulset", "cluster-operator"])
+def test_a_broker_of_a_stack_logs_a_bounded_part_of_a_crash(kind: str) -> None:
+    found = broker(broker_settings(kind=kind))
+
+    if kind == "statefulset":
+        text = found.objects["ConfigMap", "broker"]["data"]["advanced.config"]
+        spec = found.objects["StatefulSet", "broker"]["spec"]["template"]["spec"]
+        assert volumes(spec["containers"][0], spec)["/etc/rabbitmq/advanced.config"]["configMap"]["name"] == "broker"
+    else:
+        text = found.objects["RabbitmqCluster", "broker"]["spec"]["rabbitmq"]["advancedConfig"]
+    assert "{console, [{enabled, true}" in text
+    assert "chars_limit => 10000" in text
+
+
 def test_a_statefulset_is_reached_by_a_service_of_every_port_that_pools_need() -> None:
     found = broker(broker_settings())
 

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import urllib.error
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 import steps
+from osrdyne_infra.broker.statefulset import ADVANCED
 from testbed.amqp_1_0 import UUID, Sender, message
 from testbed.broker import Broker, run_tool
 from testbed.management import Management
@@ -89,17 +92,30 @@ def test_a_crash_over_a_long_message_takes_little_of_the_log(one_version: str) -
         assert attack(broker) < 100_000
 
 
-def test_a_broker_of_the_package_logs_little_of_a_crash_too(one_version: str) -> None:
+def of_the_role(name: str) -> str:
+    """The file advanced.config that the role writes for such a broker."""
     role = Path(steps.ROOT, "roles/rabbitmq")
     given = yaml.safe_load((role / "defaults/main.yml").read_text()) | {"rabbitmq_statistics_interval": 500}
     variables = yaml.safe_load((role / "vars/main.yml").read_text())
-    for name in ("rabbitmq_log_formatter", "rabbitmq_package_log"):
-        given[name] = rendered(variables[name], given)
-    tasks = yaml.safe_load((role / "tasks/package.yml").read_text())
-    text = next(copy["content"] for one in tasks if "advanced" in (copy := one.get(COPY, {})).get("dest", ""))
+    for variable in ("rabbitmq_log_formatter", f"rabbitmq_{name}_log"):
+        given[variable] = rendered(variables[variable], given)
+    tasks = yaml.safe_load((role / f"tasks/{name}.yml").read_text())
+    files = [item for task in tasks for item in (task.get(COPY, {}), *task.get("loop", [])) if isinstance(item, dict)]
+    [text] = [item["content"] for item in files if f"rabbitmq_{name}_log" in item.get("content", "")]
+    return rendered(text, given)
 
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(partial(of_the_role, "package"), id="package"),
+        pytest.param(partial(of_the_role, "container"), id="container", marks=pytest.mark.full),
+        pytest.param(lambda: ADVANCED, id="stack", marks=pytest.mark.full),
+    ],
+)
+def test_other_brokers_that_we_configure_log_little_of_a_crash_too(one_version: str, text: Callable[[], str]) -> None:
     with Broker(one_version) as broker:
-        (broker.directory / "etc/advanced.config").write_text(rendered(text, given))
+        (broker.directory / "etc/advanced.config").write_text(text())
         broker.restart()
         assert attack(broker) < 100_000
 

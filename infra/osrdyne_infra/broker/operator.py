@@ -6,7 +6,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from osrdyne_infra.broker import credentials as broker_credentials
-from osrdyne_infra.broker.statefulset import CONFIGURATION, NAME
+from osrdyne_infra.broker.statefulset import ADVANCED, CONFIGURATION, NAME
 from osrdyne_infra.cluster.access import Place, part
 from osrdyne_infra.configuration import BrokerStack
 
@@ -32,7 +32,11 @@ class OperatorBroker(pulumi.ComponentResource):
                 "persistence": persistence,
                 "resources": deployment.resources,
                 # The operator itself enables management and prometheus.
-                "rabbitmq": {"additionalPlugins": ["rabbitmq_stream"], "additionalConfig": CONFIGURATION},
+                "rabbitmq": {
+                    "additionalPlugins": ["rabbitmq_stream"],
+                    "additionalConfig": CONFIGURATION,
+                    "advancedConfig": ADVANCED,
+                },
                 "secretBackend": {"externalSecret": {"name": broker_credentials.NAME}},
             },
             opts=part(self, [admin]),

@@ -44,6 +44,13 @@ PORTS: Mapping[str, int] = {"amqp": 5672, "management": 15672, "stream": 5552, "
 PLUGINS = ("rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_stream")
 #: As a small disk wants it; RabbitMQ's own 512 MiB for the log of quorum queues would fill it.
 CONFIGURATION = "raft.wal_max_size_bytes = 64000000\n"
+#: RabbitMQ logs a crash with the whole message that it came from: 2 MB of it take 3 GB of memory, without this limit
+#: (docs/decisions/0057). Its usual file has no name for a formatter.
+ADVANCED = """\
+[{rabbit, [{log, [{console, [{enabled, true}, {level, info}, {formatter, {logger_formatter, #{
+  chars_limit => 10000, template => [time, " [", level, "] ", pid, " ", msg, "\\n"]
+}}}]}]}]}].
+"""
 _DATA = "/var/lib/rabbitmq"
 _LABELS = {"app.kubernetes.io/name": "rabbitmq", "app.kubernetes.io/instance": NAME}
 
@@ -57,7 +64,11 @@ class StatefulSetBroker(pulumi.ComponentResource):
         config = kubernetes.core.v1.ConfigMap(
             NAME,
             metadata=place.metadata(NAME, _LABELS),
-            data={"enabled_plugins": f"[{','.join(PLUGINS)}].\n", "broker.conf": CONFIGURATION},
+            data={
+                "enabled_plugins": f"[{','.join(PLUGINS)}].\n",
+                "broker.conf": CONFIGURATION,
+                "advanced.config": ADVANCED,
+            },
             opts=part(self),
         )
         self._service(NAME, place)
@@ -127,6 +138,7 @@ def _container(deployment: BrokerDeployment) -> ContainerArgs:
     conf = "/etc/rabbitmq/conf.d"
     single = {
         "/etc/rabbitmq/enabled_plugins": ("config", "enabled_plugins"),
+        "/etc/rabbitmq/advanced.config": ("config", "advanced.config"),
         f"{conf}/20-broker.conf": ("config", "broker.conf"),
         f"{conf}/30-admin.conf": ("admin", broker_credentials.FILE),
     }
