@@ -98,9 +98,11 @@ class Rig:
         return kills[what](random)
 
     def _kill_worker(self, random: Random) -> str | None:
-        query = select(tables.lock.c.worker, tables.lock.c.resource).where(tables.lock.c.expires_at > now())
+        locked = tables.lock.join(tables.run, tables.run.c.id == tables.lock.c.run_id)
+        query = select(tables.run.c.worker, tables.lock.c.resource).select_from(locked)
         with reading(self.engine) as connection:
-            busy = [(one.worker, one.resource) for one in connection.execute(query.order_by(tables.lock.c.resource))]
+            found = connection.execute(query.where(tables.lock.c.expires_at > now()).order_by(tables.lock.c.resource))
+            busy = [(one.worker, one.resource) for one in found]
         processes = _workers(self._daemon.worker_pids())
         there = [(processes[worker], airport) for worker, airport in busy if worker in processes]
         if not there:

@@ -164,12 +164,12 @@ class Processes:
 
     def busy(self) -> list[Busy]:
         """Return the runs that go on, of workers that run on this machine; empty where the database is away."""
-        query = select(tables.lock.c.run_id, tables.lock.c.type, tables.lock.c.resource, tables.lock.c.worker)
-        rows = self.read(lambda connection: connection.execute(query.where(tables.lock.c.expires_at > now())).all())
+        locked = tables.lock.join(tables.run, tables.run.c.id == tables.lock.c.run_id)
+        query = select(tables.lock.c.run_id, tables.lock.c.type, tables.lock.c.resource, tables.run.c.worker)
+        query = query.select_from(locked).where(tables.lock.c.expires_at > now())
+        rows = self.read(lambda connection: connection.execute(query).all())
         workers = self.workers()
-        # Behind the worker's id stands a random word.
-        runs = ((row, row.worker.rpartition(" ")[0]) for row in rows or ())
-        return [Busy(*row[:3], workers[worker]) for row, worker in runs if worker in workers]
+        return [Busy(*row[:3], workers[row.worker]) for row in rows or () if row.worker in workers]
 
     def workers(self) -> dict[str, psutil.Process]:
         """Return the processes of workers by their ids."""
