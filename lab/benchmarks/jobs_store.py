@@ -25,6 +25,7 @@ from benchmarks import rig as rigs
 from benchmarks.ratios import Row, Spread, Target, compared
 from benchmarks.rig import Rig
 from osrdyne_jobs import JobClient, JobType, engine_for, migrate
+from osrdyne_jobs.addresses import read
 from testbed import ROOT
 from testbed.postgres import Postgres
 
@@ -69,7 +70,7 @@ def measure(rig: Rig) -> list[Row]:
         return rows + _scans(rig, server)
 
 
-def _submits(rig: Rig, database: str, engine: Engine, by_driver: Submit) -> list[Row]:
+def _submits(rig: Rig, database: str, engine: Engine, address: str, by_driver: Submit) -> list[Row]:
     number = QUICK_SUBMITS if rig.quick else SUBMITS
     client = JobClient(engine, [TYPE])
 
@@ -78,7 +79,7 @@ def _submits(rig: Rig, database: str, engine: Engine, by_driver: Submit) -> list
 
     statement = insert(PLAIN).values(registered_at=0.0).returning(PLAIN.c.id)
     values = {"type": "echo", "resource": "resource", "payload": '{"number":1}'}
-    plain = create_engine(engine.url)  # WAL of a SQLite file is noted in the file
+    plain = create_engine(address)  # WAL of a SQLite file is noted in the file
     PLAIN.create(plain)
 
     def by_sqlalchemy() -> object:
@@ -109,26 +110,27 @@ def _seconds(one: Submit, times: int) -> float:
 
 
 @contextmanager
-def _on_postgres(server: Postgres) -> Iterator[tuple[Engine, Submit]]:
+def _on_postgres(server: Postgres) -> Iterator[tuple[Engine, str, Submit]]:
     with ExitStack() as stack:
         engine = _database(server, "submits")
         stack.callback(engine.dispose)
-        address = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-        connection = stack.enter_context(psycopg.connect(address, autocommit=True))
+        address = server.url("submits")
+        connection = stack.enter_context(psycopg.connect(**read(address).parameters, autocommit=True))
         connection.execute(_TABLE.format(key="BIGSERIAL PRIMARY KEY"))
 
         def insert() -> object:
             statement = _COLUMNS + " VALUES (%s, %s, %s, extract(epoch FROM now())) RETURNING id"
             return connection.execute(statement, ("echo", "resource", '{"number":1}')).fetchone()
 
-        yield engine, insert
+        yield engine, address, insert
 
 
 @contextmanager
-def _on_sqlite() -> Iterator[tuple[Engine, Submit]]:
+def _on_sqlite() -> Iterator[tuple[Engine, str, Submit]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="osrdyne-bench-")))
-        engine = engine_for(f"sqlite:///{folder / 'jobs.sqlite'}")
+        address = f"sqlite:///{folder / 'jobs.sqlite'}"
+        engine = engine_for(address)
         stack.callback(engine.dispose)
         migrate(engine)
         connection = sqlite3.connect(folder / "plain.sqlite", isolation_level=None)
@@ -141,7 +143,7 @@ def _on_sqlite() -> Iterator[tuple[Engine, Submit]]:
             statement = _COLUMNS + " VALUES (?, ?, ?, unixepoch('subsec')) RETURNING id"
             return connection.execute(statement, ("echo", "resource", '{"number":1}')).fetchone()
 
-        yield engine, insert
+        yield engine, address, insert
 
 
 def _database(server: Postgres, name: str) -> Engine:
