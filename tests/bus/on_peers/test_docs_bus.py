@@ -157,7 +157,7 @@ def test_the_page_names_the_errors_that_a_message_can_end_with() -> None:
     ours = {name for name, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, errors.MessagingError)}
     # These are raised before a message is sent, are a part of others, or are what others are made of.
     elsewhere = {"MessagingError", "InvalidTarget", "ConnectFailed", "LoginRefused", "SendTimedOut", "Unsent"}
-    assert named - {"RemoteError", "NoFreeSlot"} == ours - elsewhere
+    assert named - {"RemoteError", "NoFreeSlot", "InvalidTimeout", "OtherProcess"} == ours - elsewhere
 
 
 def test_the_commands_of_the_page_do_what_it_says(vhost: Vhost) -> None:
