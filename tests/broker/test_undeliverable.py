@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from osrdyne_client import AsyncClient, errors
+from osrdyne_client.dispatcher import CRASHES
 from testbed.amqp_1_0 import UUID, Refused, Sender, message
 from testbed.command_line import osrdyne
 from testbed.foreign_client import ForeignClient
@@ -95,7 +96,10 @@ def test_a_message_in_the_queue_of_the_lock_ends_nothing(pool: Pool, make_daemon
     assert daemon.status()["state"] == "leading"
 
 
-async def test_a_client_goes_on_after_a_reply_that_cannot_be_delivered(pool: Pool) -> None:
+@pytest.mark.parametrize("before", [[], [message(b"of no call")]], ids=["alone", "behind one that can"])
+async def test_a_client_goes_on_after_a_reply_that_cannot_be_delivered(
+    pool: Pool, before: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
     async with peer_of(pool, "42") as peer, AsyncClient(pool.client_uri, pool.settings.name) as client:
         call = asyncio.create_task(client.call("42", b"first"))
         first = await peer.take()
@@ -103,7 +107,8 @@ async def test_a_client_goes_on_after_a_reply_that_cannot_be_delivered(pool: Poo
 
         def reply() -> None:
             with Sender.to_queue(pool.uri(pool.users.worker), reply_to) as sender:
-                sender.send(message(b"answer", application=UUID))
+                for data in (*before, message(b"answer", application=UUID)):
+                    sender.send(data)
 
         await asyncio.to_thread(reply)
         with pytest.raises(errors.ReplyAddressLost):
@@ -114,6 +119,8 @@ async def test_a_client_goes_on_after_a_reply_that_cannot_be_delivered(pool: Poo
         assert second.properties.reply_to != reply_to
         peer.reply(second, b"answer")
         assert (await again).body == b"answer"
+    # What stands before it is delivered to each connection, and is no sign that the queue is good.
+    assert len([one for one in caplog.records if one.message.startswith("connection to the broker lost")]) <= CRASHES
 
 
 def test_an_entry_of_the_poison_inventory_is_said_with_what_to_do(pool: Pool, tmp_path: Path) -> None:

@@ -325,11 +325,12 @@ class Dispatcher:
     # --- what comes back ------------------------------------------------------------------------------------
 
     def _on_reply(self, message: Message) -> None:
-        self._crashes = 0
         call = self.slots.match(message.properties.correlation_id)
         if call is None:
             logger.debug("reply without a waiting call", extra={"request_id": message.properties.correlation_id})
             return
+        # Not before: what stands in front of a message that the broker cannot deliver comes with each connection.
+        self._crashes = 0
         if not self._warned and message.malformed is None and X_STATUS not in (message.properties.headers or {}):
             self._warned = True
             logger.warning("a worker replies without x-status, taken as ok", extra={"key": call.key})
