@@ -401,19 +401,25 @@ async def test_a_password_that_changed_counts_at_the_next_connection(
         async def asked() -> str:
             with engine.connect() as connection:
                 return str(connection.execute(text("SELECT current_user")).scalar_one())
+
+        async def ended() -> None:
+            engine.dispose()
     else:
         asynchronous = async_engine_for(file.read_text)
-        engine = asynchronous.sync_engine
 
         async def asked() -> str:
             async with asynchronous.connect() as connection:
                 return str((await connection.execute(text("SELECT current_user"))).scalar_one())
 
+        async def ended() -> None:
+            # That of its synchronous engine would leave the connections open.
+            await asynchronous.dispose()
+
     assert await asked() == user
     change("second")
-    engine.pool.dispose()  # which ends the connections that are kept
+    await ended()  # the connections that are kept
     assert await asked() == user
-    engine.pool.dispose()
+    await ended()
     postgres.psql(f"DROP ROLE {user}")
 
 
