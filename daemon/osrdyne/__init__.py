@@ -14,5 +14,5 @@ Data goes one way: message -> fact -> target -> plan -> action. Each step has a 
 `*_rules` modules decide: they are pure, and take time as an argument. Tasks act. They know nothing of each other, and
 share the values in `state`. `session` runs the tasks on one connection, once this daemon is the pool's `leader`;
 `daemon` begins the next session; `process` is the program. `errors` has the errors that several of them raise. Start
-reading at docs/architecture.md.
+reading at docs/explain/architecture.md.
 """

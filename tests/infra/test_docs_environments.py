@@ -1,4 +1,4 @@
-"""Every block of commands in docs/environments.md does what the page says, in the order of the page."""
+"""Every block of commands in docs/howto/environments.md does what the page says, in the order of the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.infra.built_images import AIRPORTS, DAEMON
 from tests.infra.clustered import on_cluster
 from tests.infra.conftest import Stack
 
-PAGE = Path(steps.ROOT, "docs/environments.md").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/environments.md").read_text()
 #: Where the blocks of the stack `dev` end.
 ON_A_CLUSTER = "## From nothing to staging"
 #: A word of each block, in the order of the page.

@@ -1,4 +1,4 @@
-"""The code of docs/jobs.md, run as it stands: a client, a worker, redo, and a transaction of the caller's."""
+"""The code of docs/howto/jobs.md, run as it stands: a client, a worker, redo, and a transaction of the caller's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.broker.conftest import make_daemon, make_pool
 
 __all__ = ["make_daemon", "make_pool"]
 
-PAGE = Path(steps.ROOT, "docs/jobs.md").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/jobs.md").read_text()
 COMMANDS = re.findall(r"^```sh\n((?:export|osrdyne).*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""docs/relay.md, "Over HTTPS": its programs and commands run as they stand, and its tables are those of the code."""
+"""docs/howto/relay.md, "Over HTTPS": its programs and commands run, and its tables are those of the code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from testbed.waiting import PATIENCE, until
 from tests.relay.http_nodes import TOKENS
 from tests.relay.http_processes import NodeProcess
 
-PAGE = Path(steps.ROOT, "docs/relay.md").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/relay.md").read_text()
 SECTION = PAGE.split("## Over HTTPS\n")[1].split("\n## ")[0]
 WORKER, CALLER, ASYNC_CALLER, STREAM_WORKER, STREAM_CALLER, BARE_WORKER = re.findall(
     r"^```python\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL

@@ -1,4 +1,4 @@
-"""docs/security.md: the commands for a private CA, run as they stand, make what strict verification accepts."""
+"""docs/howto/security.md: the commands for a private CA, run as they stand, make what strict verification accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import steps
 from testbed.handshakes import shake_hands
 from testbed.pem import Certificate
 
-PAGE = Path(steps.ROOT, "docs/security.md").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/security.md").read_text()
 
 
 @pytest.fixture(scope="module")

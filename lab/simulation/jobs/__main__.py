@@ -1,4 +1,4 @@
-"""`python -m simulation.jobs`: run seeds of the jobs' simulation, or replay one; see docs/simulation.md."""
+"""`python -m simulation.jobs`: run seeds of the jobs' simulation, or replay one; see docs/explain/simulation.md."""
 
 from __future__ import annotations
 

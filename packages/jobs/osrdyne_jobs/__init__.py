@@ -12,7 +12,7 @@ in `sqlite_queue` those that write to one file of SQLite wait for their turn. `a
 connections of its own. `preparation` makes database and users on a PostgreSQL server, and `restoring` has ids go on
 after a restore. `commands` is `osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over
 HTTP, and `figures` is what it shows of all jobs. `documents`, `messages`, `redo_rules` and `states` are pure; `errors`
-has what is raised. Docs: docs/jobs.md.
+has what is raised. Docs: docs/howto/jobs.md.
 """
 
 from importlib import import_module

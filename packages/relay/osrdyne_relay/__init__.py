@@ -16,7 +16,7 @@ and `transactions`. `settings` describe a node, `redis_server` a Redis for nodes
 
 Over HTTPS: `http` is a node to which others connect, `worker` serves endpoints and `client` calls them there. `wire` is
 what goes between, and `keepalive` finds out that the other side is gone. `commands` are those of `osrdyne relay`.
-`driver` is one of the daemon. Each is an extra. Docs: docs/relay.md.
+`driver` is one of the daemon. Each is an extra. Docs: docs/howto/relay.md.
 """
 
 from osrdyne_relay.caller import Call, Cancellation

@@ -1,4 +1,4 @@
-"""docs/bus.md and the README of the package: their programs run, and their tables are those of the code."""
+"""docs/howto/bus.md and the README of the package: their programs run, and their tables are those of the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from testbed.waiting import PATIENCE
 from testbed.workers import LIBRARY, MINIMAL
 from tests.conftest import Vhost
 
-PAGE = Path(steps.ROOT, "docs/bus.md").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/bus.md").read_text()
 README = Path(steps.ROOT, "packages/bus/README.md").read_text()
 
 

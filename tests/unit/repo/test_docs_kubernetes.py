@@ -1,4 +1,4 @@
-"""What docs/drivers.md shows of Kubernetes is what is tested: the Role, and a ScaledObject that is taken."""
+"""What docs/reference/drivers.md shows of Kubernetes is what is tested: the Role, and a ScaledObject that is taken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped]
 import steps
 from osrdyne.drivers.kubernetes.template import load
 
-SECTION = re.split(r"^## ", Path(steps.ROOT, "docs/drivers.md").read_text(), flags=re.MULTILINE)
+SECTION = re.split(r"^## ", Path(steps.ROOT, "docs/reference/drivers.md").read_text(), flags=re.MULTILINE)
 ROLES = Path(steps.ROOT, "tests/drivers/kubernetes")
 
 

@@ -1,4 +1,4 @@
-"""docs/operations.md shows the metrics, states and log lines that the daemon really has."""
+"""docs/howto/operations.md shows the metrics, states and log lines that the daemon really has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import steps
 from osrdyne.status import view as status_view
 from osrdyne.status.metrics import Metrics
 
-PAGE = Path(steps.ROOT, "docs/operations.md").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/operations.md").read_text()
 #: What the daemon stands on.
 LIBRARIES = tuple(f"packages/{name}/" for name in ("protocol", "runtime", "pool", "amqp", "client", "worker"))
 #: Every text of the daemon and of what it stands on, with strings that go over several lines as one.

@@ -1,4 +1,4 @@
-"""The tables of docs/protocol.md say what the protocol package says."""
+"""The tables of docs/reference/protocol.md say what the protocol package says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from osrdyne_pool.topology import topology
 from osrdyne_protocol import events, expiry, headers, statuses, worker_environment
 from osrdyne_protocol.names import PoolNames
 
-PAGE = Path(steps.ROOT, "docs/protocol.md").read_text()
+PAGE = Path(steps.ROOT, "docs/reference/protocol.md").read_text()
 NAMES = PoolNames("core")
 OURS = topology(PoolSettings("core"))
 

@@ -1,4 +1,4 @@
-"""docs/rabbitmq-facts.md has what the code cites, and names tests that exist."""
+"""docs/reference/rabbitmq-facts.md has what the code cites, and names tests that exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import steps
 from tests.unit.repo.named_tests import exists, named_in
 
-NAME = "docs/rabbitmq-facts.md"
+NAME = "docs/reference/rabbitmq-facts.md"
 PAGE = Path(steps.ROOT, NAME).read_text(encoding="utf-8")
 #: Links as pages and comments write them, with what they point to on the page.
 CITED = re.compile(r"rabbitmq-facts\.md(?:#([\w-]*))?")

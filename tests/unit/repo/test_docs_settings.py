@@ -1,4 +1,4 @@
-"""docs/settings.md names every setting with its true default, and nothing else."""
+"""docs/reference/settings.md names every setting with its true default, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from osrdyne.settings import daemon as settings
 from osrdyne_pool.settings import PoolLimits, PoolSettings, RedoSettings
 from osrdyne_relay.driver.settings import RelayDriverSettings
 
-PAGE = Path(steps.ROOT, "docs/settings.md").read_text()
+PAGE = Path(steps.ROOT, "docs/reference/settings.md").read_text()
 
 #: Heading of the page -> what it describes.
 TABLES: dict[str, Any] = {
