@@ -75,7 +75,9 @@ async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPException as error:
         code = _HTTP.get(error.status, "Refused")
         answer = _json(
-            desk, error.status, {"code": code, "error": f"{error.reason}; docs/howto/relay.md has what there is"}
+            desk,
+            error.status,
+            {"code": code, "error": f"{error.reason}; docs/reference/relay-protocol.md has what there is"},
         )
     except ConnectionError:
         raise  # there is no one to answer
