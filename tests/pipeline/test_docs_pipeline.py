@@ -39,10 +39,8 @@ HEADERS = {
 
 
 def lines() -> list[str]:
-    """The commands of the page but those of the section on clusters."""
-    sections = re.split(r"^(?=## )", PAGE, flags=re.MULTILINE)
-    text = "".join(part for part in sections if not part.startswith("## On a cluster"))
-    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    """The commands of the page."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     found = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     return [line for line in (re.sub(r"(^|\s)#.*", "", one).strip() for one in found) if line]
 
