@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import steps
 from tests.unit.repo.test_readme import LINK, anchors
 
 #: A page of docs/ by its path, with a heading if it has one; not that of another site.
 NAMED = re.compile(r"(?<![\w./-])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
 FOLDERS = {"start", "howto", "reference", "explain"}
+MOST_LINES = 200
 PAGES = [name for name in steps.tracked(".md") if name.startswith("docs/") and not name.startswith("docs/decisions/")]
 
 
@@ -26,6 +29,16 @@ def named(text: str) -> list[tuple[str, str]]:
 def test_every_page_lies_in_the_folder_of_its_purpose() -> None:
     assert [name for name in PAGES if name != "docs/README.md" and Path(name).parts[1] not in FOLDERS] == []
     assert {Path(name).parts[1] for name in PAGES} >= FOLDERS
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_at_most_200_lines(page: str) -> None:
+    assert len(Path(steps.ROOT, page).read_text().splitlines()) <= MOST_LINES
+
+
+def test_the_index_says_where_to_begin() -> None:
+    first, _ = LINK.findall(Path(steps.ROOT, "docs/README.md").read_text())[0]
+    assert first == "start/quickstart.md"
 
 
 def test_the_index_names_every_page_exactly_once() -> None:
