@@ -66,10 +66,10 @@ format: setup ## Format the code and fix what ruff can fix
 simulate: setup ## Run the daemon under simulated faults; SEEDS=10000 FIRST=random for others, see docs/explain/simulation.md
 	@$(BIN)/python -m simulation --seeds $(SEEDS) --first $(or $(FIRST),1)
 
-simulate-jobs: setup ## Run jobs under simulated faults; SEEDS=10000 FIRST=random for others, see docs/explain/simulation.md
+simulate-jobs: setup ## Run jobs under simulated faults; SEEDS=10000 FIRST=random for others, see docs/explain/simulation-jobs.md
 	@$(BIN)/python -m simulation.jobs --seeds $(SEEDS) --first $(or $(FIRST),1)
 
-simulate-relay: setup ## Run the relay under simulated faults; SEEDS=10000 FIRST=random for others, see docs/explain/simulation.md
+simulate-relay: setup ## Run the relay under simulated faults; SEEDS=10000 FIRST=random for others, see docs/explain/simulation-jobs.md
 	@$(BIN)/python -m simulation.relay --seeds $(SEEDS) --first $(or $(FIRST),1)
 
 bench: setup ## Compare with bare pika and aio-pika; prints ratios
