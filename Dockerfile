@@ -1,11 +1,11 @@
 # The daemon and the `osrdyne` command with those of jobs and relay: docker build --tag osrdyne:0.1.0 .
-# BASE is any image with Python 3.11 to 3.13 and its module venv; docs/images.md says more.
+# BASE is any image with Python 3.11 to 3.13 and its module venv; docs/howto/images.md says more.
 ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS build
 ARG BASE
 # Who may push a tag decides what is under it: name the base by its digest.
-RUN case "$BASE" in *@sha256:*) ;; *) echo "BASE=$BASE has no digest: see docs/images.md" >&2 ;; esac
+RUN case "$BASE" in *@sha256:*) ;; *) echo "BASE=$BASE has no digest: see docs/howto/images.md" >&2 ;; esac
 WORKDIR /build
 COPY requirements.lock ./
 # uv checks what the lock pins by its hashes, and is pinned itself. Build tools stay in this stage.

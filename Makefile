@@ -26,7 +26,7 @@ demo-jobs: setup ## Do 2,914 jobs on SQLite while workers, broker and redo are k
 demo-relay: setup ## Call workers that can only poll, while Redis stands still and a node is killed, in two minutes
 	@$(BIN)/python -m examples.airports.relay_demo $(DEMO)
 
-up: setup ## Bring this machine to a running pool with Ansible (your own broker: see docs/install.md)
+up: setup ## Bring this machine to a running pool with Ansible (your own broker: see docs/start/install.md)
 	@$(BIN)/python tools/play.py dev $(PLAY)
 
 down: setup ## Stop what `make up` started
@@ -63,13 +63,13 @@ check: setup ## Check format, lint, types, import order, Ansible and YAML
 format: setup ## Format the code and fix what ruff can fix
 	@$(BIN)/python tools/check.py --fix
 
-simulate: setup ## Run the daemon under simulated faults; SEEDS=10000 FIRST=random for others, see docs/simulation.md
+simulate: setup ## Run the daemon under simulated faults; SEEDS=10000 FIRST=random for others, see docs/explain/simulation.md
 	@$(BIN)/python -m simulation --seeds $(SEEDS) --first $(or $(FIRST),1)
 
-simulate-jobs: setup ## Run jobs under simulated faults; SEEDS=10000 FIRST=random for others, see docs/simulation.md
+simulate-jobs: setup ## Run jobs under simulated faults; SEEDS=10000 FIRST=random for others, see docs/explain/simulation-jobs.md
 	@$(BIN)/python -m simulation.jobs --seeds $(SEEDS) --first $(or $(FIRST),1)
 
-simulate-relay: setup ## Run the relay under simulated faults; SEEDS=10000 FIRST=random for others, see docs/simulation.md
+simulate-relay: setup ## Run the relay under simulated faults; SEEDS=10000 FIRST=random for others, see docs/explain/simulation-jobs.md
 	@$(BIN)/python -m simulation.relay --seeds $(SEEDS) --first $(or $(FIRST),1)
 
 bench: setup ## Compare with bare pika and aio-pika; prints ratios

@@ -1,6 +1,6 @@
 """A worker with our library: it answers every request with its own body in capitals.
 
-The daemon starts it with the six WORKER_* variables; docs/worker.md says what else a worker can do.
+The daemon starts it with the six WORKER_* variables; docs/howto/worker.md says what else a worker can do.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ tiers. Names of tiers run only those. What follows `--` goes to pytest, as in `t
 What engines consist of is made before any test (lab/testbed/prepare.py). The output of a tier is shown as a whole
 when it ends; that of a tier which was chosen alone, as it comes. A tier that leaves a process, mount, container or file
 behind has failed (tools/contained.py). A test of a tier with real engines that fails is run once more, alone, when
-everything else has ended; if it passes then, it is counted as flaky (docs/testing.md).
+everything else has ended; if it passes then, it is counted as flaky (docs/howto/testing.md).
 
 `tiers` are those that there are, `tier_run` is one on its way, and `verdict` is what comes of those that have ended.
 """

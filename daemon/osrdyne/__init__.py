@@ -15,5 +15,5 @@ Packages import in one direction, which the contract `daemon` of `.importlinter`
 are pure, and take time as an argument. Tasks act. They know nothing of each other, and share what is in `state`.
 `session` runs the tasks on one connection, once this daemon is the pool's `leader`; `daemon` begins the next session;
 `process` is the program. `errors` has the errors that several of them raise. Start
-reading at docs/architecture.md.
+reading at docs/explain/architecture.md.
 """

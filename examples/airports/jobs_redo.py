@@ -1,6 +1,6 @@
 """A redo process of `make demo-jobs`. Reads JOBS_DATABASE, AMQP_URI and JOBS_POOL; its name ends with its process id.
 
-Its times are short, so that the demo is: `docs/jobs.md` has the usual ones.
+Its times are short, so that the demo is: `docs/reference/settings-pool.md` has the usual ones.
 """
 
 from __future__ import annotations

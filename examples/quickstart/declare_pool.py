@@ -2,7 +2,7 @@
 
 AMQP_URI names the virtual host, MANAGEMENT_URI the management API, as in http://USER:PASSWORD@HOST:15672. Objects that
 exist already do not change. It declares no users and no limits: everything runs as the one user of these addresses. For
-users with few rights, see docs/environments.md.
+users with few rights, see docs/howto/pulumi.md.
 """
 
 from __future__ import annotations

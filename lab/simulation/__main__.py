@@ -1,4 +1,4 @@
-"""`python -m simulation`: run seeds, replay one, or soak; see docs/simulation.md."""
+"""`python -m simulation`: run seeds, replay one, or soak; see docs/explain/simulation.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The checker: reads the history of a run that is over and says what was lost and which invariants were broken.
 
 Pure. It knows nothing of the daemon's inner state: only what the broker, the clients, the workers and the engine
-saw. It cannot see invariant 9, that no password appears (docs/invariants.md).
+saw. It cannot see invariant 9, that no password appears (docs/explain/invariants.md).
 """
 
 from __future__ import annotations

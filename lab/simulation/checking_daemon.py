@@ -36,7 +36,7 @@ _LOSES_EVENTS = ("activity lost", "activity queue deleted", "activity exchange d
 
 
 class DaemonChecks(Checks):
-    """Invariants 2 (deadlines), 3, 4, 6, 7 and 8 of docs/invariants.md."""
+    """Invariants 2 (deadlines), 3, 4, 6, 7 and 8 of docs/explain/invariants.md."""
 
     def __init__(self, outcome: Outcome, verdict: Verdict) -> None:
         super().__init__(outcome, verdict)

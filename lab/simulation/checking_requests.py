@@ -56,7 +56,7 @@ class _Request:
 
 
 class RequestChecks(Checks):
-    """Invariants 1, 2 and 5 of docs/invariants.md."""
+    """Invariants 1, 2 and 5 of docs/explain/invariants.md."""
 
     def __init__(self, outcome: Outcome, verdict: Verdict) -> None:
         super().__init__(outcome, verdict)

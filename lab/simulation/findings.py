@@ -17,7 +17,7 @@ class Verdict:
     unanswered: list[str] = field(default_factory=list)
     duplicated: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
-    #: (number of the invariant in docs/invariants.md, what happened)
+    #: (number of the invariant in docs/explain/invariants.md, what happened)
     broken: list[tuple[int, str]] = field(default_factory=list)
     requests: int = 0
     #: Requests that the broker confirmed and then lost itself: no mistake of ours.

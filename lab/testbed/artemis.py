@@ -17,7 +17,7 @@ ARCHIVE = Archive(
     "2.40.0",
     "3add67e7b0af89f81eac1e6c577427b049b4e7502fb278c591838465d5ca93b5",
 )
-#: What the bus attaches to is made when it does; any other address is not. See docs/bus.md.
+#: What the bus attaches to is made when it does; any other address is not. See docs/howto/bus-peers.md.
 BROKER = """\
 <configuration xmlns="urn:activemq">
   <core xmlns="urn:activemq:core">

@@ -121,7 +121,7 @@ class Broker(Started):
     def kill(self) -> None:
         """Ends the broker at once, by SIGKILL. It may lose quorum queues that were declared right before.
 
-        docs/rabbitmq-facts.md says which.
+        docs/reference/rabbitmq-lost-queues.md says which.
         """
         run_tool("kill", "--dir", str(self.directory))
         self._reap()

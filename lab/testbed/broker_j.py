@@ -21,7 +21,7 @@ ARCHIVE = Archive(
 )
 #: How often a queue gives a message to a receiver. One that is rejected, or that comes back with its link, counts.
 ATTEMPTS = 5
-#: Queues that the bus attaches to are made when it does; see docs/bus.md.
+#: Queues that the bus attaches to are made when it does; see docs/howto/bus-peers.md.
 POLICY = {
     "pattern": r"(unicast|exclusive|notify)\..*",
     "nodeType": "Queue",

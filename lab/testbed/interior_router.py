@@ -14,7 +14,7 @@ from testbed.kept_server import KeptServer
 
 #: Names the command.
 VARIABLE = "OSRDYNE_ROUTER"
-#: What the bus needs of a router, and a port each for clients and routers; see docs/bus.md.
+#: What the bus needs of a router, and a port each for clients and routers; see docs/howto/bus-peers.md.
 CONFIGURATION = """\
 router {{
     mode: interior

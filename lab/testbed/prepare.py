@@ -70,9 +70,9 @@ def debootstrap() -> None:
 
 
 def openssl() -> None:
-    """Have the command of docs/security.md."""
+    """Have the command of docs/howto/tls.md."""
     if not shutil.which("openssl"):
-        apt.install("openssl", why="the commands of docs/security.md")
+        apt.install("openssl", why="the commands of docs/howto/tls.md")
 
 
 def images_built() -> None:

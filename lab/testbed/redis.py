@@ -28,7 +28,7 @@ from testbed.waiting import PATIENCE, until
 
 #: Programs, and the packages of Debian that have them.
 SERVERS = {"redis-server": "redis-server", "valkey-server": "valkey-server"}
-#: `proto-max-bulk-len` bounds what a stranger can have a node read; see docs/relay.md.
+#: `proto-max-bulk-len` bounds what a stranger can have a node read; see docs/howto/relay-nodes.md.
 SETTINGS = """
 bind 127.0.0.1
 port {port}

@@ -1,4 +1,4 @@
-"""The code of docs/client.md, docs/worker.md and the libraries' READMEs, and the examples, run as they stand."""
+"""The code of docs/howto/client.md and worker.md, of the libraries' READMEs, and the examples, run as they stand."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ async def test_the_pages_and_examples_work_together(pool: Pool) -> None:
     queue, exchange = pool.names.request_queue("42"), pool.names.activity_exchange
     environment = WorkerEnvironment("w", "42", pool.settings.name, queue, exchange, pool.uri(pool.users.worker))
     # Given the worker of the page
-    code, hearing_of_the_stop, while_loading = blocks("docs/worker.md")
+    code, hearing_of_the_stop, while_loading = blocks("docs/howto/worker.md")
     assert while_loading.startswith("signal.signal(signal.SIGTERM")
     worker = await start("-c", code, **environment.to_environ())
     # When the clients of the page ask it
-    sync_code, asyncio_code = blocks("docs/client.md")
+    sync_code, asyncio_code = blocks("docs/howto/client.md")
     assert await output(await start("-c", sync_code, AMQP_URI=pool.client_uri)) == "ok 42: hello\n"
     assert await output(await start("-c", asyncio_code, AMQP_URI=pool.client_uri)) == "100 answers\n42: later\n"
     worker.send_signal(signal.SIGTERM)

@@ -126,7 +126,7 @@ async def test_a_fork_of_an_asyncio_program_hears_the_same(pool: Pool) -> None:
 
 
 async def test_the_programs_of_the_page_ask_from_forks(pool: Pool, tmp_path: Path) -> None:
-    processes, calls, gunicorn, celery = blocks("docs/forks.md")
+    processes, calls, gunicorn, celery = blocks("docs/howto/forks.md")
     environment = {**os.environ, "AMQP_URI": pool.client_uri}
     asked = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "ignore::DeprecationWarning", "-c", processes, env=environment, stdout=PIPE

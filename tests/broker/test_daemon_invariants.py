@@ -1,4 +1,7 @@
-"""The nine invariants (docs/invariants.md) on a real broker, with short delays. Each test has the number of its own."""
+"""The nine invariants (docs/explain/invariants.md) on a real broker, with short delays.
+
+Each test has the number of its own.
+"""
 
 from __future__ import annotations
 

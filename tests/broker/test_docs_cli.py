@@ -1,4 +1,4 @@
-"""Every command that docs/cli.md shows does what the page says, on a real broker with a real daemon."""
+"""Every command that the pages about `osrdyne` show does what they say, on a real broker with a real daemon."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from testbed.workers import LIBRARY
 # One daemon serves the whole module.
 pytestmark = pytest.mark.xdist_group("docs-cli")
 
-PAGE = Path(steps.ROOT, "docs/cli.md").read_text()
+PAGE = "\n".join(Path(steps.ROOT, f"docs/reference/{name}.md").read_text() for name in ("cli", "cli-replay"))
 ROLES = ("client", "worker", "daemon", "monitor", "operator")
 #: The entry of the poison inventory that the page names.
 ENTRY = {"x-osrdyne-poison-id": "6f1c0a9be2d4", "x-osrdyne-poison-key": "LAX", "x-osrdyne-poison-reason": "expired"}

@@ -1,7 +1,7 @@
 """What a real broker makes of a quorum queue of which its register lost the line, as a kill right after a declare does.
 
 RabbitMQ 4.0 can be made to lose one without a kill (`make_lost`). `python -m tests.broker_facts.lost_queues` shows
-much more, and docs/rabbitmq-facts.md says it.
+much more, and docs/reference/rabbitmq-lost-queues.md says it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts about RabbitMQ that decisions rest on, each on a real broker. docs/rabbitmq-facts.md says what follows."""
+"""Facts about RabbitMQ on which decisions rest, on a real broker: docs/reference/rabbitmq-facts.md says them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/quickstart.md, step by step, with the worker and the client of README.md; the README shows what it prints."""
+"""docs/start/quickstart.md, with the worker and the client of README.md; the README shows what it prints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from testbed.workers import MINIMAL
 from tests.conftest import Vhost
 
 README = Path(steps.ROOT, "README.md").read_text()
-PAGE = Path(steps.ROOT, "docs/quickstart.md").read_text()
+PAGE = Path(steps.ROOT, "docs/start/quickstart.md").read_text()
 EXAMPLE = Path(steps.ROOT, "examples/quickstart")
 #: What the test does not repeat: the packages are installed in the environment that runs it.
 INSTALLING = ("rabbitmqctl", "python3 -m venv", ". ", "pip install", "cd ")

@@ -43,7 +43,7 @@ def seen(units: SystemdSubject, what: str, manager: str) -> dict[str, Any]:
 @pytest.fixture
 def leave(units: SystemdSubject) -> Iterator[None]:
     """The rule of the page, for this test's user and units."""
-    rule = re.search(r"```js\n(.*?)```", Path(ROOT, "docs/drivers.md").read_text(), re.DOTALL)
+    rule = re.search(r"```js\n(.*?)```", Path(ROOT, "docs/howto/driver-systemd.md").read_text(), re.DOTALL)
     assert rule
     text = rule[1].replace("osrdyne-core@", units.unit.partition(".")[0]).replace('"osrdyne"', f'"{USER}"')
     units.machine.run("sh", "-c", f"cat > {RULES} <<'END'\n{text}END")

@@ -1,1 +1,1 @@
-"""The fault runner judged: its parts, and one short run (docs/faults.md)."""
+"""The fault runner judged: its parts, and one short run (docs/explain/faults.md)."""

@@ -48,7 +48,7 @@ NAMES = PoolNames("core")
 
 @dataclass
 class Deployed:
-    """A broker on a cluster, reached from this machine as docs/environments.md does it."""
+    """A broker on a cluster, reached from this machine as docs/howto/pulumi-kubernetes.md does it."""
 
     cluster: Cluster
     namespace: str

@@ -201,7 +201,7 @@ def clear_in(stack: Stack, secrets: list[str], said: list[str]) -> list[str]:
 
 
 def test_state_outputs_and_logs_hold_no_clear_password(newest: Stack) -> None:
-    # Not at 9, where the engine traces every value that it passes on, as docs/environments.md says.
+    # Not at 9, where the engine traces every value that it passes on, as docs/howto/pulumi.md says.
     said = [newest.must_up("--debug", "--logtostderr", "--verbose=3").text]
     newest.configure(rotate={"core": {"worker": 2}})
     said.append(newest.must_up("--diff", "--show-config").text)

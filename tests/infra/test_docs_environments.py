@@ -1,4 +1,4 @@
-"""Every block of commands in docs/environments.md does what the page says, in the order of the page."""
+"""Every block of commands in docs/howto/pulumi.md and pulumi-kubernetes.md does what the page says, in its order."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from tests.infra.built_images import AIRPORTS, DAEMON
 from tests.infra.clustered import on_cluster
 from tests.infra.conftest import Stack
 
-PAGE = Path(steps.ROOT, "docs/environments.md").read_text()
-#: Where the blocks of the stack `dev` end.
-ON_A_CLUSTER = "## From nothing to staging"
 #: A word of each block, in the order of the page.
 TELLING = (
     "export PATH",
@@ -46,11 +43,11 @@ TELLING_ON_A_CLUSTER = (
 )
 
 
-def blocks(text: str) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", Path(steps.ROOT, page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-DEV, CLUSTER = (blocks(part) for part in PAGE.split(ON_A_CLUSTER))
+DEV, CLUSTER = blocks("docs/howto/pulumi.md"), blocks("docs/howto/pulumi-kubernetes.md")
 
 
 class Shell:

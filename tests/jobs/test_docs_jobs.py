@@ -1,4 +1,4 @@
-"""The code of docs/jobs.md, run as it stands: a client, a worker, redo, and a transaction of the caller's."""
+"""The code of the pages about jobs, run as it stands: a client, a worker, redo, and a transaction of the caller's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import select
 
 import steps
-from osrdyne_jobs import RedoSettings, Run, engine_for, states, worker
+from osrdyne_jobs import Run, engine_for, states, worker
 from osrdyne_jobs.client import CAST_AFTER
 from osrdyne_jobs.database.engines import reading
 from osrdyne_jobs.database.tables import leader
@@ -28,7 +28,8 @@ from tests.broker.conftest import make_daemon, make_pool
 
 __all__ = ["make_daemon", "make_pool"]
 
-PAGE = Path(steps.ROOT, "docs/jobs.md").read_text()
+PAGES = ("howto/jobs", "howto/jobs-administration", "howto/jobs-deploy", "reference/jobs", "explain/jobs")
+PAGE = "\n".join(Path(steps.ROOT, f"docs/{name}.md").read_text() for name in PAGES)
 COMMANDS = re.findall(r"^```sh\n((?:export|osrdyne).*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
@@ -103,19 +104,6 @@ def test_the_page_names_every_command() -> None:
 
 
 def test_the_figures_of_the_page_are_those_of_the_code() -> None:
-    settings = RedoSettings()
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE.split("## Settings of redo")[1], re.MULTILINE))
-    assert rows == {
-        "interval": f"{settings.interval:g} s",
-        "batch": f"{settings.batch:,}",
-        "most": f"{settings.most:,}",
-        "pause": f"{settings.pause:g} s",
-        "lease": f"{settings.lease:g} s",
-        "alive_interval": f"{settings.alive_interval:g} s",
-        "patience": f"{settings.patience:g} s",
-        "archive_after": f"{settings.archive_after / 3600:g} h",
-        "keep": f"{settings.keep / 86400:g} days",
-    }
     assert f"a lease of {worker.LEASE:g} seconds" in PAGE
     assert f"at most {MOST_PAYLOAD:,} bytes" in PAGE
     assert (worker.RENEWALS, CAST_AFTER, states.FIRST_DELAY, states.LONGEST_DELAY) == (4, 10.0, 5.0, 600.0)

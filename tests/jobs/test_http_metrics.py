@@ -76,6 +76,6 @@ def test_no_label_holds_what_a_client_chose(served: Administration, jobs: Store)
 
 def test_the_page_of_the_docs_explains_every_metric(served: Administration, jobs: Store) -> None:
     jobs.register()
-    page = Path(steps.ROOT, "docs/jobs.md").read_text()
+    page = Path(steps.ROOT, "docs/howto/jobs-administration.md").read_text()
     documented = set(re.findall(r"^\| `(osrdyne_jobs\w*)` \|", page, re.MULTILINE))
     assert documented == {name for name, _ in scraped(served)}

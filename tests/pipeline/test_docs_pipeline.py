@@ -1,5 +1,5 @@
-"""Every command that docs/pipeline.md shows does what the page says: those for one machine here, on the stream of a
-real broker; those for a cluster in test_standalone_cluster.py.
+"""Every command that docs/howto/pipeline.md shows does what the page says: those for one machine here, on the stream of
+a real broker; those for a cluster in test_standalone_cluster.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from testbed.broker import Broker
 from testbed.pool import Pool
 from tests.pipeline.small_history import EVENTS, rows
 
-PAGE = Path(steps.ROOT, "docs/pipeline.md").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/pipeline.md").read_text()
 #: Modules of the report that have its sections.
 SECTIONS = ("sections", "recommended")
 #: Columns of an event -> the headers in which it travels.
@@ -39,10 +39,8 @@ HEADERS = {
 
 
 def lines() -> list[str]:
-    """The commands of the page but those of the section on clusters."""
-    sections = re.split(r"^(?=## )", PAGE, flags=re.MULTILINE)
-    text = "".join(part for part in sections if not part.startswith("## On a cluster"))
-    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    """The commands of the page."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     found = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     return [line for line in (re.sub(r"(^|\s)#.*", "", one).strip() for one in found) if line]
 

@@ -1,5 +1,5 @@
-"""The pipeline as a package on a standalone cluster of two workers, as docs/pipeline.md shows it. The Python of driver
-and executors has none of our code but what spark-submit sends.
+"""The pipeline as a package on a standalone cluster of two workers, as docs/howto/pipeline-cluster.md shows it. The
+Python of driver and executors has none of our code but what spark-submit sends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import steps
 from testbed.spark_cluster import BIN, EXECUTOR_MEMORY, SparkCluster
 from tests.pipeline.small_history import EVENTS, REQUESTS, write
 
-PAGE = Path(steps.ROOT, "docs/pipeline.md").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/pipeline-cluster.md").read_text()
 MEMORY = f"--driver-memory {EXECUTOR_MEMORY} --executor-memory {EXECUTOR_MEMORY} --executor-cores 1"
 
 #: How a command is run whose words a test reads.
@@ -29,8 +29,8 @@ CAUGHT: dict[str, Any] = {"capture_output": True, "text": True}
 
 
 def script() -> str:
-    """The commands of the page's section on clusters."""
-    (block,) = re.findall(r"```sh\n(.*?)```", PAGE.split("## On a cluster")[1], re.DOTALL)
+    """The commands of the page."""
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     return str(block)
 
 

@@ -1,4 +1,4 @@
-"""A user with only the commands and channels of docs/relay.md, TLS, Sentinels and a Cluster."""
+"""A user with only the commands and channels of docs/howto/relay-nodes.md, TLS, Sentinels and a Cluster."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from testbed.redis import RedisServer
 from testbed.waiting import until, until_async
 from tests.relay.nodes import QUICK, serving, settings
 
-DOCS = Path(__file__).parents[2] / "docs/relay.md"
+DOCS = Path(__file__).parents[2] / "docs/howto/relay-nodes.md"
 
 
 def rules_of_the_page() -> list[str]:
-    """The ACL rules of docs/relay.md, for the prefix and password of a test."""
+    """The ACL rules of docs/howto/relay-nodes.md, for the prefix and password of a test."""
     found = re.search(r"^ACL SETUSER osrdyne-relay (.+)$", DOCS.read_text(), re.MULTILINE)
     assert found is not None
     return found[1].replace(">PASSWORD", ">word").replace("osrdyne-relay:", "test:").split()
 
 
 def more_rules_for_a_cluster() -> list[str]:
-    """The ACL rules of docs/relay.md that only a Cluster needs."""
+    """The ACL rules of docs/howto/relay-nodes.md that only a Cluster needs."""
     found = re.search(r"^On a Cluster it also needs `([^`]+)`", DOCS.read_text(), re.MULTILINE)
     assert found is not None
     return found[1].split()

@@ -1,4 +1,4 @@
-"""docs/relay.md, "Over HTTPS": its programs and commands run as they stand, and its tables are those of the code."""
+"""The pages of the relay: their programs and commands run, and their tables are those of the code."""
 
 from __future__ import annotations
 
@@ -33,17 +33,27 @@ from testbed.waiting import PATIENCE, until
 from tests.relay.http_nodes import TOKENS
 from tests.relay.http_processes import NodeProcess
 
-PAGE = Path(steps.ROOT, "docs/relay.md").read_text()
-SECTION = PAGE.split("## Over HTTPS\n")[1].split("\n## ")[0]
-WORKER, CALLER, ASYNC_CALLER, STREAM_WORKER, STREAM_CALLER, BARE_WORKER = re.findall(
-    r"^```python\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL
-)
-SETTINGS, ACCESS = re.findall(r"^```toml\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+
+def page(name: str) -> str:
+    return Path(steps.ROOT, "docs", name).read_text()
 
 
-def rows(heading: str) -> dict[str, str]:
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page(name), re.MULTILINE | re.DOTALL)
+
+
+NODES = "howto/relay-nodes.md"
+PROTOCOL = "reference/relay-protocol.md"
+SETTINGS_PAGE = "reference/relay-settings.md"
+WORKER, CALLER, ASYNC_CALLER = blocks("howto/relay.md", "python")
+STREAM_WORKER, STREAM_CALLER, _ = blocks("howto/relay-streams.md", "python")
+(BARE_WORKER,) = blocks(PROTOCOL, "python")
+SETTINGS, ACCESS = blocks(NODES, "toml")
+
+
+def rows(name: str, heading: str) -> dict[str, str]:
     """The names that the first table under a heading has, with what is beside them."""
-    table = SECTION.split(f"### {heading}\n")[1].split("\n### ")[0]
+    table = page(name).split(f"## {heading}\n")[1].split("\n## ")[0]
     found = {}
     for names, beside in re.findall(r"^\| (`[a-z_0-9`, ]+`) \|([^|]*)\|", table, re.MULTILINE):
         found.update(dict.fromkeys(re.findall(r"`(\w+)`", names), beside.strip().replace("`", "")))
@@ -109,9 +119,8 @@ def test_the_programs_of_the_page_work_together(redis: RedisServer, tmp_path: Pa
 
 
 def test_the_command_of_the_page_serves_and_ends_at_a_signal(redis: RedisServer, tmp_path: Path) -> None:
-    commands = re.search(r"^```sh\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
-    assert commands is not None
-    token, serve = (shlex.split(line) for line in commands[1].splitlines())
+    commands, *_ = blocks(NODES, "sh")
+    token, serve = (shlex.split(line) for line in commands.splitlines())
     made = osrdyne(*token[1:]).out.decode().splitlines()
     assert made[1] == f'token_sha256 = "{sha256_of(made[0])}"'
     (tmp_path / "access.toml").write_text(f"[clients.a]\n{made[1]}\nserve = ['e']\n")
@@ -156,13 +165,13 @@ def test_the_settings_of_the_page_are_those_of_the_code() -> None:
         elif name != "access_file":
             shown[name] = "none" if default is None else str(default).lower()
 
-    assert rows("A node") == shown
+    assert rows(SETTINGS_PAGE, "`[relay.serve]`: a node") == shown
 
 
 def test_the_options_of_a_worker_on_the_page_are_those_of_the_code() -> None:
     given = inspect.signature(RelayWorker).parameters.values()
     own = {one.name for one in given if one.kind is one.KEYWORD_ONLY}
-    assert {*rows("A worker")} == own | {*ClientIdentity.__annotations__}
+    assert {*rows("howto/relay.md", "A worker")} == own | {*ClientIdentity.__annotations__}
 
 
 def test_the_entries_of_the_access_file_are_those_of_the_code_and_the_example_is_one(tmp_path: Path) -> None:
@@ -170,21 +179,21 @@ def test_the_entries_of_the_access_file_are_those_of_the_code_and_the_example_is
     file.write_text(ACCESS)
     Access.read(file)
 
-    assert {*rows("Who may do what")} == {*Grant.model_fields}
+    assert {*rows(NODES, "Who may do what")} == {*Grant.model_fields}
 
 
 def test_the_errors_and_metrics_of_the_page_are_those_of_the_code() -> None:
     ours = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.RelayError)}
-    on_the_page = {*re.findall(r"`([A-Z]\w+)`", PAGE)}
+    on_the_page = {*re.findall(r"`([A-Z]\w+)`", page("reference/relay-errors.md"))}
     assert ours - on_the_page == {"UnreadableRecord", "NodeStopping"}  # which clients do not raise
     rendered = NodeMetrics().render().decode()
     names = {*re.findall(r"(?m)^# TYPE (\w+) ", rendered)} - {*re.findall(r"(?m)^# TYPE (\w+_created) ", rendered)}
-    assert {*re.findall(r"`(osrdyne_relay_\w+)`", SECTION)} - {"osrdyne_relay_node"} == names
+    assert {*re.findall(r"`(osrdyne_relay_\w+)`", page(SETTINGS_PAGE))} == names
 
 
 async def test_the_requests_of_the_page_are_the_routes_of_the_node() -> None:
     found = set()
-    for line in SECTION.split("### The protocol\n")[1].splitlines():
+    for line in page(PROTOCOL).splitlines():
         if line.startswith("| `"):
             first = line.split("|")[1]
             method = first.split()[0].strip("`")

@@ -17,7 +17,7 @@ from testbed.redis import RedisServer
 from tests.relay.nodes import serving, settings
 from tests.relay.test_access import rules_of_the_page
 
-SECTION = Path(steps.ROOT, "docs/relay.md").read_text().split("## What Redis needs\n")[1].split("\n## ")[0]
+SECTION = Path(steps.ROOT, "docs/howto/relay-nodes.md").read_text().split("## What Redis needs\n")[1].split("\n## ")[0]
 
 
 def test_the_page_has_the_settings_and_the_rules_that_infrastructure_writes() -> None:

@@ -1,4 +1,4 @@
-"""docs/security.md: the commands for a private CA, run as they stand, make what strict verification accepts."""
+"""docs/howto/tls.md: the commands for a private CA, run as they stand, make what strict verification accepts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import steps
 from testbed.handshakes import shake_hands
 from testbed.pem import Certificate
 
-PAGE = Path(steps.ROOT, "docs/security.md").read_text()
+PAGE = Path(steps.ROOT, "docs/howto/tls.md").read_text()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the commands of the page were run."""
-    commands = re.search(r"^### A private CA\n.*?^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    commands = re.search(r"^## A private CA\n.*?^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert commands is not None
     made = tmp_path_factory.mktemp("ca")
     done = subprocess.run(["sh", "-eu"], input=commands[1], cwd=made, check=False, capture_output=True, text=True)

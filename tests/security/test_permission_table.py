@@ -1,4 +1,4 @@
-"""The table of docs/security.md: every user tries every operation, and is allowed or refused as the table says."""
+"""The table of docs/reference/permissions.md: every user may do what the table says, and nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.security.test_permissions import (
 
 pytestmark = pytest.mark.both_versions
 
-PAGE = (Path(__file__).parents[2] / "docs/security.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/reference/permissions.md").read_text()
 ROLES = ("client", "worker", "daemon", "monitor", "operator")
 ROWS = re.findall(r"^\| ([^|]+?) \|" + r" (yes|no) \|" * len(ROLES) + "$", PAGE, re.MULTILINE)
 #: Operation -> role -> whether the page says that it is allowed.

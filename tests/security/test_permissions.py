@@ -1,4 +1,4 @@
-"""Each broker user can do what its role must, and a broker refuses it the rest: the table of docs/protocol.md."""
+"""Each broker user can do what its role must, and is refused the rest: the table of docs/reference/permissions.md."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ async def test_a_ca_that_lacks_what_strict_verification_wants_is_named_with_what
         error = await amqp_error(f"amqps://me:{PASSWORD}@127.0.0.1:{port}/?{lacking.query()}")
 
     assert "the certificate of the CA that signed the server's has no key usage" in str(error)
-    assert "docs/security.md has the commands" in str(error)
+    assert "docs/howto/tls.md has the commands" in str(error)
     assert "cacertfile" not in str(error)
 
 

@@ -1,1 +1,1 @@
-"""The simulation judged: its seeds, the model broker, and mistakes that it must find (docs/simulation.md)."""
+"""The simulation judged: its seeds, the model broker, and mistakes that it must find (docs/explain/simulation.md)."""

@@ -1,8 +1,9 @@
 """The broker's management API, read only: which request queues there are, and what is in them.
 
 Only this module uses HTTP to reach the broker (through pyrabbit2, each call in a thread, because it blocks).
-Its message counts are seconds late, and each decision allows for that (docs/rabbitmq-facts.md#counts-that-come-late).
-Library exceptions become `ManagementError` here, with what, where and what to do, and without the password.
+Its message counts are seconds late, and each decision allows for that
+(docs/reference/rabbitmq-facts.md#counts-that-come-late). Library exceptions become `ManagementError` here, with what,
+where and what to do, and without the password.
 """
 
 from __future__ import annotations
@@ -332,7 +333,7 @@ def _totals(raw: Mapping[str, Any], bindings: int) -> QueueTotals | None:
     if not isinstance(ready, int) or not isinstance(unacknowledged, int):
         return None
     ours = own_key(management_json.queue(raw)) is not None
-    # Dead letters on their way are counted only in the sum (docs/rabbitmq-facts.md#counts-that-come-late).
+    # Dead letters on their way are counted only in the sum (docs/reference/rabbitmq-facts.md#counts-that-come-late).
     dead_lettering = max(0, int(raw.get("messages") or 0) - ready - unacknowledged)
     delivered = management_json.table(raw, "message_stats").get("deliver_get")
     return QueueTotals(

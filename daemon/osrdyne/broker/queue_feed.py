@@ -1,9 +1,9 @@
 """Consumes one of the pool's own queues, on a connection of its own, and goes on after a message that ends it.
 
 Clients can send what RabbitMQ cannot deliver over AMQP 0-9-1: it closes the connection, and delivers the message to the
-next one (docs/rabbitmq-facts.md#messages-that-close-the-connection-of-their-receiver). The message stays at the head of
-its queue until it has failed as often as the queue's delivery limit allows. So the feed connects again at once, and
-takes one message at a time: then no other message fails with it. Lock, publishes and other queues have other
+next one (docs/reference/rabbitmq-facts.md#messages-that-close-the-connection-of-their-receiver). The message stays at
+the head of its queue until it has failed as often as the queue's delivery limit allows. So the feed connects again at
+once, and takes one message at a time: then no other message fails with it. Lock, publishes and other queues have other
 connections, and go on. Any other end of the connection ends the session.
 """
 

@@ -2,7 +2,7 @@
 
 The caller is answered with the reason. A request that its workers failed on, and one whose caller cannot be
 answered, is also kept in the poison inventory: nothing is lost. RabbitMQ puts the newest death first into
-`x-death` (docs/rabbitmq-facts.md#what-a-dead-letter-says).
+`x-death` (docs/reference/rabbitmq-facts.md#what-a-dead-letter-says).
 """
 
 from __future__ import annotations

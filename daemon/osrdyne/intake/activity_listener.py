@@ -2,7 +2,8 @@
 
 Only `started`, `request-received`, `finished` and `alive` count, and only for a key that has a queue: an event
 of an unknown key wakes nothing. Events are consumed without acknowledgements. The broker may lose some
-(docs/rabbitmq-facts.md#messages-that-vanish); this does no harm, because lack of activity alone stops nothing.
+(docs/reference/rabbitmq-facts.md#messages-that-vanish); this does no harm, because lack of activity alone
+stops nothing.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A request is forwarded as it came, without what would break or mislead the forward: headers that the broker added, and
 time to live already used up. Its `user_id` becomes the daemon's, because the broker refuses another one, and a header
 names the first user. CC and BCC would copy the request to more queues at each publish, so a request with them is
-refused. docs/rabbitmq-facts.md#publishing-a-message-once-more says how the broker treats each of these.
+refused. docs/reference/rabbitmq-facts.md#publishing-a-message-once-more says how the broker treats each of these.
 
 Times in headers are integer milliseconds of the wall clock: they cross processes and restarts.
 """

@@ -141,7 +141,7 @@ def stuck_reason(
 
     A group is stuck when its queue has had ready messages for `patience` seconds (consumer timeout plus start
     grace) and the group took none of them. RabbitMQ 4.3 cancels the consumer of a hung worker, which then gets
-    nothing more (docs/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long).
+    nothing more (docs/reference/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long).
     """
     if ready_since is None:
         return None

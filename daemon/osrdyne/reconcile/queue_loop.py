@@ -169,7 +169,7 @@ class QueueLoop:
         await channel.declare_queue(name, arguments=request_queue_arguments(key))
         if key in self._state.unrouted:
             # The binding may be listed and route nothing; binding once more does not mend it
-            # (docs/rabbitmq-facts.md#bindings-that-route-nothing).
+            # (docs/reference/rabbitmq-facts.md#bindings-that-route-nothing).
             self._state.unrouted.discard(key)
             await channel.unbind_queue(name, self._state.names.request_exchange, key)
         await channel.bind_queue(name, self._state.names.request_exchange, key)

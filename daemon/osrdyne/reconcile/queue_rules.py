@@ -1,9 +1,9 @@
 """What to do next about one request queue: a pure decision from target and what is known of the queue.
 
 Deleting a quorum queue with a message in it loses the message silently, and the broker cannot delete "only if
-empty" (docs/rabbitmq-facts.md#deleting-a-queue). Its management API shows unacknowledged messages seconds late
-(docs/rabbitmq-facts.md#counts-that-come-late). So a queue that no key wants passes a sequence, and anything found
-on the way makes its key Active again:
+empty" (docs/reference/rabbitmq-facts.md#deleting-a-queue). Its management API shows unacknowledged messages seconds
+late (docs/reference/rabbitmq-facts.md#counts-that-come-late). So a queue that no key wants passes a sequence, and
+anything found on the way makes its key Active again:
 unbind; nothing ready; nothing unacknowledged; stop the group; no consumer and nothing ready; two samples of
 totals one statistics interval apart, the first one interval after that look; one last look; delete.
 

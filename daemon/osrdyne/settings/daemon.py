@@ -168,7 +168,7 @@ def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: 
 
 def _problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
-        return "is not a setting; see docs/settings.md for those there are"
+        return "is not a setting; see docs/reference/settings.md for those there are"
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "union_tag_invalid" and (why := registry.broken.get(error["ctx"]["tag"])):

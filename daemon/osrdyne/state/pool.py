@@ -1,6 +1,6 @@
 """The state that the control tasks of one pool share: facts and values, never calls.
 
-Each value has one writer, with a few exceptions; docs/architecture.md lists both. The tracker outlives a broker
+Each value has one writer, with a few exceptions; docs/explain/architecture.md lists both. The tracker outlives a broker
 connection; knowledge of queues does not. Single-threaded: only the event loop touches these values.
 """
 

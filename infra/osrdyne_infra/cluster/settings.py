@@ -106,7 +106,7 @@ class DaemonPods(Table):
     #: The leader, and those that wait to take over.
     replicas: Annotated[int, BeforeValidator(checks.integer(1, 5))] = 2
     pull_policy: PullPolicy = "IfNotPresent"
-    #: Twice what the daemon was seen to need while it held as many orphans as it may (docs/operations.md).
+    #: Twice what the daemon was seen to need while it held as many orphans as it may (docs/howto/operations.md).
     resources: Resources = Field(
         default_factory=lambda: {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
     )
@@ -115,7 +115,7 @@ class DaemonPods(Table):
     status_names: tuple[Filled, ...] = ()
     #: Log what the AMQP library says, too.
     verbose: Flag = False
-    #: The daemon's own tables [limits] and [intervals], see docs/settings.md.
+    #: The daemon's own tables [limits] and [intervals], see docs/reference/settings.md.
     limits: Annotated[dict[str, int | float], BeforeValidator(_numbers(LIMITS))] = Field(default_factory=dict)
     intervals: Annotated[dict[str, int | float], BeforeValidator(_numbers(INTERVALS))] = Field(default_factory=dict)
 

@@ -31,7 +31,7 @@ class RedoPods(Table):
     #: The leader, and those that wait to take over.
     replicas: Annotated[int, BeforeValidator(checks.integer(1, 5))] = 2
     pull_policy: PullPolicy = "IfNotPresent"
-    #: More than twice what redo was seen to need with a million due jobs (docs/benchmarks.md).
+    #: More than twice what redo was seen to need with a million due jobs (docs/reference/benchmarks-packages.md).
     resources: Resources = Field(
         default_factory=lambda: {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
     )

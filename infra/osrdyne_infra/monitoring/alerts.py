@@ -1,4 +1,4 @@
-"""What is worth waking a person for, as rules of Prometheus; docs/operations.md says what to do about each. Pure."""
+"""What is worth waking a person for, as rules of Prometheus; docs/howto/operations.md says what to do. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a daemon may do in its namespace: exactly what its driver does, which docs/drivers.md lists."""
+"""What a daemon may do in its namespace: exactly what its driver does, which docs/howto/driver-kubernetes.md lists."""
 
 from __future__ import annotations
 

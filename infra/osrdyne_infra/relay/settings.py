@@ -80,7 +80,7 @@ class RelayPlace(Table):
     streams_cacertfile: Filled = ""
     #: Pools whose workers poll at the nodes. Their daemons start none.
     pools: tuple[Text, ...] = ()
-    #: Further settings of the nodes, the table [relay] of docs/relay.md.
+    #: Further settings of the nodes, the table [relay] of docs/reference/relay-settings.md.
     settings: dict[str, Any] = Field(default_factory=dict)
     #: Another text is another password of Redis.
     rotate: Text = "1"

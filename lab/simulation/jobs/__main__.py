@@ -1,4 +1,4 @@
-"""`python -m simulation.jobs`: run seeds of the jobs' simulation, or replay one; see docs/simulation.md."""
+"""`python -m simulation.jobs`: run or replay seeds of the jobs' simulation; see docs/explain/simulation-jobs.md."""
 
 from __future__ import annotations
 

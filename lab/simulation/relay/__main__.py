@@ -1,4 +1,4 @@
-"""`python -m simulation.relay`: run seeds of the relay's simulation, or replay one; see docs/simulation.md."""
+"""`python -m simulation.relay`: run or replay seeds of the relay's simulation; see docs/explain/simulation-jobs.md."""
 
 from __future__ import annotations
 

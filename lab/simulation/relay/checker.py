@@ -1,4 +1,4 @@
-"""Judges a run: which calls were lost, which ran twice, and what else is not as docs/relay.md says."""
+"""Judges a run: which calls were lost, which ran twice, and what else is not as docs/explain/relay.md says."""
 
 from __future__ import annotations
 

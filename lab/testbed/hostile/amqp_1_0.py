@@ -72,7 +72,7 @@ PLAIN = st.one_of(
     ),
 )
 #: Also characters, floating numbers that are none, and decimals. RabbitMQ takes some of these in annotations, and
-#: described values, too, and cannot deliver them (docs/rabbitmq-facts.md).
+#: described values, too, and cannot deliver them (docs/reference/rabbitmq-facts.md).
 SCALARS = PLAIN | st.one_of(
     st.sampled_from([0x72, 0x73, 0x74]).flatmap(lambda code: _fixed(code, 4)),
     st.sampled_from([0x82, 0x84]).flatmap(lambda code: _fixed(code, 8)),

@@ -1,6 +1,7 @@
 """Commands of a program that may write to the relay's keys in Redis, and knows their names.
 
-They are of the kinds that the relay's own user may send (docs/relay.md), and a few that only another user may.
+They are of the kinds that the relay's own user may send (docs/howto/relay-nodes.md), and a few that only another user
+may.
 """
 
 from __future__ import annotations

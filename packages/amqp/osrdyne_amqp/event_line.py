@@ -1,8 +1,8 @@
 """A connection that carries only activity events, so that an event that the broker refuses disturbs no request.
 
 A broker closes the whole connection of an event's publisher (506) while the pool's stream is unreachable, for example
-for seconds after a kill (docs/rabbitmq-facts.md#messages-that-vanish). If deliveries used the same connection, each of
-them would be redelivered, and counted as failed.
+for seconds after a kill (docs/reference/rabbitmq-facts.md#messages-that-vanish). If deliveries used the same
+connection, each of them would be redelivered, and counted as failed.
 
 Connects when there is something to send, and again, with back-off, when the connection or its channel has ended. The
 first event of a new connection is then `interrupted`; the others follow once the broker has confirmed that one. Events

@@ -2,9 +2,9 @@
 
 A broker handles the publishes of a channel one after the other. The first publish of a channel to a quorum queue
 waits until the queue has answered. When the queue is lost or has no leader, that takes a minute, and everything behind
-it on that channel waits (docs/rabbitmq-facts.md#what-a-lost-queue-does-to-its-users). So each destination is unproven
-on a new connection: until the first publish to it is confirmed, it has a channel of its own, a lane. After that it
-shares one channel with all other proven destinations.
+it on that channel waits (docs/reference/rabbitmq-lost-queues.md#what-a-lost-queue-does-to-its-users). So each
+destination is unproven on a new connection: until the first publish to it is confirmed, it has a channel of its own, a
+lane. After that it shares one channel with all other proven destinations.
 
 The number of lanes at work is bounded, and so is the number of lanes that wait for a late answer. Each holds few
 messages, because a broker stops reading a connection when one channel is some hundred messages behind. Further

@@ -2,8 +2,8 @@
 
     Routable().shared(Target("maps", exchange="flights"))  # osrdyne/bus/rpc/anycast/flights/maps
 
-`aio` has the bus, its clients and servers for asyncio, and `threads` those for threads: docs/bus.md. Both stand on
-`engine`, which connects to a peer and needs the extra `proton`.
+`aio` has the bus, its clients and servers for asyncio, and `threads` those for threads: docs/howto/bus.md. Both stand
+on `engine`, which connects to a peer and needs the extra `proton`.
 
 The rest is pure. Programs name the receivers of a message by `targets`, and `addresses` has what a peer calls these.
 `endpoints` are what a server can be asked for, and `messages` how requests and replies look. `credit` is how many of

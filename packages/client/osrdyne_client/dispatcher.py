@@ -376,7 +376,7 @@ class Dispatcher:
     def _leave_queue(self, reason: BrokerError) -> bool:
         """Take another reply queue where this one may hold what the broker cannot deliver; return whether.
 
-        Such a reply ends each connection that consumes it (docs/protocol.md#request). The old queue expires.
+        Such a reply ends each connection that consumes it (docs/reference/protocol.md#request). The old queue expires.
         """
         self._crashes = self._crashes + 1 if reason.code == CRASHED else 0
         if self._queue is None or self._crashes < CRASHES:

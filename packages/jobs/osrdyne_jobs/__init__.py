@@ -9,7 +9,7 @@
 `store` has every change of a job as one transaction in the `database`. `commands` is
 `osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over HTTP, and `figures` is what it shows
 of all jobs. `documents`, `messages`, `redo_rules` and `states` are pure; `errors` has what is raised. Docs:
-docs/jobs.md.
+docs/howto/jobs.md.
 """
 
 from importlib import import_module

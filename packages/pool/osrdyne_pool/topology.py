@@ -158,7 +158,8 @@ def topology(pool: PoolSettings, users: Users | None = None) -> Topology:
         ),
         queues=(
             # Without a policy, the broker's own limit would be 20, and a daemon that crashes often must not use up the
-            # deliveries of what it holds (docs/rabbitmq-facts.md#deliveries-that-count). A limit of a policy holds.
+            # deliveries of what it holds (docs/reference/rabbitmq-facts.md#deliveries-that-count). A limit of a policy
+            # holds.
             Queue(names.orphan_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.dead_letter_queue, arguments={"x-delivery-limit": -1}),
             Queue(names.poison_queue, arguments={"x-delivery-limit": -1}),
@@ -248,7 +249,7 @@ def _policies(pool: PoolSettings, names: PoolNames) -> tuple[Policy, ...]:
     dead_letters: dict[str, Argument] = {
         "dead-letter-exchange": names.dead_letter_exchange,
         # At-least-once needs reject-publish, else the broker falls back to at-most-once
-        # (docs/rabbitmq-facts.md#dead-letters-that-are-not-lost).
+        # (docs/reference/rabbitmq-facts.md#dead-letters-that-are-not-lost).
         "dead-letter-strategy": "at-least-once",
         "overflow": "reject-publish",
     }

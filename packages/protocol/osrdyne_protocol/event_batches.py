@@ -2,7 +2,8 @@
 
 A batch has the headers `x-event: batch` and `x-batch-version`, and a JSON array as its body. Each element is an object
 with the headers of one event, oldest first. What all events of a batch share may stand in the message's own headers
-(`x-worker-id`). docs/protocol.md#batches-of-events describes the form; decision 0022 says why it is JSON.
+(`x-worker-id`). docs/reference/protocol-workers.md#batches-of-events describes the form; decision 0022 says why it is
+JSON.
 """
 
 from __future__ import annotations

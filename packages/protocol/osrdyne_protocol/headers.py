@@ -80,7 +80,7 @@ POISON = frozenset(
     }
 )
 
-#: Set by the broker when it dead-letters (docs/rabbitmq-facts.md#what-a-dead-letter-says).
+#: Set by the broker when it dead-letters (docs/reference/rabbitmq-facts.md#what-a-dead-letter-says).
 X_FIRST_DEATH_REASON = "x-first-death-reason"
 X_FIRST_DEATH_QUEUE = "x-first-death-queue"
 X_FIRST_DEATH_EXCHANGE = "x-first-death-exchange"

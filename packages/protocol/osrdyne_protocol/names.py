@@ -1,6 +1,6 @@
 """The one table of names: exchanges and queues of a pool, reply queues, its database, and names for engines.
 
-No other module spells a name out. docs/protocol.md has the rules.
+No other module spells a name out. docs/reference/protocol.md has the rules.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def is_reply_address(address: str | bytes | None) -> TypeGuard[str]:
     A program that sends replies may write into every queue of its virtual host, and `reply-to` comes from a client. So
     a reply goes to a reply queue or to direct reply-to, and nowhere else: no object of any pool has such a name. An
     address of direct reply-to must have the broker's form, because a broken one can close the connection of the program
-    that replies (docs/rabbitmq-facts.md#addresses-of-direct-reply-to).
+    that replies (docs/reference/rabbitmq-facts.md#addresses-of-direct-reply-to).
     """
     if not isinstance(address, str):
         return False  # None, or not UTF-8

@@ -14,7 +14,7 @@ large for that, and `checking` looks at what callers give before anything is don
 
 Over HTTPS: `http` is a node to which others connect, `worker` serves endpoints and `client` calls them there. `wire` is
 what goes between, and `keepalive` finds out that the other side is gone. `commands` are those of `osrdyne relay`.
-`driver` is one of the daemon. Each is an extra. Docs: docs/relay.md.
+`driver` is one of the daemon. Each is an extra. Docs: docs/howto/relay.md.
 """
 
 from osrdyne_relay.caller import Call, Cancellation

@@ -47,7 +47,7 @@ class RedisAway(RelayError):
 
 
 class RedisRefused(RelayError):
-    """Redis refused a command: check user, password, ACL and that no other program uses these keys (docs/relay.md)."""
+    """Redis refused a command: check user, password, ACL, and who else uses these keys (docs/howto/relay-nodes.md)."""
 
 
 class Cancelled(RelayError):

@@ -94,8 +94,9 @@ class Relay:
         """Have a request run once by a worker that polls as `endpoint` at any node; return its response.
 
         `pickup_timeout`: seconds for which it may wait for a node; without it, the setting's. `timeout`: seconds for
-        all of it, after which it is cancelled; None or `math.inf` for no end. Raises a RelayError: docs/relay.md has a
-        table; and OtherProcess in a fork of the process that entered this node. Cancelling this task cancels the call.
+        all of it, after which it is cancelled; None or `math.inf` for no end. Raises a RelayError:
+        docs/reference/relay-errors.md has a table; and OtherProcess in a fork of the process that entered this node.
+        Cancelling this task cancels the call.
         """
         return await self.start(endpoint, request, pickup_timeout=pickup_timeout, timeout=timeout).response()
 

@@ -1,6 +1,7 @@
 """What nodes, workers and clients say to each other over HTTP: paths, headers, errors, and frames of a WebSocket. Pure.
 
-All of it is below `/v1`, which is the version. docs/relay.md describes it for workers in other languages.
+All of it is below `/v1`, which is the version. docs/reference/relay-protocol.md describes it for workers in other
+languages.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ _SERVER = "the server's certificate"
 _CA = "the certificate of the CA that signed the server's"
 _EITHER = "the server's certificate, or that of its CA,"
 
-_REMAKE_SERVER = "have the server show a new one: docs/security.md has the commands"
-_REMAKE_CA = "make the CA and what it signed again: docs/security.md has the commands"
-_REMAKE = "make them again: docs/security.md has the commands"
+_REMAKE_SERVER = "have the server show a new one: docs/howto/tls.md has the commands"
+_REMAKE_CA = "make the CA and what it signed again: docs/howto/tls.md has the commands"
+_REMAKE = "make them again: docs/howto/tls.md has the commands"
 
 #: What to do about a server or CA that is not known is not here: that depends on what was named.
 _UNKNOWN = {
@@ -71,7 +71,7 @@ _FAULTS = {
     93: (f"{_EITHER} has extensions, and is not of version 3", _REMAKE),
     94: (f"{_EITHER} has a key with parameters of its own in place of a named curve", _REMAKE),
 }
-_OTHER = (f"{_EITHER} was refused", "docs/security.md says what certificates must have")
+_OTHER = (f"{_EITHER} was refused", "docs/howto/tls.md says what certificates must have")
 
 
 def fault(error: BaseException, *, authority: object, setting: str) -> str | None:

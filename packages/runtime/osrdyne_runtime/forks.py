@@ -32,7 +32,7 @@ class Home:
         if not self.is_here:
             raise OtherProcess(
                 f"{what} was opened in process {self._process}, and this is its fork {os.getpid()}; "
-                "open another one after the fork (docs/forks.md)"
+                "open another one after the fork (docs/howto/forks.md)"
             )
 
 

@@ -8,7 +8,7 @@
     run(handle)
 
 A handler takes a `Request` and returns the body of the answer. It may raise `Requeue`, `Reject` or `WorkerError`; any
-other exception is answered as an error and logged, and the worker goes on. All of it is in docs/worker.md.
+other exception is answered as an error and logged, and the worker goes on. All of it is in docs/howto/worker.md.
 
 `service` has `run` and `serve`. Beneath it, `loop` takes requests over a `session` with the broker, passes them to a
 handler (`handling`) through one of the `runners`, and reports them as `events`. `in_flight` is one request in hand,

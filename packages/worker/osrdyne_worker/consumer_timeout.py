@@ -3,9 +3,9 @@
 A worker that knows the timeout rejects such a request a little earlier, which counts as a failed delivery on every
 version. Otherwise the broker takes it back: RabbitMQ 4.0 closes the channel, and all messages of the channel go back;
 4.3 takes back the request alone and cancels the consumer
-(docs/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long). Neither version says which request it was. So
-the worker assumes the oldest that still runs, and those about as old, and ends their handlers where that is possible.
-Reads the work in hand; settles nothing.
+(docs/reference/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long). Neither version says which request it
+was. So the worker assumes the oldest that still runs, and those about as old, and ends their handlers where that is
+possible. Reads the work in hand; settles nothing.
 """
 
 from __future__ import annotations

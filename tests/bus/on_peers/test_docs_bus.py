@@ -1,4 +1,4 @@
-"""docs/bus.md and the README of the package: their programs run, and their tables are those of the code."""
+"""The pages of the bus and the README of the package: their programs run, and their tables are those of the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from testbed.waiting import PATIENCE
 from testbed.workers import LIBRARY, MINIMAL
 from tests.conftest import Vhost
 
-PAGE = Path(steps.ROOT, "docs/bus.md").read_text()
+PAGES = ("howto/bus", "howto/bus-operations", "howto/bus-pools", "howto/bus-peers", "reference/bus", "explain/bus")
+#: A heading between two of them ends the last section of the first.
+PAGE = "\n## ".join(Path(steps.ROOT, f"docs/{name}.md").read_text() for name in PAGES)
 README = Path(steps.ROOT, "packages/bus/README.md").read_text()
 
 
@@ -161,7 +163,7 @@ def test_the_page_names_the_errors_that_a_message_can_end_with() -> None:
 
 
 def test_the_commands_of_the_page_do_what_it_says(vhost: Vhost) -> None:
-    (block,) = re.findall(r"```sh\n(.*?)```", section("Operations"), re.DOTALL)
+    (block,) = re.findall(r"```sh\n(.*?)```", section("Commands"), re.DOTALL)
     commands = [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
     assert len(commands) == 4
     maps, variables = Endpoint("maps"), {"OSRDYNE_BUS_URI": vhost.amqp_uri()}
@@ -187,4 +189,4 @@ with Bus({vhost.amqp_uri()!r}) as bus:
 """
     shown = run(program + use, tmp_path)
     exported = re.findall(r"^# TYPE (osrdyne_bus_\w+)", shown, re.MULTILINE)
-    assert sorted(exported) == sorted(re.findall(r"^\| `(osrdyne_bus_\w+)`", section("Operations"), re.MULTILINE))
+    assert sorted(exported) == sorted(re.findall(r"^\| `(osrdyne_bus_\w+)`", section("Metrics"), re.MULTILINE))

@@ -102,7 +102,7 @@ def test_a_status_outside_the_table_is_a_remote_error() -> None:
 
 
 def test_every_error_of_a_call_is_an_osrdyne_error_and_is_in_one_module() -> None:
-    page = Path(steps.ROOT, "docs/client.md").read_text()
+    page = Path(steps.ROOT, "docs/howto/client.md").read_text()
     table = page.split("## What can be raised")[1].split("\n## ")[0]
     named = {
         name

@@ -41,12 +41,12 @@ def test_both_faces_of_the_client_have_one_constructor_with_all_options() -> Non
 
 
 def test_the_docs_have_each_option_of_the_client() -> None:
-    page = Path(steps.ROOT, "docs/client.md").read_text().split("## Options\n")[1].split("\n## ")[0]
+    page = Path(steps.ROOT, "docs/howto/client.md").read_text().split("## Options\n")[1].split("\n## ")[0]
     assert sorted(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == sorted(names(ClientOptions))
 
 
 def test_the_docs_have_the_defaults_and_the_limits_of_the_client() -> None:
-    page = Path(steps.ROOT, "docs/client.md").read_text()
+    page = Path(steps.ROOT, "docs/howto/client.md").read_text()
     default = {name: one.default for name, one in inspect.signature(AsyncClient).parameters.items()}
 
     assert f"| `slots` | {default['slots']} | most calls in flight, up to {MOST_SLOTS:,}." in page

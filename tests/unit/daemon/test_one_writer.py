@@ -1,4 +1,4 @@
-"""Which module reads and writes which value that tasks share: what the code does is what docs/architecture.md says."""
+"""Which module reads and writes which value that tasks share is as docs/explain/architecture.md says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import steps
 
 DAEMON = Path(steps.ROOT, "daemon/osrdyne")
 STATE = DAEMON / "state" / "pool.py"
-PAGE = Path(steps.ROOT, "docs/architecture.md").read_text(encoding="utf-8")
+PAGE = Path(steps.ROOT, "docs/explain/architecture.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("## Who reads and writes what\n")[1].partition("\n## ")[0]
 
 #: Methods that change what they are called on, or that put a key into a set of changes.

@@ -37,7 +37,7 @@ def test_both_write_the_same_files() -> None:
 
 def test_the_docs_name_no_other_file() -> None:
     folder = "/etc/osrdyne/core/"
-    for page in ("docs/settings.md", "docs/operations.md", "docs/environments.md"):
+    for page in ("docs/reference/settings.md", "docs/howto/operations.md", "docs/howto/pulumi.md"):
         text = Path(steps.ROOT, page).read_text()
         named = set(re.findall(rf"(?:{folder}|credentials/core/|`)([\w-]+\.uri)\b", text))
         assert named, page

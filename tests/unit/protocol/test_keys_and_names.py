@@ -62,7 +62,7 @@ def test_what_no_worker_can_be_given_is_no_key(routing_key: str | bytes, why: st
 
 
 def as_a_broker_stores_it(name: str) -> str:
-    """Brokers strip line breaks from names (docs/rabbitmq-facts.md#line-breaks-in-names)."""
+    """Brokers strip line breaks from names (docs/reference/rabbitmq-facts.md#line-breaks-in-names)."""
     return name.replace("\n", "").replace("\r", "")
 
 

@@ -1,4 +1,4 @@
-"""The command that docs/operations.md gives for the way back to an earlier release, against a daemon's status."""
+"""The command that docs/howto/operations.md gives for the way back to an earlier release, against a daemon's status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECTION = "## Back to the release before"
 
 def command(port: int) -> str:
     """The command of the page, with the address of a daemon in place of its settings."""
-    page = Path(steps.ROOT, "docs/operations.md").read_text()
+    page = Path(steps.ROOT, "docs/howto/operations.md").read_text()
     found = re.search(r"```sh\n(.*?)```", page.split(SECTION)[1], re.DOTALL)
     assert found
     return found[1].replace("--settings /etc/osrdyne/core/settings.toml", f"--url http://127.0.0.1:{port}")

@@ -1,4 +1,4 @@
-"""docs/install.md names every package of the system that the code installs, and no other."""
+"""docs/start/install.md names every package of the system that the code installs, and no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped]
 
 import steps
 
-PAGE = Path(steps.ROOT, "docs/install.md")
+PAGE = Path(steps.ROOT, "docs/start/install.md")
 #: Functions that install, as they are called.
 INSTALL = {"apt.install", "system_packages.command"}
 #: Modules of Ansible that install.

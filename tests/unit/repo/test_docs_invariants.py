@@ -1,4 +1,4 @@
-"""docs/invariants.md has the nine invariants with tests that exist, and what cites an invariant links the page."""
+"""docs/explain/invariants.md has the nine invariants with tests that exist, and what cites one links the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import steps
 from tests.unit.repo.named_tests import TESTS, exists, named_in
 
-PAGE = Path(steps.ROOT, "docs/invariants.md").read_text(encoding="utf-8")
+PAGE = Path(steps.ROOT, "docs/explain/invariants.md").read_text(encoding="utf-8")
 SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
 #: "invariant 3", "Invariants 2 (deadlines), 3", "the nine invariants", "the first invariant".
 CITES = re.compile(
@@ -23,7 +23,7 @@ def citing() -> list[str]:
     return [
         name
         for name in steps.tracked(".py", ".md")
-        if name not in ("docs/invariants.md", "tests/unit/repo/test_docs_invariants.py")
+        if name not in ("docs/explain/invariants.md", "tests/unit/repo/test_docs_invariants.py")
         and CITES.search(Path(steps.ROOT, name).read_text(encoding="utf-8"))
     ]
 
@@ -57,4 +57,6 @@ def test_what_cites_an_invariant_links_the_page(name: str) -> None:
 
 
 def test_pages_and_tests_cite_the_invariants() -> None:
-    assert {"docs/simulation.md", "tests/broker/test_daemon_invariants.py", "lab/simulation/findings.py"} <= {*citing()}
+    assert {"docs/explain/simulation.md", "tests/broker/test_daemon_invariants.py", "lab/simulation/findings.py"} <= {
+        *citing()
+    }

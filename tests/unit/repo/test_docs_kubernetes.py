@@ -1,4 +1,4 @@
-"""What docs/drivers.md shows of Kubernetes is what is tested: the Role, and a ScaledObject that is taken."""
+"""What docs/howto/driver-kubernetes.md shows is what is tested: the Role, and a ScaledObject that is taken."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import yaml  # type: ignore[import-untyped]
 import steps
 from osrdyne.drivers.kubernetes.template import load
 
-SECTION = re.split(r"^## ", Path(steps.ROOT, "docs/drivers.md").read_text(), flags=re.MULTILINE)
+PAGE = Path(steps.ROOT, "docs/howto/driver-kubernetes.md").read_text()
 ROLES = Path(steps.ROOT, "tests/drivers/kubernetes")
 
 
 def shown(kind: str) -> dict[str, Any]:
-    [text] = [one for one in SECTION if one.startswith("`kubernetes`\n")]
-    manifests = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
+    manifests = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
     return next(one for one in manifests if one["kind"] == kind)
 
 

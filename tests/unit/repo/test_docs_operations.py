@@ -1,4 +1,4 @@
-"""docs/operations.md shows the metrics, states and log lines that the daemon really has."""
+"""The pages about operation show the metrics, states and log lines that the daemon really has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import steps
 from osrdyne.metrics import Metrics
 from osrdyne.status import view as status_view
 
-PAGE = Path(steps.ROOT, "docs/operations.md").read_text()
+PAGES = ("howto/operations", "howto/operations-broker", "reference/metrics")
+#: A heading between two of them ends the last section of the first.
+PAGE = "\n## ".join(Path(steps.ROOT, f"docs/{name}.md").read_text() for name in PAGES)
 #: What the daemon stands on.
 LIBRARIES = tuple(f"packages/{name}/" for name in ("protocol", "runtime", "pool", "amqp", "client", "worker"))
 #: Every text of the daemon and of what it stands on, with strings that go over several lines as one.
@@ -37,7 +39,9 @@ def section(heading: str) -> str:
 def test_every_metric_is_explained_with_its_labels() -> None:
     shown = {
         row[0]: set(re.findall("`(.*?)`", row[1]))
-        for row in re.findall(r"^\| `(osrdyne_\w+)` \|(.*?)\|", section("Metrics"), re.MULTILINE)
+        for row in re.findall(
+            r"^\| `(osrdyne_\w+)` \|(.*?)\|", PAGE.split("# Metrics of the daemon\n")[1], re.MULTILINE
+        )
     }
 
     ours = [one for one in vars(Metrics()).values() if hasattr(one, "describe") and hasattr(one, "_labelnames")]

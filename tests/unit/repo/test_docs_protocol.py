@@ -1,4 +1,4 @@
-"""The tables of docs/protocol.md say what the protocol package says."""
+"""The tables of the pages about the wire protocol say what the protocol package says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from osrdyne_pool.topology import topology
 from osrdyne_protocol import events, expiry, headers, statuses, worker_environment
 from osrdyne_protocol.names import PoolNames
 
-PAGE = Path(steps.ROOT, "docs/protocol.md").read_text()
+PAGES = ("protocol", "protocol-workers", "headers", "permissions")
+#: A heading between two of them ends the last section of the first.
+PAGE = "\n## ".join(Path(steps.ROOT, f"docs/reference/{name}.md").read_text() for name in PAGES)
 NAMES = PoolNames("core")
 OURS = topology(PoolSettings("core"))
 
@@ -149,7 +151,7 @@ def test_the_names_of_the_broker_objects() -> None:
 
 @pytest.mark.parametrize("role", ["client", "worker", "daemon", "monitor", "operator"])
 def test_the_permissions_of_a_role(role: str) -> None:
-    row = next(row for row in table("Who may do what", "role") if row[0] == role)
+    row = next(row for row in table("The permissions of a role", "role") if row[0] == role)
     user = next(one for one in OURS.users if one.role == role)
     permission = next(one for one in OURS.permissions if one.user == user.name)
 

@@ -1,4 +1,4 @@
-"""docs/rabbitmq-facts.md has what the code cites, and names tests that exist."""
+"""The pages of facts about RabbitMQ have what the code cites, and name tests that exist."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 import steps
 from tests.unit.repo.named_tests import exists, named_in
 
-NAME = "docs/rabbitmq-facts.md"
-PAGE = Path(steps.ROOT, NAME).read_text(encoding="utf-8")
+NAMES = ("rabbitmq-facts.md", "rabbitmq-lost-queues.md")
+PAGES = {name: Path(steps.ROOT, "docs/reference", name).read_text(encoding="utf-8") for name in NAMES}
 #: Links as pages and comments write them, with what they point to on the page.
-CITED = re.compile(r"rabbitmq-facts\.md(?:#([\w-]*))?")
+CITED = re.compile(r"(rabbitmq-(?:facts|lost-queues)\.md)(?:#([\w-]*))?")
 
 
 def anchors(page: str) -> set[str]:
@@ -22,23 +22,23 @@ def anchors(page: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
 
 
-def cited() -> list[tuple[str, str]]:
-    """Return file and anchor of every place that cites the page; the anchor is empty where there is none."""
+def cited() -> list[tuple[str, str, str]]:
+    """Return file, page and anchor of every place that cites a page; the anchor is empty where there is none."""
     found = []
     for file in steps.tracked():
         if file.endswith((".py", ".md")) and Path(steps.ROOT, file) != Path(__file__):
             text = Path(steps.ROOT, file).read_text(encoding="utf-8")
-            found += [(file, anchor) for anchor in CITED.findall(text)]
+            found += [(file, page, anchor) for page, anchor in CITED.findall(text)]
     return sorted(set(found))
 
 
-@pytest.mark.parametrize(("file", "anchor"), cited())
-def test_what_is_cited_is_on_the_page(file: str, anchor: str) -> None:
-    assert not anchor or anchor in anchors(PAGE)
+@pytest.mark.parametrize(("file", "page", "anchor"), cited())
+def test_what_is_cited_is_on_the_page(file: str, page: str, anchor: str) -> None:
+    assert not anchor or anchor in anchors(PAGES[page])
 
 
 def test_the_daemon_and_the_protocol_cite_the_page() -> None:
-    assert {"daemon", "packages"} <= {file.partition("/")[0] for file, anchor in cited() if anchor}
+    assert {"daemon", "packages"} <= {file.partition("/")[0] for file, _, anchor in cited() if anchor}
 
 
 def test_what_the_tree_cites_is_in_the_tree() -> None:
@@ -49,11 +49,11 @@ def test_what_the_tree_cites_is_in_the_tree() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("name", named_in(PAGE))
+@pytest.mark.parametrize("name", named_in("\n".join(PAGES.values())))
 def test_what_the_page_names_exists(name: str) -> None:
     assert exists(name)
 
 
 def test_every_section_names_a_test() -> None:
-    sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
+    sections = [one for page in PAGES.values() for one in re.split(r"^## ", page, flags=re.MULTILINE)[1:]]
     assert [one.partition("\n")[0] for one in sections if not named_in(one)] == []

@@ -1,4 +1,4 @@
-"""docs/settings.md names every setting with its true default, and nothing else."""
+"""The pages of settings name every setting with its true default, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from osrdyne.settings import daemon as settings
 from osrdyne_pool.settings import PoolLimits, PoolSettings, RedoSettings
 from osrdyne_relay.driver.settings import RelayDriverSettings
 
-PAGE = Path(steps.ROOT, "docs/settings.md").read_text()
+PAGES = ("settings", "settings-pool", "drivers")
+#: A heading between two of them ends the last section of the first.
+PAGE = "\n## ".join(Path(steps.ROOT, f"docs/reference/{name}.md").read_text() for name in PAGES)
 
 #: Heading of the page -> what it describes.
 TABLES: dict[str, Any] = {

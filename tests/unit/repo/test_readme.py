@@ -133,7 +133,7 @@ def test_ansible_finds_the_playbook_and_its_roles_by_the_plain_name() -> None:
 
 
 def test_the_scenario_of_molecule_is_where_the_page_says() -> None:
-    [found] = re.findall(r"MOLECULE_GLOB='(.*?)'", Path(steps.ROOT, "docs/testing.md").read_text())
+    [found] = re.findall(r"MOLECULE_GLOB='(.*?)'", Path(steps.ROOT, "docs/howto/testing.md").read_text())
     assert [str(file.relative_to(steps.ROOT)) for file in steps.ROOT.glob(found)] == [
         "playbooks/molecule/default/molecule.yml"
     ]
@@ -178,19 +178,19 @@ def test_the_code_of_the_readme_is_that_of_the_example(name: str) -> None:
 def test_the_settings_of_the_quickstart_are_those_of_the_example() -> None:
     settings = Path(steps.ROOT, "examples/quickstart/settings.toml").read_text()
 
-    assert f"```toml\n{settings}```" in Path(steps.ROOT, "docs/quickstart.md").read_text()
+    assert f"```toml\n{settings}```" in Path(steps.ROOT, "docs/start/quickstart.md").read_text()
 
 
 def test_the_readmes_quickstart_has_the_commands_of_the_page() -> None:
     section = Path(steps.ROOT, "README.md").read_text().split("## Quickstart")[1].split("\n## ")[0]
     shown = [re.sub(r"\s+#.*", "", line) for line in FENCE.findall(section)[0].splitlines()]
-    of_the_page = [command for page, command in commands() if page == "docs/quickstart.md"]
+    of_the_page = [command for page, command in commands() if page == "docs/start/quickstart.md"]
 
     assert [command for command in of_the_page if not command.startswith(("rabbitmqctl", "osrdyne status"))] == shown
 
 
 def test_the_quickstart_installs_every_package_that_its_programs_need() -> None:
-    (installed,) = [rest[1:] for page, rest in words("pip") if page == "docs/quickstart.md"]
+    (installed,) = [rest[1:] for page, rest in words("pip") if page == "docs/start/quickstart.md"]
     projects = [tomllib.loads(Path(steps.ROOT, path, "pyproject.toml").read_text())["project"] for path in installed]
     names = {project["name"] for project in projects}
     needed = {one for project in projects for one in project["dependencies"] if one.startswith("osrdyne")}
@@ -200,11 +200,3 @@ def test_the_quickstart_installs_every_package_that_its_programs_need() -> None:
 
 def test_the_readme_has_at_most_150_lines() -> None:
     assert len(Path(steps.ROOT, "README.md").read_text().splitlines()) <= 150
-
-
-def test_the_index_lists_every_page() -> None:
-    linked = {link for link, _ in LINK.findall(Path(steps.ROOT, "docs/README.md").read_text())}
-
-    assert {path.name for path in Path(steps.ROOT, "docs").glob("*.md")} - {"README.md"} == {
-        link for link in linked if link.endswith(".md") and "/" not in link
-    }

@@ -201,11 +201,13 @@ def test_every_tier_on_a_broker_gets_the_one_that_make_test_may_use_and_no_other
     assert tiers.ONE_BROKER == broker.OF_THE_DEMO
 
 
-def test_only_make_test_all_prepares_a_postgresql_for_the_jobs() -> None:
+def test_only_make_test_all_prepares_a_postgresql_for_the_jobs_and_the_faults() -> None:
     small, whole = ({part.name for part in prepare.needed(one, ["jobs"])} for one in ("test", "test-all"))
 
     assert "PostgreSQL" in whole - small
-    assert "PostgreSQL" not in {part.name for part in prepare.needed("test-all", prepare.BROKER_TIERS - {"jobs"})}
+    assert "PostgreSQL" not in {
+        part.name for part in prepare.needed("test-all", prepare.BROKER_TIERS - {"jobs", "faults"})
+    }
 
 
 def test_make_engines_makes_every_part() -> None:

@@ -39,7 +39,7 @@ def test_a_tier_or_option_that_there_is_not_is_said_with_those_that_there_are(ar
 
 
 def test_the_calls_that_the_page_on_tests_shows_are_taken() -> None:
-    page = (steps.ROOT / "docs/testing.md").read_text()
+    page = (steps.ROOT / "docs/howto/testing.md").read_text()
     calls = re.findall(r"^\S+ tools/run_tests.py (.*)$", page, re.MULTILINE)
 
     assert len(calls) == 3

@@ -1,4 +1,4 @@
-"""docs/tour.md leads to code that exists: files by their links, and in them the names in backquotes."""
+"""docs/start/tour.md leads to code that exists: files by their links, and in them the names in backquotes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 import steps
 
-PAGE = Path(steps.ROOT, "docs/tour.md")
+PAGE = Path(steps.ROOT, "docs/start/tour.md")
 #: Each link to code: its text, and the file.
-LINKS = re.findall(r"\[([^\]]+)\]\(\.\./([\w/]+\.py)\)", PAGE.read_text())
+LINKS = re.findall(r"\[([^\]]+)\]\(\.\./\.\./([\w/]+\.py)\)", PAGE.read_text())
 MOST_LINES = 60
 
 

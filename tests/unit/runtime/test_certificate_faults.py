@@ -14,7 +14,7 @@ from testbed.handshakes import shake_hands, strict
 from testbed.pem import Certificate
 
 HOST = "127.0.0.1"
-COMMANDS = "docs/security.md has the commands"
+COMMANDS = "docs/howto/tls.md has the commands"
 
 
 def refusal(authority: Authority, certificate: Certificate, host: str = HOST) -> ssl.SSLCertVerificationError:
@@ -111,7 +111,7 @@ def test_a_fault_that_is_not_known_leads_to_the_page() -> None:
     unknown = certificate_faults.described(999, authority=None, setting="cacertfile")
 
     assert unknown == certificate_faults.texts(authority=None, setting="cacertfile")["0"]
-    assert "docs/security.md" in unknown
+    assert "docs/howto/tls.md" in unknown
 
 
 def test_texts_by_code_are_those_of_the_faults(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_each_hand_out_that_was_not_counted_is_made_up_for_but_for_one(
     assert hang_was_not_counted({name: value for name, value in values.items() if value is not None}) is owed
 
 
-@pytest.mark.parametrize("page", ["protocol.md", "worker.md"])
+@pytest.mark.parametrize("page", ["reference/protocol-workers.md", "howto/worker.md"])
 def test_the_pages_have_the_rule_of_the_code(page: str) -> None:
     text = " ".join((Path(__file__).parents[3] / "docs" / page).read_text(encoding="utf-8").split())
     rule = re.compile(

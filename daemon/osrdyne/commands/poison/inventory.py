@@ -120,8 +120,9 @@ class _Look:
         """Return when every acknowledgement has taken effect. Raises BrokerError when one may not have.
 
         An acknowledgement has no answer, and a channel drops those that it still keeps when it closes
-        (docs/rabbitmq-facts.md#acknowledgements-that-are-dropped). Beginning a consumer is a command of the queue: with
-        its answer all that was sent is applied, and the channel sends what it kept. Ending it is applied after that.
+        (docs/reference/rabbitmq-facts.md#acknowledgements-that-are-dropped). Beginning a consumer is a command of
+        the queue: with its answer all that was sent is applied, and the channel sends what it kept. Ending it is
+        applied after that.
         """
         await self.channel.limit(1)
         consumer = await self.channel.consume(queue, _leave, on_cancel=_nothing)

@@ -105,7 +105,7 @@ def _settings(path: Path | None, delays: Mapping[str, float]) -> tuple[PoolSetti
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise CannotAsk(f"{path}: {where}: {first['msg']}; see docs/settings.md") from None
+        raise CannotAsk(f"{path}: {where}: {first['msg']}; see docs/reference/settings.md") from None
     except (ValueError, RecursionError) as error:
         raise CannotAsk(f"--settings: {path} is not TOML: {error}") from error
 

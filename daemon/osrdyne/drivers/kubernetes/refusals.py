@@ -62,7 +62,7 @@ _OTHER = "check the templates and the settings of the driver"
 _REMEDIES = {
     400: "correct the manifest in driver.template_directory",
     401: "the API server does not know us; check the service account, or the user in driver.kubeconfig",
-    403: "allow it in the daemon's Role, docs/drivers.md has all that it needs; or an admission policy forbids it",
+    403: "allow it in the daemon's Role (see docs/howto/driver-kubernetes.md); or an admission policy forbids it",
     404: "for a ScaledObject install KEDA, or set driver.autoscaling to something else",
     409: "an object of that name has another owner; delete it, or give this instance another name",
     410: "it is listed again",

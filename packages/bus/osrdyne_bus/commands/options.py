@@ -52,7 +52,7 @@ Broker = Annotated[
         "in the list of processes: prefer --broker-file or the environment.",
     ),
 ]
-Addressing = Annotated[str, typer.Option(help="Which addresses targets have; see docs/bus.md.")]
+Addressing = Annotated[str, typer.Option(help="Which addresses targets have; see docs/reference/bus.md.")]
 Mechanisms = Annotated[
     str | None,
     typer.Option(

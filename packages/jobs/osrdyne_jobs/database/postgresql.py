@@ -66,7 +66,9 @@ def set_up(engine: Engine, address: str | Callable[[], str], known: DatabaseAddr
         except psycopg.OperationalError as error:
             if _REFUSED_BY_POOLER not in str(error) or last.pooler:
                 raise
-            raise psycopg.OperationalError("a pooler answers: add pooler=true to the address (docs/jobs.md)") from None
+            raise psycopg.OperationalError(
+                "a pooler answers: add pooler=true to the address (docs/howto/jobs-deploy.md#databases)"
+            ) from None
 
     _set_up_pings(engine)
 

@@ -147,7 +147,7 @@ class QueuedConnection(sqlite3.Connection):
             raise OtherProcess(
                 f"the SQLite file {database} was open when this process was forked, which SQLite does not allow: fork "
                 "while no transaction is under way and no AsyncJobClient is open, or start this process afresh "
-                "(docs/forks.md)"
+                "(docs/howto/forks.md)"
             )
         # SQLite's own pauses grow: it would often rest when the writer before this one has ended.
         super().__init__(database, timeout=0.0, **options)

@@ -5,7 +5,7 @@
 `app` puts the application together and `server` gives it an address. `guard` decides who may ask, before anything else.
 `api` has the endpoints, whose answers are those of `models`; `bodies` reads the JSON of requests, and `problems` turns
 errors into answers. `backend` is what all of them share: the database and the types. `metrics` writes figures for
-Prometheus; `page` gives the files of `static/` to a browser. Docs: docs/jobs.md, "Administration".
+Prometheus; `page` gives the files of `static/` to a browser. Docs: docs/howto/jobs-administration.md.
 """
 
 from osrdyne_jobs.http.app import create_app

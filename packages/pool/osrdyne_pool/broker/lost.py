@@ -6,7 +6,7 @@ apart: while a queue is declared, that is true for some milliseconds.
 A stream is lost when the broker was killed within half a second of the declaration of its first stream. RabbitMQ 4.0
 then keeps its bindings and lists no such queue, and refuses to declare or delete it. RabbitMQ 4.3 lists it as if it
 worked; what its management API says of it does not prove a loss. One command on the broker's host brings it back on
-both, with what it held. Measured on 4.0.5 and 4.3.6, one node each (docs/rabbitmq-facts.md#streams).
+both, with what it held. Measured on 4.0.5 and 4.3.6, one node each (docs/reference/rabbitmq-lost-queues.md#streams).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ log in term 0, which waits for an election that never begins (`ra_server_proc.er
 trigger). All messages of the queue are gone, no later start of the broker brings it back, and every publish to it
 waits.
 
-Newer brokers begin that election themselves: the queue comes back empty, and works. docs/rabbitmq-facts.md has the
-measurements.
+Newer brokers begin that election themselves: the queue comes back empty, and works.
+docs/reference/rabbitmq-lost-queues.md has the measurements.
 """
 
 from __future__ import annotations

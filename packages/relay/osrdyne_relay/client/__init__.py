@@ -5,7 +5,7 @@
 
 `threads` has `RelayClient`, for any number of threads; `asynchronous` has `AsyncRelayClient`, and `sockets` sees that
 none of its sockets stays open. `addresses` is what they share: nodes, token, certificates, and how an answer is read. A
-program that holds the address of Redis can do without a node: `osrdyne_relay.Relay`. Docs: docs/relay.md.
+program that holds the address of Redis can do without a node: `osrdyne_relay.Relay`. Docs: docs/howto/relay.md.
 """
 
 from osrdyne_relay.client.asynchronous import AsyncRelayClient

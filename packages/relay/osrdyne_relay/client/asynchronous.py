@@ -290,7 +290,7 @@ class AsyncRelayClient:
 
         `timeout`: seconds for all of it; None or `math.inf` for no end. `pickup_timeout`: seconds for which it may
         wait for a worker; without it, the node's setting. The time of data streams is not counted. Raises a RelayError:
-        docs/relay.md has a table. Cancelling this task cancels the call.
+        docs/reference/relay-errors.md has a table. Cancelling this task cancels the call.
         """
         self._session.check_here()
         path, headers, whole, within = call_of(endpoint, request, timeout, pickup_timeout)

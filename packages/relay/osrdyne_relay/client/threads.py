@@ -289,8 +289,8 @@ class RelayClient:
 
         `timeout`: seconds for all of it; None or `math.inf` for no end. `pickup_timeout`: seconds for which it may
         wait for a worker; without it, the node's setting. The time of data streams is not counted. Raises a RelayError:
-        docs/relay.md has a table. An exception in this thread, as by Ctrl-C, ends the connection, and so cancels the
-        call.
+        docs/reference/relay-errors.md has a table. An exception in this thread, as by Ctrl-C, ends the connection, and
+        so cancels the call.
         """
         path, headers, whole, lost_after = call_of(endpoint, request, timeout, pickup_timeout)
         within = urllib3.Timeout(connect=CONNECT, read=lost_after)

@@ -7,7 +7,7 @@ client is and what it may do, `answering` turns results and errors into answers.
 requests, `sockets` the same over a WebSocket, `callers` has calls, `streams` data streams, and `health` what monitoring
 reads. They share the `desk`: the relay, what each client has open, and the requests in hand; `ledger` is its
 bookkeeping, which is pure. `metrics` has the figures. Between node and client goes what `osrdyne_relay.wire` says.
-Docs: docs/relay.md.
+Docs: docs/reference/relay-protocol.md.
 """
 
 from osrdyne_relay.http.server import serve

@@ -74,7 +74,11 @@ async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
         answer = problem(desk, error)
     except web.HTTPException as error:
         code = _HTTP.get(error.status, "Refused")
-        answer = _json(desk, error.status, {"code": code, "error": f"{error.reason}; docs/relay.md has what there is"})
+        answer = _json(
+            desk,
+            error.status,
+            {"code": code, "error": f"{error.reason}; docs/reference/relay-protocol.md has what there is"},
+        )
     except ConnectionError:
         raise  # there is no one to answer
     except Exception:

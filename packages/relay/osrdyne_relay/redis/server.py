@@ -1,6 +1,7 @@
 """What a Redis that a relay has for itself needs: its settings, and the one user that it lets in. Pure.
 
-Ansible and Pulumi write these, and `osrdyne relay redis` prints them. docs/relay.md says why each is needed.
+Ansible and Pulumi write these, and `osrdyne relay redis` prints them. docs/howto/relay-nodes.md says why each is
+needed.
 """
 
 from __future__ import annotations

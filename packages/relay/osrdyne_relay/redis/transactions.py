@@ -29,7 +29,7 @@ from osrdyne_relay.redis.names import (
 )
 from osrdyne_relay.redis.port import Command
 
-#: All commands of this module. The ACL of docs/relay.md also has those of connections.
+#: All commands of this module. The ACL of docs/howto/relay-nodes.md also has those of connections.
 COMMANDS = frozenset(
     {"get", "hdel", "hmget", "hset", "hsetnx", "hstrlen", "lrange", "lrem", "pexpire", "publish", "rpush", "set"}
 )

@@ -139,7 +139,9 @@ class NoStreams:
     """Where no store is set up: bodies alone can be sent."""
 
     async def store(self, stream: str, chunks: AsyncIterable[bytes]) -> int:
-        raise InvalidCall("this node has no store of data streams: set one up (docs/relay.md), or send the body alone")
+        raise InvalidCall(
+            "this node has no store of data streams: set one up (docs/howto/relay-streams.md), or send the body alone"
+        )
 
     def read(self, stream: str) -> AsyncIterator[bytes]:
         raise StreamLost(f"this node has no store of data streams, so it cannot read {stream}: set up the callers' one")

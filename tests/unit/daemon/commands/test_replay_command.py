@@ -190,7 +190,10 @@ def test_what_is_wrong_with_an_option_is_said(tmp_path: Path, words: tuple[str, 
         ("pool = 1", "pool: is no table; write [pool]"),
         ('[pool]\nname = "core"\nunbind = 1\n', "pool.unbind: is not a setting"),
         ('[pool]\nname = "core"\n[intervals]\ndebounce = -1\n', "debounce: "),
-        ('[pool]\nname = "core"\n[broker]\nx = 1\n', "x: Extra inputs are not permitted; see docs/settings.md"),
+        (
+            '[pool]\nname = "core"\n[broker]\nx = 1\n',
+            "x: Extra inputs are not permitted; see docs/reference/settings.md",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_settings_is_said(tmp_path: Path, text: str, problem: str) -> None:
