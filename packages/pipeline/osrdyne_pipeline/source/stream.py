@@ -1,7 +1,8 @@
 """What a RabbitMQ stream holds, read by offsets, over what no consumer is given.
 
-A message that cannot be delivered ends the connection that reaches it, and a reading goes on behind it by a new one.
-It is given up when a second connection that begins there ends so, too: each costs two connections.
+A message that cannot be delivered ends the connection that reaches it, and what was under way before it is lost, more
+of it on a busy machine. So a message is given up only when two connections end so that asked for it alone: each costs
+three connections.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from osrdyne_pipeline.source.consumer import BATCH, PREFETCH, MessageNotReceived, Reading, StreamMessage
+from osrdyne_pipeline.source.consumer import BATCH, MessageNotReceived, Reading, StreamMessage
 
 #: Messages in a row that may be undeliverable where a stream begins with one; see `_first`.
 FEW = 8
@@ -33,7 +34,7 @@ class Bounds:
 
 def bounds(uri: str, stream: str) -> Bounds | None:
     """Return what the stream holds now; None for an empty one. Raises `SourceError`."""
-    found = _next(uri, stream, "first", prefetch=1)
+    found = _next(uri, stream, "first")
     if found is None:
         return None
     first = _first(uri, stream) if isinstance(found, UnreadMessage) else found.offset
@@ -91,11 +92,12 @@ def message_at(uri: str, stream: str, offset: int) -> StreamMessage | UnreadMess
     return _next(uri, stream, offset)
 
 
-def _next(uri: str, stream: str, start: int | str, *, prefetch: int = PREFETCH) -> StreamMessage | UnreadMessage | None:
+def _next(uri: str, stream: str, start: int | str) -> StreamMessage | UnreadMessage | None:
     reason = ""
     for _ in range(2):
         try:
-            batch = next(Reading(uri, stream, start, prefetch=prefetch).batches(1), None)
+            # Alone: one behind it must not end its connection.
+            batch = next(Reading(uri, stream, start, prefetch=1).batches(1), None)
             return batch[0] if batch else None
         except MessageNotReceived as error:
             reason = str(error)
@@ -111,23 +113,27 @@ def read(
     later than `start`. A range that seems to end early is looked at once more: only where there is no message after
     all was it read, for what is left out here is lost to whoever reads on from `end`. Raises `SourceError`.
     """
-    begin, failed = start, -1
+    begin = start
     while start < end:
+        ended = False
         try:
             for batch in Reading(uri, stream, start, end=end).batches(size):
                 start = batch[-1].offset + 1
                 yield batch
-        except MessageNotReceived as error:
-            if failed != start:
-                failed = start
-            elif start == begin and (held := bounds(uri, stream)) and held.first > start:
+        except MessageNotReceived:
+            ended = True
+        found = message_at(uri, stream, start) if start < end else None
+        if isinstance(found, UnreadMessage):
+            if start == begin and (held := bounds(uri, stream)) and held.first > start:
                 # The stream begins later by now, with that message.
                 start = min(held.first, end)
             else:
-                yield UnreadMessage(start, str(error))
+                yield found
                 start += 1
-            continue
-        found = message_at(uri, stream, start) if start < end else None
-        if found is None or found.offset >= end:
+        elif found is None or found.offset >= end:
             return
-        start = found.offset
+        elif ended:
+            yield [found]
+            start = found.offset + 1
+        else:
+            start = found.offset
