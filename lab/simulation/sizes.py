@@ -24,7 +24,10 @@ _LEAVES = (
     *(logging.Logger, logging.LoggerAdapter),
 )
 #: Packages whose modules may hold something, too.
-_PACKAGES = ("osrdyne", "osrdyne_amqp", "osrdyne_client", "osrdyne_pool", "osrdyne_protocol", "osrdyne_runtime")
+_PACKAGES = (
+    *("osrdyne", "osrdyne_amqp", "osrdyne_calls", "osrdyne_client"),
+    *("osrdyne_pool", "osrdyne_protocol", "osrdyne_runtime"),
+)
 #: Entries of one container that are looked into.
 _LOOKED_INTO = 200
 #: Classes of the simulation that are mostly the daemon's and the client's own code.

@@ -11,7 +11,7 @@ import pika
 import pytest
 
 from osrdyne_amqp import Connection, Message, Properties
-from osrdyne_amqp.message import MAX_BODY
+from osrdyne_calls.limits import MAX_BODY
 from osrdyne_client import AsyncClient, Client, errors
 from osrdyne_protocol.errors import InvalidKey
 from testbed.broker import Broker

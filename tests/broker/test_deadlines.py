@@ -10,7 +10,8 @@ from unittest import mock
 import pika
 import pytest
 
-from osrdyne_client import Client, dispatcher
+from osrdyne_calls import limits
+from osrdyne_client import Client
 from osrdyne_client.errors import Expired
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
@@ -32,8 +33,8 @@ def expired_call(pool: Pool, key: str, *, seconds: float, body: bytes = b"x") ->
     The request lives for half of the time: the other half is for the answer on a busy machine.
     """
     with (
-        mock.patch.object(dispatcher, "DEADLINE_MARGIN", seconds),
-        mock.patch.object(dispatcher, "DEADLINE_SHARE", 0.5),
+        mock.patch.object(limits, "DEADLINE_MARGIN", seconds),
+        mock.patch.object(limits, "DEADLINE_SHARE", 0.5),
         Client(pool.client_uri, "core") as client,
         pytest.raises(Expired) as caught,
     ):

@@ -104,10 +104,16 @@ def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe
             {
                 *("osrdyne", "osrdyne-jobs", "osrdyne-relay"),
                 *("osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol", "osrdyne-runtime"),
-                "osrdyne-pool",
+                *("osrdyne-calls", "osrdyne-pool"),
             },
         ),
-        (AIRPORTS, {"osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol", "osrdyne-runtime"}),
+        (
+            AIRPORTS,
+            {
+                *("osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol", "osrdyne-runtime"),
+                "osrdyne-calls",
+            },
+        ),
     ],
     ids=["daemon", "airports"],
 )

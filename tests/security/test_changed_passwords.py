@@ -16,8 +16,7 @@ import pytest
 
 from osrdyne_amqp.address import from_file
 from osrdyne_amqp.errors import AccessRefused
-from osrdyne_client import Client
-from osrdyne_client.replies import Reply
+from osrdyne_client import Client, Reply
 from osrdyne_pool.topology import request_queue_arguments, topology
 from osrdyne_worker import Request, WorkerEnvironment, loop, serve
 from testbed.pool import DaemonProcess, Pool

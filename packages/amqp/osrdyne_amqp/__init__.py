@@ -5,8 +5,7 @@ users see, with `message` and `errors`. `connecting` opens and keeps a connectio
 `codec` frames and tables as bytes. `address` is an address that may change.
 
 On top: `lanes` keeps queues that do not answer from delaying others, `consuming` consumes until that ends,
-`event_line` sends events on a connection of their own, `thread_bridge` hands actions from threads to a loop, `awake`
-counts only time in which the loop turns.
+`event_line` sends events on a connection of their own, `awake` counts only time in which the loop turns.
 
 Pika's own log is silenced unless the program gave the logger `pika` a level before: our errors have the same
 information, and at DEBUG it costs more than the messages.

@@ -6,28 +6,25 @@ without it, and exceptions of the AMQP library while connecting are never chaine
 
 from __future__ import annotations
 
-from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_calls.errors import AccessRefused, BrokerError, Nacked, Unencodable
 
-
-class BrokerError(OsrdyneError):
-    """The broker, or the way to it, failed."""
-
-    #: the broker's AMQP reply code (403, 404, 405, 406, 320, 501, ...); 501 also where the broker's own
-    #: frames cannot be read; 0: the reason is not the broker's
-    code: int
-
-    def __init__(self, message: str | None = None, *, code: int = 0) -> None:
-        super().__init__(message)
-        self.code = code
-
-    def again(self) -> BrokerError:
-        """A fresh copy, so that every future that fails with it has a traceback of its own."""
-        copy = type(self).__new__(type(self), *self.args)
-        copy.args = self.args
-        copy.__dict__.update(self.__dict__)
-        copy.__cause__ = self.__cause__
-        copy.__suppress_context__ = self.__suppress_context__
-        return copy
+__all__ = [
+    "AccessRefused",
+    "BrokerError",
+    "BrokerTimeout",
+    "BrokerUnreachable",
+    "ChannelClosed",
+    "ConnectionLost",
+    "ConsumerFailed",
+    "InvalidUri",
+    "Locked",
+    "Nacked",
+    "NotFound",
+    "PreconditionFailed",
+    "Returned",
+    "TlsFailed",
+    "Unencodable",
+]
 
 
 class InvalidUri(BrokerError):
@@ -40,10 +37,6 @@ class BrokerUnreachable(BrokerError):
 
 class TlsFailed(BrokerUnreachable):
     """No TLS session could be agreed with the broker."""
-
-
-class AccessRefused(BrokerError):
-    """The broker refused access (403, or 530 while connecting)."""
 
 
 class ConnectionLost(BrokerError):
@@ -74,10 +67,6 @@ class BrokerTimeout(BrokerError):
     """The broker did not answer in time; whether it did what was asked is unknown."""
 
 
-class Nacked(BrokerError):
-    """The broker did not accept the message (negative confirm: a full queue or a broker failure)."""
-
-
 class Returned(BrokerError):
     """The broker could not route the message to any queue and returned it."""
 
@@ -95,7 +84,3 @@ class Returned(BrokerError):
         self.reply_text = reply_text
         self.exchange = exchange
         self.routing_key = routing_key
-
-
-class Unencodable(OsrdyneError, ValueError):
-    """AMQP cannot carry this value; nothing was sent."""

@@ -1,4 +1,4 @@
-"""Messages: a delivery, the broker's counts of a queue, and how large a body may be."""
+"""Messages: a delivery, and the broker's counts of a queue."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from pika import BasicProperties as Properties
 
 from osrdyne_amqp.codec import table
 
-__all__ = ["MAX_BODY", "Message", "Properties", "QueueInfo"]
+__all__ = ["Message", "Properties", "QueueInfo"]
 
-#: Most bytes of a body, by default. RabbitMQ refuses messages above `max_message_size`, 16 MiB by default since 4.0;
-#: the margin is for a broker or a plugin that counts more than the body.
-MAX_BODY = 16 * 1024 * 1024 - 64 * 1024
 #: Bytes that a value of a header takes in memory beside its own, with its name and its place: measured, at most.
 _VALUE_BYTES = 200
 

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from osrdyne_bus.messages.envelopes import words
 from osrdyne_bus.messages.wire import BusAnswer, BusRequest, class_name
+from osrdyne_calls.handling import Reject, WorkerError
 from osrdyne_protocol import statuses
 from osrdyne_protocol.headers import deadline_problem
-from osrdyne_worker.handling import Reject, WorkerError
 
 #: A plain function runs in a thread, an `async def` on the loop. None is an empty answer.
 Method = Callable[[BusRequest], bytes | None] | Callable[[BusRequest], Awaitable[bytes | None]]

@@ -10,7 +10,6 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from osrdyne_amqp.message import MAX_BODY
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer, AsyncPoolClient
 from osrdyne_bus.aio.kept_connection import Tls
 from osrdyne_bus.aio.listener import Listener
@@ -21,8 +20,9 @@ from osrdyne_bus.messages.wire import NO_HEADERS
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority, Target
-from osrdyne_client.errors import ClientClosed
-from osrdyne_client.replies import Reply
+from osrdyne_calls.errors import ClientClosed
+from osrdyne_calls.limits import MAX_BODY
+from osrdyne_calls.replies import Reply
 from osrdyne_protocol.errors import OtherProcess
 from osrdyne_runtime.forks import Home
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from osrdyne_calls.replies import Reply
 from osrdyne_client.base import BaseClient
-from osrdyne_client.replies import Reply
 
 
 class AsyncClient(BaseClient):

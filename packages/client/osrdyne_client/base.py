@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from osrdyne_amqp.address import Address
-from osrdyne_amqp.message import MAX_BODY
+from osrdyne_calls.limits import MAX_BODY
 from osrdyne_client.dispatcher import ClientOptions, Dispatcher
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from osrdyne_amqp import Properties
 from osrdyne_amqp.errors import AccessRefused, BrokerError, Nacked, NotFound, Returned
-from osrdyne_client.errors import BodyTooLarge, Unconfirmed, Undeliverable
+from osrdyne_calls.errors import BodyTooLarge, Unconfirmed, Undeliverable
 
 #: What the clients hand in; the dispatcher sets a result or an exception.
 Future = asyncio.Future[Any] | concurrent.futures.Future[Any]

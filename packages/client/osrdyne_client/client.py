@@ -11,12 +11,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from osrdyne_amqp.thread_bridge import ThreadBridge
+from osrdyne_calls.errors import ClientClosed
+from osrdyne_calls.replies import Reply
 from osrdyne_client.base import BaseClient
 from osrdyne_client.calls import PendingCall
-from osrdyne_client.errors import ClientClosed
-from osrdyne_client.replies import Reply
 from osrdyne_protocol.errors import OtherProcess
+from osrdyne_runtime.thread_bridge import ThreadBridge
 
 Future = concurrent.futures.Future[Any]
 

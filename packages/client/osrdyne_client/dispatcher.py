@@ -23,11 +23,13 @@ from osrdyne_amqp import Channel, Message, Properties
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.codec.arguments import checked_headers
 from osrdyne_amqp.errors import AccessRefused, BrokerError, BrokerTimeout, NotFound, Returned, Unencodable
-from osrdyne_client import replies
+from osrdyne_calls.errors import BodyTooLarge, CallError, CallTimeout, ClientClosed, ReplyAddressLost
+from osrdyne_calls.limits import lifetime
+from osrdyne_calls.replies import Reply
+from osrdyne_calls.slots import Slots
 from osrdyne_client.calls import Future, PendingCall, State, failure, undeliverable
 from osrdyne_client.connection import CRASHED, DIRECT_REPLY_TO, ClientConnection, CrashedOnReplies
-from osrdyne_client.errors import BodyTooLarge, CallError, CallTimeout, ClientClosed, ReplyAddressLost
-from osrdyne_client.slots import Slots
+from osrdyne_client.replies import read
 from osrdyne_protocol import keys
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_protocol.errors import OsrdyneError
@@ -40,9 +42,6 @@ from osrdyne_runtime.retry import Retry
 
 logger = log_lines.logger(__name__)
 
-#: A request's deadline is a little before its call's timeout, so that the reply that says where it expired comes in
-#: time: by this share of the timeout, and by this many seconds at most.
-DEADLINE_MARGIN, DEADLINE_SHARE = 0.5, 0.05
 #: Longest time to live that a broker accepts, in milliseconds.
 LONGEST_EXPIRATION = 2**32 - 1
 #: After how many crashes of the broker in a row the client leaves its reply queue: not all of them are due to a reply.
@@ -221,9 +220,9 @@ class Dispatcher:
         now = self._loop.time()
         call = PendingCall(key, body, future, timeout, wants_reply)
         if deadline and timeout != math.inf:
-            lifetime = timeout - min(DEADLINE_MARGIN, timeout * DEADLINE_SHARE)
-            fields[X_DEADLINE] = int((time.time() + lifetime) * 1000)
-            call.expires = now + lifetime
+            lives = lifetime(timeout)
+            fields[X_DEADLINE] = int((time.time() + lives) * 1000)
+            call.expires = now + lives
         if wants_reply:
             call.correlation_id = self.slots.take(call, now=now, deadline=now + timeout)
         else:
@@ -334,8 +333,8 @@ class Dispatcher:
         if not self._warned and message.malformed is None and X_STATUS not in (message.properties.headers or {}):
             self._warned = True
             logger.warning("a worker replies without x-status, taken as ok", extra={"key": call.key})
-        answer = replies.read(message)
-        if isinstance(answer, replies.Reply):
+        answer = read(message)
+        if isinstance(answer, Reply):
             self._settle(call, answer)
         else:
             self._settle(call, None, answer)
@@ -402,7 +401,7 @@ class Dispatcher:
 
     # --- ends of a call -------------------------------------------------------------------------------------
 
-    def _settle(self, call: PendingCall, answer: replies.Reply | None, error: BaseException | None = None) -> None:
+    def _settle(self, call: PendingCall, answer: Reply | None, error: BaseException | None = None) -> None:
         if call.timer is not None:
             call.timer.cancel()
         if not call.future.done():

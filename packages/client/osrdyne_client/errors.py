@@ -1,18 +1,9 @@
-"""The errors with which a call can end, a class for each that callers handle differently.
+"""All errors with which a call can end: those of `osrdyne_calls.errors`, of `osrdyne_amqp.errors` and of the protocol.
 
-The errors of the broker and of the connection come from `osrdyne_amqp.errors`; they are here too, so that a program
-finds all that a call raises in one module. Every class is an `OsrdyneError`, and the first sentence of its docstring is
-its default message.
+They are here so that a program finds all that a call raises in one module. Every class is an `OsrdyneError`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
-
 from osrdyne_amqp.errors import (
-    AccessRefused,
-    BrokerError,
     BrokerTimeout,
     BrokerUnreachable,
     ChannelClosed,
@@ -20,16 +11,37 @@ from osrdyne_amqp.errors import (
     ConsumerFailed,
     InvalidUri,
     Locked,
-    Nacked,
     NotFound,
     PreconditionFailed,
     Returned,
     TlsFailed,
-    Unencodable,
 )
-from osrdyne_protocol import statuses
+from osrdyne_calls.errors import (
+    REMOTE_ERRORS,
+    AccessRefused,
+    BodyTooLarge,
+    BrokerError,
+    CallError,
+    CallTimeout,
+    ClientClosed,
+    DeliveryLimit,
+    Expired,
+    InvalidRequest,
+    KeyRefused,
+    MaxLength,
+    Nacked,
+    NoFreeSlot,
+    Rejected,
+    RemoteError,
+    ReplyAddressLost,
+    Throttled,
+    Unconfirmed,
+    Undeliverable,
+    Unencodable,
+    Unroutable,
+    WorkerFailed,
+)
 from osrdyne_protocol.errors import InvalidKey, InvalidTimeout, OsrdyneError, OtherProcess
-from osrdyne_protocol.headers import X_EXPIRED_AT, X_RETRY_AFTER, integer, text
 
 __all__ = [
     "AccessRefused",
@@ -71,126 +83,3 @@ __all__ = [
     "Unroutable",
     "WorkerFailed",
 ]
-
-
-class CallError(OsrdyneError):
-    """A request was not answered."""
-
-
-class NoFreeSlot(CallError):
-    """Every slot of this client waits for a reply; wait for some, or open the client with more slots."""
-
-
-class CallTimeout(CallError):
-    """Nothing came back in time; whether the request was or will be served is unknown."""
-
-
-class Undeliverable(CallError):
-    """The pool is not set up on this broker; apply its topology, and check it with `osrdyne lint`."""
-
-
-class Unconfirmed(CallError):
-    """The connection ended before the broker confirmed the request; whether the broker has it is unknown."""
-
-
-class ReplyAddressLost(CallError):
-    """The connection ended, and the direct reply-to address of this call with it; the reply cannot arrive."""
-
-
-class ClientClosed(CallError):
-    """This client is closed."""
-
-
-class BodyTooLarge(CallError, ValueError):
-    """The body is larger than what may be sent."""
-
-    def __init__(self, message: str | None = None, *, size: int = 0, limit: int = 0) -> None:
-        super().__init__(message)
-        #: bytes of the body that was refused
-        self.size = size
-        #: most bytes that may be sent
-        self.limit = limit
-
-
-class RemoteError(CallError):
-    """The request was answered with a status that is not `ok`."""
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        status: str = "",
-        body: bytes = b"",
-        reason: str | None = None,
-        correlation_id: str = "",
-        headers: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(message)
-        #: `x-status` of the reply; the table is `osrdyne_protocol.statuses`
-        self.status = status
-        self.body = body
-        #: `x-reason` of the reply: a sentence for a person, where the peer sent one
-        self.reason = reason
-        self.correlation_id = correlation_id
-        self.headers: Mapping[str, Any] = headers or {}
-
-
-class Expired(RemoteError):
-    """No worker took the request in time."""
-
-    @property
-    def stage(self) -> str | None:
-        """Where its time ran out: `orphan`, `start` or `queue` (`osrdyne_protocol.expiry`); None when not known."""
-        return text(self.headers.get(X_EXPIRED_AT))
-
-
-class DeliveryLimit(RemoteError):
-    """Workers took the request and failed, too often; a copy is in the poison inventory."""
-
-
-class MaxLength(RemoteError):
-    """The request queue of this key is full."""
-
-
-class Rejected(RemoteError):
-    """A worker or the daemon refused the request; trying again will not help."""
-
-
-class KeyRefused(RemoteError):
-    """No worker can be given this key."""
-
-
-class InvalidRequest(RemoteError):
-    """The request cannot be forwarded as it is."""
-
-
-class Unroutable(RemoteError):
-    """The request was forwarded several times and found no queue each time."""
-
-
-class Throttled(RemoteError):
-    """The request would wake a new key, and its user or the pool may have no more for now."""
-
-    @property
-    def retry_after(self) -> float | None:
-        """Seconds after which another try may succeed; None when not known."""
-        milliseconds = integer(self.headers, X_RETRY_AFTER)
-        return None if milliseconds is None else max(0, milliseconds) / 1000
-
-
-class WorkerFailed(RemoteError):
-    """A worker took the request and answered that it cannot serve it; the body says why."""
-
-
-#: The class for each status; RemoteError itself is for every other status.
-REMOTE_ERRORS: Mapping[str, type[RemoteError]] = {
-    statuses.EXPIRED: Expired,
-    statuses.DELIVERY_LIMIT: DeliveryLimit,
-    statuses.MAXLEN: MaxLength,
-    statuses.REJECTED: Rejected,
-    statuses.INVALID_KEY: KeyRefused,
-    statuses.INVALID_REQUEST: InvalidRequest,
-    statuses.UNROUTABLE: Unroutable,
-    statuses.THROTTLED: Throttled,
-    statuses.ERROR: WorkerFailed,
-}

@@ -11,11 +11,13 @@ possible. Reads the work in hand; settles nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from osrdyne_amqp.errors import BrokerError, PreconditionFailed
+from osrdyne_calls.runners import Runner
+from osrdyne_protocol.headers import X_ACQUIRED_COUNT, X_DELIVERY_COUNT, integer
 from osrdyne_worker.in_flight import InFlight
-from osrdyne_worker.runners import Runner
 from osrdyne_worker.session import WorkerSession
 
 #: A worker gives a request back at most this long before the timeout.
@@ -44,6 +46,21 @@ def patience(consumer_timeout_ms: int | None) -> float | None:
         return None
     seconds = consumer_timeout_ms / 1000
     return seconds - min(_LONGEST_LEAD_SECONDS, seconds * (1 - _HELD_TOO_LONG_SHARE))
+
+
+def hang_was_not_counted(message_headers: Mapping[str, Any]) -> bool:
+    """Return whether a redelivered request must be rejected once more, so that the broker counts a failure.
+
+    RabbitMQ 4.3 does not count it as a failed delivery when a worker holds a request until the consumer timeout
+    (docs/reference/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long). A request that hangs workers which do not
+    know that timeout would circle for ever. But 4.3 says how often a request was delivered, and how many of these
+    deliveries it counted as failures. For each that it did not count, the next worker returns the request by a
+    basic.reject, which counts on every version and is a delivery of its own: hence the factor two. One uncounted
+    delivery is allowed, because a worker that stops gives back requests that it has not begun, which is no failure.
+    4.0 counts each return and has no count of deliveries.
+    """
+    handed_out, counted = integer(message_headers, X_ACQUIRED_COUNT), integer(message_headers, X_DELIVERY_COUNT) or 0
+    return handed_out is not None and handed_out > 2 * counted + 1
 
 
 async def end(works: Iterable[InFlight], runner: Runner) -> list[InFlight]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from osrdyne_worker.handling import Outcome, Request
-from osrdyne_worker.runners import Withdraw
+from osrdyne_calls.handling import Outcome, Request
+from osrdyne_calls.runners import Withdraw
 from osrdyne_worker.session import Delivery
 
 

@@ -20,7 +20,9 @@ from typing import Any
 from osrdyne_amqp import Properties
 from osrdyne_amqp.errors import AccessRefused, BrokerError, InvalidUri, Nacked, NotFound
 from osrdyne_amqp.event_line import EventLine
-from osrdyne_amqp.message import MAX_BODY
+from osrdyne_calls.handling import Outcome, Request, deadline_of, error_if_too_large
+from osrdyne_calls.limits import MAX_BODY
+from osrdyne_calls.runners import Runner
 from osrdyne_protocol import events, expiry, statuses
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_REASON, X_RPC_PATH, X_STATUS, deadline_problem, status_for
 from osrdyne_protocol.names import is_reply_address
@@ -31,9 +33,7 @@ from osrdyne_runtime.retry import Retry
 from osrdyne_worker import consumer_timeout
 from osrdyne_worker.errors import HandlerHung
 from osrdyne_worker.events import ActivityEvents
-from osrdyne_worker.handling import Outcome, Request, deadline_of, error_if_too_large, hang_was_not_counted
 from osrdyne_worker.in_flight import InFlight
-from osrdyne_worker.runners import Runner
 from osrdyne_worker.session import Delivery, WorkerSession, connect
 
 logger = log_lines.logger(__name__)
@@ -261,7 +261,7 @@ class Worker:
             session.give_back(message.delivery_tag)
             return
         properties = message.properties
-        if message.redelivered and hang_was_not_counted(properties.headers or {}):
+        if message.redelivered and consumer_timeout.hang_was_not_counted(properties.headers or {}):
             session.reject(message.delivery_tag, requeue=True)
             return
         correlation_id = properties.correlation_id if isinstance(properties.correlation_id, str) else None

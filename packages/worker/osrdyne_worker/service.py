@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Generic, ParamSpec
 
 from osrdyne_amqp.errors import AccessRefused, InvalidUri
+from osrdyne_calls.handling import Handler
+from osrdyne_calls.runners import runner_of
 from osrdyne_protocol.errors import MissingVariable
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_runtime import program
 from osrdyne_runtime.console.streams import last_words
 from osrdyne_worker.errors import HandlerHung
-from osrdyne_worker.handling import Handler
 from osrdyne_worker.loop import Worker, WorkerOptions
-from osrdyne_worker.runners import runner_of
 
 P = ParamSpec("P")
 

@@ -30,6 +30,7 @@ OURS = (
     "packages/protocol",
     "packages/runtime",
     "packages/pool",
+    "packages/calls",
     "packages/amqp",
     "packages/client",
     "packages/worker",

@@ -17,8 +17,8 @@ from osrdyne_bus.errors import (
 from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority
-from osrdyne_client.errors import WorkerFailed
-from osrdyne_worker.handling import Requeue
+from osrdyne_calls.errors import WorkerFailed
+from osrdyne_calls.handling import Requeue
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conformance import MAPS, client, echo, named
 from tests.bus.on_peers.conftest import OpenBus

@@ -24,8 +24,8 @@ from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority
-from osrdyne_client.errors import NoFreeSlot, Rejected, WorkerFailed
-from osrdyne_worker.handling import Reject
+from osrdyne_calls.errors import NoFreeSlot, Rejected, WorkerFailed
+from osrdyne_calls.handling import Reject
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus
 

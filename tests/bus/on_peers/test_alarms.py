@@ -12,7 +12,7 @@ from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer, AsyncPoolC
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import MessagingTimeout
 from osrdyne_bus.messages.wire import BusRequest
-from osrdyne_client.errors import CallTimeout
+from osrdyne_calls.errors import CallTimeout
 from testbed.broker import MEMORY_MB, Broker
 from testbed.waiting import PATIENCE, until_async
 

@@ -16,7 +16,8 @@ from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import UnsendableMessage
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
-from osrdyne_client.errors import BodyTooLarge, InvalidKey, InvalidTimeout, Unencodable
+from osrdyne_calls.errors import BodyTooLarge, Unencodable
+from osrdyne_protocol.errors import InvalidKey, InvalidTimeout
 from testbed.peer import peer_of
 from testbed.pool import Pool
 from tests.bus.on_peers.conftest import OpenBus

@@ -13,8 +13,8 @@ from osrdyne_bus.aio import AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_bus.settings import BusSettings
-from osrdyne_client.errors import WorkerFailed
-from osrdyne_worker.handling import Reject, WorkerError
+from osrdyne_calls.errors import WorkerFailed
+from osrdyne_calls.handling import Reject, WorkerError
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus
 from tests.bus.on_peers.servers import MAPS, N, endpoint

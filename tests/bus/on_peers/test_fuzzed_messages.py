@@ -22,8 +22,8 @@ from osrdyne_bus.engine.messages import Value, encoded
 from osrdyne_bus.errors import DeliveryFailure, DeliveryRejected, MessagingError, RepliesLost
 from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.messages.wire import BusRequest, Notification
-from osrdyne_client.errors import RemoteError
-from osrdyne_client.replies import Reply
+from osrdyne_calls.errors import RemoteError
+from osrdyne_calls.replies import Reply
 from testbed.amqp_1_0 import BINARY, DATA, MAP, MESSAGE_ANNOTATIONS, NULL, SYMBOL, compound, section, sized, text
 from testbed.hostile.amqp_1_0 import IDS, TEXTS, messages
 from testbed.pool import DaemonProcess, Pool

@@ -12,7 +12,7 @@ import pytest
 from osrdyne_bus.aio import AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.errors import MessagingError
 from osrdyne_bus.messages.wire import Notification
-from osrdyne_client.errors import CallTimeout, RemoteError
+from osrdyne_calls.errors import CallTimeout, RemoteError
 from testbed.hostile.amqp_1_0 import everything
 from testbed.hostile.chance import drawn
 from testbed.hostile.sending import send_messages

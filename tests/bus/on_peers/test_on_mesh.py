@@ -13,7 +13,7 @@ from osrdyne_bus.aio import AsyncBus, AsyncBusServer
 from osrdyne_bus.errors import DeliveryFailure, MessagingTimeout, PeerLost
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
-from osrdyne_worker.handling import Requeue
+from osrdyne_calls.handling import Requeue
 from testbed.mesh.router import Router, mesh
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conformance import *  # noqa: F403 - its tests

@@ -12,17 +12,17 @@ from osrdyne_bus import Target
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer, AsyncPoolClient
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.threads import Bus, PoolClient
-from osrdyne_client.errors import (
+from osrdyne_calls.errors import (
     AccessRefused,
     BodyTooLarge,
     CallTimeout,
     ClientClosed,
     Expired,
-    InvalidKey,
     Nacked,
     Undeliverable,
     Unencodable,
 )
+from osrdyne_protocol.errors import InvalidKey
 from testbed.pool import DaemonProcess, Pool
 from testbed.tcp_proxy import TcpProxy
 from testbed.waiting import PATIENCE, until_async

@@ -21,7 +21,7 @@ from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
 from osrdyne_bus.aio.handler_threads import HandlerThreads
 from osrdyne_bus.errors import BusClosed
 from osrdyne_bus.settings import BusSettings
-from osrdyne_client.errors import WorkerFailed
+from osrdyne_calls.errors import WorkerFailed
 from testbed import proton
 from testbed.waiting import PATIENCE, until_async
 from tests.bus.on_peers.conftest import OpenBus

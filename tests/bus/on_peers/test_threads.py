@@ -15,7 +15,7 @@ from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import BusClosed, ConnectFailed, LinkRefused, MessagingError, MessagingTimeout
 from osrdyne_bus.messages.wire import BusRequest, Notification
 from osrdyne_bus.threads import Bus, BusClient, BusListener, BusServer
-from osrdyne_client.errors import WorkerFailed
+from osrdyne_calls.errors import WorkerFailed
 from testbed.waiting import PATIENCE, until
 from tests.conftest import Vhost
 

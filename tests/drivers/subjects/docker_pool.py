@@ -31,7 +31,7 @@ class ContainerPool(EnginePool):
         read_only = [
             {"Type": "bind", "Source": str(path), "Target": str(path), "ReadOnly": True} for path in (ROOT, PACKAGES)
         ]
-        ours = (ROOT / "packages" / name for name in ("protocol", "runtime", "amqp", "client", "worker"))
+        ours = (ROOT / "packages" / name for name in ("protocol", "runtime", "calls", "amqp", "client", "worker"))
         path = ":".join(map(str, (ROOT / "lab", *ours, PACKAGES)))
         declared = {
             "Image": self.dockerd.image,

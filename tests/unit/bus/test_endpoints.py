@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
 from osrdyne_bus.messages.wire import BusAnswer, BusRequest
-from osrdyne_worker.handling import Reject, WorkerError
+from osrdyne_calls.handling import Reject, WorkerError
 
 
 def endpoint(namespace: str, version: str, *names: str) -> Endpoint:

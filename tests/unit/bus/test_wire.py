@@ -22,8 +22,8 @@ from osrdyne_bus.messages.wire import (
     reply_envelope,
     request_envelope,
 )
-from osrdyne_client.errors import Expired, RemoteError, WorkerFailed
-from osrdyne_client.replies import Reply
+from osrdyne_calls.errors import Expired, RemoteError, WorkerFailed
+from osrdyne_calls.replies import Reply
 
 TEXT = st.text(max_size=30)
 HEADERS = st.dictionaries(TEXT.filter(lambda name: not name.startswith("x-")), TEXT | st.integers() | st.booleans())

@@ -14,9 +14,9 @@ import pytest
 
 import steps
 from osrdyne_amqp.lanes import GIVE_UP
+from osrdyne_calls.slots import MOST_SLOTS
 from osrdyne_client import AsyncClient, Client
 from osrdyne_client.dispatcher import LONGEST_PAUSE, ClientOptions
-from osrdyne_client.slots import MOST_SLOTS
 from osrdyne_worker import Request, WorkerEnvironment, WorkerOptions, run, serve
 
 #: A name that no option has. As a mapping, because a type checker refuses it in a call.

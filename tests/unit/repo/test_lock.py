@@ -43,10 +43,7 @@ def test_every_pinned_package_has_a_hash() -> None:
 @pytest.mark.parametrize("pyproject", PYPROJECTS)
 def test_the_lock_pins_what_a_package_asks_for(pyproject: str) -> None:
     asked = project(pyproject)
-    ours = {normalized(Path(name).parent.name) for name in PYPROJECTS}
-    ours |= {"osrdyne"} | {
-        f"osrdyne-{one}" for one in ("protocol", "runtime", "pool", "amqp", "bus", "client", "jobs", "relay", "worker")
-    }
+    ours = {"osrdyne", *(f"osrdyne-{Path(name).parent.name}" for name in PYPROJECTS)}
 
     names = {normalized(requirement) for requirement in asked["run"] + asked["build"]} - ours
 
@@ -61,11 +58,28 @@ def test_the_lock_pins_what_requirements_in_asks_for() -> None:
 
 
 def test_the_protocol_brings_nothing_and_client_and_worker_only_pika() -> None:
-    ours = {"osrdyne-protocol", "osrdyne-runtime", "osrdyne-amqp"}
+    below = {"osrdyne-protocol", "osrdyne-runtime"}
+    ours = {*below, "osrdyne-calls", "osrdyne-amqp"}
 
     assert project("packages/protocol/pyproject.toml")["run"] == []
     assert project("packages/runtime/pyproject.toml")["run"] == ["osrdyne-protocol"]
     assert project("packages/pool/pyproject.toml")["run"] == ["osrdyne-protocol"]
+    assert set(project("packages/calls/pyproject.toml")["run"]) == below
     assert {normalized(r) for r in project("packages/amqp/pyproject.toml")["run"]} == {*ours - {"osrdyne-amqp"}, "pika"}
     assert {normalized(r) for r in project("packages/client/pyproject.toml")["run"]} == ours
     assert {normalized(r) for r in project("packages/worker/pyproject.toml")["run"]} == ours
+
+
+def brought(package: str, *extras: str) -> set[str]:
+    """All that `pip install` of one of our packages asks for, over others of ours."""
+    pyproject = "daemon" if package == "osrdyne" else f"packages/{package.removeprefix('osrdyne-')}"
+    asked = tomllib.loads(Path(steps.ROOT, pyproject, "pyproject.toml").read_text())["project"]
+    more = [one for extra in extras for one in asked["optional-dependencies"][extra]]
+    names = {normalized(requirement) for requirement in asked.get("dependencies", []) + more}
+    return names.union(*(brought(name) for name in names if name.startswith("osrdyne")))
+
+
+def test_the_bus_and_a_worker_over_https_bring_no_pika() -> None:
+    assert "pika" in brought("osrdyne-client")
+    assert not {"pika", "redis"} & brought("osrdyne-bus", "command", "metrics", "proton")
+    assert "pika" not in brought("osrdyne-relay", "client", "node", "s3", "worker")

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from osrdyne_amqp.errors import ChannelClosed, PreconditionFailed
+from osrdyne_calls.handling import Outcome, Request
+from osrdyne_calls.runners import Done, Withdraw
 from osrdyne_worker import consumer_timeout
-from osrdyne_worker.handling import Outcome, Request, hang_was_not_counted
+from osrdyne_worker.consumer_timeout import hang_was_not_counted
 from osrdyne_worker.in_flight import InFlight
-from osrdyne_worker.runners import Done, Withdraw
 from osrdyne_worker.session import Delivery
 from testbed.waiting import until
 

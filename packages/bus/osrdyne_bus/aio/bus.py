@@ -35,7 +35,7 @@ from osrdyne_bus.errors import (
 from osrdyne_bus.messages.envelopes import Envelope
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
-from osrdyne_client.slots import Slots
+from osrdyne_calls.slots import Slots
 from osrdyne_protocol.durations import timeout_of
 from osrdyne_runtime.retry import Retry
 

@@ -20,7 +20,7 @@ from osrdyne_bus.messages.wire import (
     request_envelope,
 )
 from osrdyne_bus.targets import Priority, Target
-from osrdyne_client.replies import Reply
+from osrdyne_calls.replies import Reply
 from osrdyne_protocol.durations import timeout_of
 
 

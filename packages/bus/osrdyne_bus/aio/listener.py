@@ -12,7 +12,7 @@ from osrdyne_bus.aio.taking import Taking
 from osrdyne_bus.engine import Incoming
 from osrdyne_bus.messages.wire import Notification, read_notification
 from osrdyne_bus.targets import Priority, Target
-from osrdyne_worker.handling import Reject, Requeue
+from osrdyne_calls.handling import Reject, Requeue
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Calls to the workers of a pool over AMQP 1.0, with the answers and errors of `osrdyne_client`."""
+"""Calls to the workers of a pool over AMQP 1.0, with the answers and errors of the client of pools."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Mapping
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
-from osrdyne_amqp.errors import AccessRefused
-from osrdyne_amqp.message import MAX_BODY
 from osrdyne_bus.addresses import RabbitMQ, Scheme
 from osrdyne_bus.addresses.rabbitmq import QUEUES
 from osrdyne_bus.aio.bus import REFUSED, AsyncBus
@@ -33,22 +31,23 @@ from osrdyne_bus.errors import (
 )
 from osrdyne_bus.messages.envelopes import Envelope, Header, checked_body, checked_headers
 from osrdyne_bus.messages.wire import NO_HEADERS, read_reply
-from osrdyne_client.dispatcher import DEADLINE_MARGIN, DEADLINE_SHARE
-from osrdyne_client.errors import (
+from osrdyne_calls.errors import (
+    AccessRefused,
     BodyTooLarge,
     BrokerError,
     CallTimeout,
     ClientClosed,
     Nacked,
-    OsrdyneError,
     ReplyAddressLost,
     Unconfirmed,
     Undeliverable,
     Unencodable,
 )
-from osrdyne_client.replies import Reply
+from osrdyne_calls.limits import MAX_BODY, lifetime
+from osrdyne_calls.replies import Reply
 from osrdyne_protocol import keys
 from osrdyne_protocol.durations import timeout_of
+from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.headers import X_DEADLINE
 from osrdyne_protocol.names import PoolNames
 
@@ -58,7 +57,7 @@ Result = TypeVar("Result")
 class AsyncPoolClient:
     """Calls the workers of a pool on RabbitMQ, cold keys included. Any number of clients share a bus.
 
-    It raises what the client of pools raises (`osrdyne_client.errors`).
+    It raises what the client of pools raises (`osrdyne_calls.errors`).
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class AsyncPoolClient:
         await self._sent(key, within, self._bus.send(self._link, request, within, resend=self._resend))
 
     def _prepared(
-        self, key: str, body: bytes, headers: Mapping[str, Header], lifetime: float | None
+        self, key: str, body: bytes, headers: Mapping[str, Header], timeout: float | None
     ) -> tuple[str, bytes, Mapping[str, Header]]:
         """Return address, body and headers of a request. Raises errors of the client of pools."""
         address = f"/exchanges/{quote(self._exchange, safe='')}/{quote(keys.decode(key), safe='')}"
@@ -127,10 +126,9 @@ class AsyncPoolClient:
                 size=len(body),
                 limit=self._max_body,
             )
-        if lifetime is not None:
+        if timeout is not None:
             # So that the answer "expired" comes before the caller stops waiting.
-            lifetime -= min(DEADLINE_MARGIN, lifetime * DEADLINE_SHARE)
-            fields[X_DEADLINE] = int((time.time() + lifetime) * 1000)
+            fields[X_DEADLINE] = int((time.time() + lifetime(timeout)) * 1000)
         return address, body, fields
 
     async def _sent(self, key: str, within: float, sending: Awaitable[Result]) -> Result:

@@ -18,8 +18,8 @@ from osrdyne_bus.engine import Incoming
 from osrdyne_bus.messages.wire import BusAnswer, BusRequest, read_request
 from osrdyne_bus.server_status import NAMESPACE, PING, VERSION, ServerStatus, described
 from osrdyne_bus.targets import Target
+from osrdyne_calls.handling import Reject, Requeue, WorkerError
 from osrdyne_protocol import statuses
-from osrdyne_worker.handling import Reject, Requeue, WorkerError
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from osrdyne_bus.errors import MessagingError
 from osrdyne_bus.server_status import NAMESPACE, PING, VERSION, ServerStatus
 from osrdyne_bus.targets import Target
-from osrdyne_client.errors import RemoteError
+from osrdyne_calls.errors import RemoteError
 
 if TYPE_CHECKING:
     from osrdyne_bus.aio import AsyncBus

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from osrdyne_bus.messages.envelopes import Envelope, Header, Id
-from osrdyne_client.errors import RemoteError
-from osrdyne_client.replies import Reply, answer_of
-from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS, integer, text
+from osrdyne_calls.errors import RemoteError
+from osrdyne_calls.handling import deadline_of
+from osrdyne_calls.replies import Reply, answer_of
+from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS, text
 from osrdyne_protocol.statuses import OK
 
 X_NAMESPACE = "x-namespace"
@@ -101,7 +102,6 @@ def request_envelope(request: BusRequest) -> Envelope:
 
 def read_request(envelope: Envelope) -> BusRequest:
     """Return what a message asks for. What is missing, or has another type, is taken for its default."""
-    deadline = integer(envelope.headers, X_DEADLINE)
     return BusRequest(
         method=envelope.subject or "",
         body=envelope.body,
@@ -109,7 +109,7 @@ def read_request(envelope: Envelope) -> BusRequest:
         version=text(envelope.headers.get(X_VERSION)) or DEFAULT_VERSION,
         headers=envelope.headers,
         content_type=envelope.content_type,
-        deadline=None if deadline is None else deadline / 1000,
+        deadline=deadline_of(envelope.headers),
         id=envelope.id,
         reply_to=envelope.reply_to,
     )

@@ -1,7 +1,7 @@
 """Serve endpoints from a machine that can only open connections outwards.
 
+    from osrdyne_calls import Request
     from osrdyne_relay.worker import RelayWorker
-    from osrdyne_worker import Request
 
     def handle(request: Request) -> bytes:
         return request.body.upper()

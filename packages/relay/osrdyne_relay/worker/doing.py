@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from osrdyne_calls.handling import Outcome, Request
+from osrdyne_calls.runners import OnLoop, Runner
 from osrdyne_protocol import statuses
 from osrdyne_protocol.events import REQUEUED
 from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS
@@ -34,8 +36,6 @@ from osrdyne_relay.wire import Stored
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest, Sent
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.retry import Retry
-from osrdyne_worker.handling import Outcome, Request
-from osrdyne_worker.runners import OnLoop, Runner
 
 log = log_lines.logger(__name__)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from osrdyne_calls.handling import Request
 from osrdyne_relay.client.asynchronous import NodeStreams
 from osrdyne_relay.client.threads import BlockingStream, BlockingStreams, stored_by
 from osrdyne_relay.errors import InvalidCall, StreamLost
 from osrdyne_relay.redis.records import MOST_STREAMS
 from osrdyne_relay.streams.base import Source, StoredStream, stored
 from osrdyne_relay.wire import Stored
-from osrdyne_worker import Request
 
 #: Most characters of a stream's name.
 _MOST_NAME = 256

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Unpack, cast
 
+from osrdyne_calls.handling import Handler
+from osrdyne_calls.runners import runner_of
 from osrdyne_relay.client.addresses import ClientIdentity, Nodes
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import InvalidCall
@@ -17,8 +19,6 @@ from osrdyne_relay.worker.line import Lines
 from osrdyne_relay.worker.polling import Polling
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest
 from osrdyne_runtime import program
-from osrdyne_worker import Handler
-from osrdyne_worker.runners import runner_of
 
 #: Seconds that answers may take at the end of the grace.
 _LAST = 10.0

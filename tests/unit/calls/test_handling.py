@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from osrdyne_worker import handling
-from osrdyne_worker.handling import (
+from osrdyne_calls import handling
+from osrdyne_calls.handling import (
     Outcome,
     Reject,
     Request,

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from osrdyne_amqp.thread_bridge import ThreadBridge
+from osrdyne_calls.handling import Handler, Outcome, Request, invoke, invoke_async
 from osrdyne_protocol.statuses import ERROR
 from osrdyne_runtime import log_lines
-from osrdyne_worker.handling import Handler, Outcome, Request, invoke, invoke_async
+from osrdyne_runtime.thread_bridge import ThreadBridge
 
 logger = log_lines.logger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from osrdyne_protocol import statuses
 from osrdyne_protocol.events import REQUEUED
-from osrdyne_protocol.headers import X_ACQUIRED_COUNT, X_DEADLINE, X_DELIVERY_COUNT, integer
+from osrdyne_protocol.headers import X_DEADLINE, integer
 from osrdyne_runtime import log_lines
 
 logger = log_lines.logger(__name__)
@@ -72,21 +72,6 @@ def deadline_of(headers: Mapping[str, Any]) -> float | None:
     """Return the request's deadline in seconds since the Unix epoch; None unless the header is an integer."""
     milliseconds = integer(headers, X_DEADLINE)
     return None if milliseconds is None else milliseconds / 1000
-
-
-def hang_was_not_counted(message_headers: Mapping[str, Any]) -> bool:
-    """Return whether a redelivered request must be rejected once more, so that the broker counts a failure.
-
-    RabbitMQ 4.3 does not count it as a failed delivery when a worker holds a request until the consumer timeout
-    (docs/reference/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long). A request that hangs workers which
-    do not know that timeout would circle for ever. But 4.3 says how often a request was delivered, and how many of
-    these deliveries it counted as failures. For each that it did not count, the next worker returns the request by a
-    basic.reject, which counts on every version and is a delivery of its own: hence the factor two. One uncounted
-    delivery is allowed, because a worker that stops gives back requests that it has not begun, which is no failure.
-    4.0 counts each return and has no count of deliveries.
-    """
-    handed_out, counted = integer(message_headers, X_ACQUIRED_COUNT), integer(message_headers, X_DELIVERY_COUNT) or 0
-    return handed_out is not None and handed_out > 2 * counted + 1
 
 
 def expired(request: Request, now: float) -> Outcome | None:

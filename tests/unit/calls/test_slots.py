@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from osrdyne_client.errors import NoFreeSlot
-from osrdyne_client.slots import Slots
+from osrdyne_calls.errors import NoFreeSlot
+from osrdyne_calls.slots import Slots
 
 
 def slots_of(size: int, first_sequence: int = 0) -> Slots[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Generic, TypeVar
 
-from osrdyne_client.errors import NoFreeSlot
+from osrdyne_calls.errors import NoFreeSlot
 
 #: Slot numbers are four hexadecimal digits.
 MOST_SLOTS = 0x10000
