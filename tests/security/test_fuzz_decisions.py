@@ -19,7 +19,7 @@ from osrdyne_amqp.codec.frames import write_properties
 from osrdyne_amqp.errors import Unencodable
 from osrdyne_calls import handling
 from osrdyne_calls.slots import Slots
-from osrdyne_client import Reply, replies
+from osrdyne_client import replies
 from osrdyne_client.errors import RemoteError
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol import events, headers, statuses
@@ -112,7 +112,7 @@ def test_activity_of_strangers_makes_no_keys_and_raises_nothing(messages: list[M
 @FUZZ
 @given(MESSAGES)
 def test_every_reply_is_an_answer_or_an_error(message: Message) -> None:
-    assert isinstance(replies.read(message), Reply | RemoteError)
+    assert isinstance(replies.read(message), replies.Reply | RemoteError)
 
 
 @FUZZ

@@ -152,6 +152,7 @@ def test_every_module_of_a_library_that_logs_fields_says_them_in_its_messages() 
         file
         for folder in (
             "packages/amqp",
+            "packages/calls",
             "packages/client",
             "packages/worker",
             "packages/jobs",

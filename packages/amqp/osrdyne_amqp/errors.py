@@ -1,30 +1,17 @@
 """The errors between a program and its broker, a class for each that callers handle differently.
 
-The first sentence of a class's docstring is its default message. No message holds a password: addresses are written
-without it, and exceptions of the AMQP library while connecting are never chained.
+Those that the bus has, too, are made in `osrdyne_calls.errors`. The first sentence of a class's docstring is its
+default message. No message holds a password: addresses are written without it, and exceptions of the AMQP library while
+connecting are never chained.
 """
 
 from __future__ import annotations
 
 from osrdyne_calls.errors import AccessRefused, BrokerError, Nacked, Unencodable
 
-__all__ = [
-    "AccessRefused",
-    "BrokerError",
-    "BrokerTimeout",
-    "BrokerUnreachable",
-    "ChannelClosed",
-    "ConnectionLost",
-    "ConsumerFailed",
-    "InvalidUri",
-    "Locked",
-    "Nacked",
-    "NotFound",
-    "PreconditionFailed",
-    "Returned",
-    "TlsFailed",
-    "Unencodable",
-]
+__all__ = ["AccessRefused", "BrokerError", "BrokerTimeout", "BrokerUnreachable", "ChannelClosed", "ConnectionLost"]
+__all__ += ["ConsumerFailed", "InvalidUri", "Locked", "Nacked", "NotFound", "PreconditionFailed", "Returned"]
+__all__ += ["TlsFailed", "Unencodable"]
 
 
 class InvalidUri(BrokerError):

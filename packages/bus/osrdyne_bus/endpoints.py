@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from osrdyne_bus.messages.envelopes import words
-from osrdyne_bus.messages.wire import BusAnswer, BusRequest, class_name
-from osrdyne_calls.handling import Reject, WorkerError
+from osrdyne_bus.messages.wire import BusRequest, class_name
+from osrdyne_calls.handling import Outcome, Reject, WorkerError, expired, text_of
 from osrdyne_protocol import statuses
 from osrdyne_protocol.headers import deadline_problem
 
@@ -78,38 +78,35 @@ def find(endpoints: Iterable[Endpoint], request: BusRequest) -> Method:
     raise NoSuchMethod(f"there is no {asked}")
 
 
-def late(request: BusRequest, now: float) -> BusAnswer | None:
+def late(request: BusRequest, now: float) -> Outcome | None:
     """Return the answer to a request whose caller stopped waiting before `now`, in seconds since 1970; else None.
 
     A request whose deadline cannot be read is not begun either.
     """
     if (problem := deadline_problem(request.headers)) is not None:
-        return BusAnswer(statuses.REJECTED, reason=problem)
-    if request.deadline is None or now < request.deadline:
-        return None
-    by = now - request.deadline
-    return BusAnswer(statuses.EXPIRED, reason=f"the deadline passed {by:.1f} s before a server could begin")
+        return Outcome(statuses.REJECTED, reason=problem)
+    return expired(request.deadline, now, "server")
 
 
-def answer_to(result: object) -> BusAnswer:
+def answer_to(result: object) -> Outcome:
     """Return the answer for what a handler returned."""
     if result is None:
-        return BusAnswer()
+        return Outcome()
     if isinstance(result, bytes | bytearray | memoryview):
-        return BusAnswer(body=bytes(result))
+        return Outcome(body=bytes(result))
     reason = f"the handler returned {type(result).__name__}; it has to return bytes, or None for an empty answer"
-    return BusAnswer(statuses.ERROR, reason=reason)
+    return Outcome(statuses.ERROR, reason=reason)
 
 
-def answer_to_failure(error: BaseException) -> BusAnswer:
+def answer_to_failure(error: BaseException) -> Outcome:
     """Return the answer for what a handler raised: `rejected` for Reject and NoSuchMethod, `error` for all else.
 
     The caller gets class and text of the exception, and not its traceback.
     """
     if isinstance(error, Reject | NoSuchMethod):
-        return BusAnswer(statuses.REJECTED, reason=words(str(error)) or None)
+        return Outcome(statuses.REJECTED, reason=words(text_of(error)) or None)
     if isinstance(error, WorkerError):
         body = answer_to(error.body)
-        return BusAnswer(statuses.ERROR, body.body, None if error.reason is None else words(str(error.reason)))
-    said = words(str(error)) or type(error).__name__
-    return BusAnswer(statuses.ERROR, reason=said, error=class_name(type(error)))
+        return Outcome(statuses.ERROR, body.body, None if error.reason is None else words(str(error.reason)))
+    said = words(text_of(error)) or type(error).__name__
+    return Outcome(statuses.ERROR, reason=said, error=class_name(type(error)))

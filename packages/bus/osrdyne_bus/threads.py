@@ -313,9 +313,12 @@ class BusServer(_Started):
         *,
         concurrency: int = 64,
         acknowledge: Literal["start", "end"] = "start",
+        executor: concurrent.futures.Executor | None = None,
     ) -> None:
         """Prepare a server, as `AsyncBusServer`."""
-        served = AsyncBusServer(bus.asynchronous, target, endpoints, concurrency=concurrency, acknowledge=acknowledge)
+        served = AsyncBusServer(
+            bus.asynchronous, target, endpoints, concurrency=concurrency, acknowledge=acknowledge, executor=executor
+        )
         super().__init__(bus, served)
 
 
@@ -330,7 +333,10 @@ class BusListener(_Started):
         *,
         priorities: Sequence[Priority] = (Priority.INFO,),
         concurrency: int = 64,
+        executor: concurrent.futures.Executor | None = None,
     ) -> None:
         """Prepare a listener, as `AsyncBusListener`."""
-        listens = AsyncBusListener(bus.asynchronous, target, handler, priorities=priorities, concurrency=concurrency)
+        listens = AsyncBusListener(
+            bus.asynchronous, target, handler, priorities=priorities, concurrency=concurrency, executor=executor
+        )
         super().__init__(bus, listens)

@@ -1,12 +1,5 @@
 """What callers and workers share, whatever their requests go over: a pool, the relay or the bus. It has no transport.
 
-    from osrdyne_calls import Reject, Request
-
-    def handle(request: Request) -> bytes:
-        if not request.body:
-            raise Reject("ask something")
-        return request.body.upper()
-
 For workers: `handling` has the request and what becomes of a handler's result or error, and `runners` where a handler
 runs. For callers: `replies` is what comes back, `errors` how a call can fail, and `slots` match replies to calls in
 flight. `limits` has what is so unless a program says something else.

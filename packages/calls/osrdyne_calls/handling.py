@@ -63,9 +63,12 @@ Handler = Callable[[Request], bytes | None] | Callable[[Request], Awaitable[byte
 class Outcome:
     """The result of a request: a reply with this status, or back to the queue (`requeued`, which is not a status)."""
 
-    status: str
+    status: str = statuses.OK
     body: bytes = b""
+    #: A sentence for a person, where the status is not `ok`.
     reason: str | None = None
+    #: Module and name of the class of exception that the handler raised. Only the bus passes it on.
+    error: str | None = None
 
 
 def deadline_of(headers: Mapping[str, Any]) -> float | None:
@@ -74,17 +77,17 @@ def deadline_of(headers: Mapping[str, Any]) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def expired(request: Request, now: float) -> Outcome | None:
+def expired(deadline: float | None, now: float, who: str = "worker") -> Outcome | None:
     """Return the outcome of a request whose deadline has passed at `now` (wall clock), else None."""
-    if request.deadline is None or now < request.deadline:
+    if deadline is None or now < deadline:
         return None
-    late = now - request.deadline
-    return Outcome(statuses.EXPIRED, reason=f"the deadline passed {late:.1f} s before a worker could begin")
+    late = now - deadline
+    return Outcome(statuses.EXPIRED, reason=f"the deadline passed {late:.1f} s before a {who} could begin")
 
 
 def invoke(handler: Callable[[Request], bytes | None], request: Request) -> Outcome:
     """Run a plain handler. Never raises, whatever the handler raises."""
-    late = expired(request, time.time())
+    late = expired(request.deadline, time.time())
     if late is not None:
         return late
     try:
@@ -95,7 +98,7 @@ def invoke(handler: Callable[[Request], bytes | None], request: Request) -> Outc
 
 async def invoke_async(handler: Callable[[Request], Awaitable[bytes | None]], request: Request) -> Outcome:
     """Run an `async def` handler. Raises only CancelledError."""
-    late = expired(request, time.time())
+    late = expired(request.deadline, time.time())
     if late is not None:
         return late
     try:
@@ -127,8 +130,16 @@ def _failure(request: Request, error: BaseException) -> Outcome:
         exc_info=(type(error), error, error.__traceback__),
     )
     # Type and message help a client's author; a traceback is for the worker's log only.
-    text = f"{type(error).__name__}: {error}"[:1000]
+    text = f"{type(error).__name__}: {text_of(error)}"[:1000]
     return Outcome(statuses.ERROR, text.encode("utf-8", "replace"), reason="the handler raised an exception")
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an exception; none where its class raises instead."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a handler must not end the worker
+        return ""
 
 
 def error_if_too_large(outcome: Outcome, limit: int) -> Outcome:

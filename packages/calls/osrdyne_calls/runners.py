@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-import itertools
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,6 +26,8 @@ logger = log_lines.logger(__name__)
 #: Seconds in which a cancelled handler must end.
 END_PATIENCE = 5.0
 
+#: Runs a plain handler for a request, and never raises: `invoke` with its handler.
+Run = Callable[[Any], Outcome]
 Done = Callable[[Outcome], None]
 Withdraw = Callable[[], bool]
 
@@ -43,14 +45,21 @@ class Runner(Protocol):
         """Start no more requests; running handlers go on."""
 
 
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Return whether a handler runs on the loop: an `async def`, or an object whose `__call__` is one."""
+    called = getattr(handler, "__call__", None)  # noqa: B004 - of an object that is called
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
+
+
 def runner_of(handler: Handler, threads: int, executor: concurrent.futures.Executor | None) -> Runner:
     """Return the runner for a handler: the executor if given, the loop for `async def` and for no threads."""
-    plain: Any = handler
-    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
-        return OnLoop(plain)
+    given: Any = handler
+    if is_async(given):
+        return OnLoop(given)
+    run = partial(invoke, given)
     if executor is not None:
-        return InExecutor(plain, executor)
-    return InThreads(plain, threads) if threads else Inline(plain)
+        return InExecutor(run, executor)
+    return InThreads(run, threads) if threads else Inline(run)
 
 
 def _too_late() -> bool:
@@ -61,11 +70,11 @@ def _too_late() -> bool:
 class Inline:
     """Runs a plain handler on the loop: no thread switch, but heartbeats wait as long as the handler takes."""
 
-    def __init__(self, handler: Callable[[Request], bytes | None]) -> None:
-        self._handler = handler
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     def start(self, request: Request, done: Done) -> Withdraw:
-        done(invoke(self._handler, request))
+        done(self._run(request))
         return _too_late
 
     async def end(self, request: Request) -> bool:
@@ -112,24 +121,33 @@ class OnLoop:
 
 
 class InThreads:
-    """Runs a plain handler in a fixed number of daemon threads: a hanging one does not keep the process alive."""
+    """Runs plain handlers in daemon threads: one that hangs does not keep the process alive.
 
-    def __init__(self, handler: Callable[[Request], bytes | None], threads: int) -> None:
-        self._handler = handler
+    The first thread is there from the beginning, and others begin when they are needed.
+    """
+
+    def __init__(self, run: Run, most: int) -> None:
+        """`most`: threads at a time."""
+        self._run = run
         self._handover = ThreadBridge(asyncio.get_running_loop())
-        self._jobs: queue.SimpleQueue[tuple[Request, Done, list[bool]] | None] = queue.SimpleQueue()
-        self._threads = threads
-        self._numbers = itertools.count()
-        for _ in range(threads):
-            self._start_thread()
+        self._jobs: queue.SimpleQueue[tuple[Any, Done, list[bool]] | None] = queue.SimpleQueue()
+        self._most = most
+        self._threads = 0
+        #: A permit for each thread that waits. Once all threads have begun, it does not count.
+        self._idle = threading.Semaphore(1)
+        self._start_thread()
 
-    def start(self, request: Request, done: Done) -> Withdraw:
+    def start(self, request: Any, done: Done) -> Withdraw:
+        if not self._idle.acquire(blocking=False) and self._threads < self._most:
+            with suppress(RuntimeError):  # the system gives no more: the threads that there are do it
+                self._start_thread()
         unclaimed = [True]  # a thread that begins, or the stop that takes the job back, pops it
         self._jobs.put((request, done, unclaimed))
         return partial(_claim, unclaimed)
 
-    async def end(self, request: Request) -> bool:
+    async def end(self, request: Any) -> bool:
         # A thread cannot be ended; waiting requests get another one.
+        self._most += 1
         self._start_thread()
         return False
 
@@ -138,13 +156,19 @@ class InThreads:
             self._jobs.put(None)
 
     def _start_thread(self) -> None:
-        threading.Thread(target=self._work, name=f"osrdyne handler {next(self._numbers)}", daemon=True).start()
+        threading.Thread(target=self._work, name=f"osrdyne handler {self._threads}", daemon=True).start()
+        self._threads += 1
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            request, done, unclaimed = job
-            if _claim(unclaimed):
-                self._handover.put(partial(done, invoke(self._handler, request)))
+            self._do(*job)
+            del job  # which would stay as long as the thread waits
+
+    def _do(self, request: Any, done: Done, unclaimed: list[bool]) -> None:
+        outcome = self._run(request) if _claim(unclaimed) else None
+        self._idle.release()
+        if outcome is not None:
+            self._handover.put(partial(done, outcome))
 
 
 def _claim(unclaimed: list[bool]) -> bool:
@@ -157,14 +181,14 @@ def _claim(unclaimed: list[bool]) -> bool:
 class InExecutor:
     """Runs a plain handler in an executor of the user's; with processes, handler and answer must be picklable."""
 
-    def __init__(self, handler: Callable[[Request], bytes | None], executor: concurrent.futures.Executor) -> None:
-        self._handler = handler
+    def __init__(self, run: Run, executor: concurrent.futures.Executor) -> None:
+        self._run = run
         self._executor = executor
         self._handover = ThreadBridge(asyncio.get_running_loop())
 
-    def start(self, request: Request, done: Done) -> Withdraw:
+    def start(self, request: Any, done: Done) -> Withdraw:
         try:
-            future = self._executor.submit(invoke, self._handler, request)
+            future = self._executor.submit(self._run, request)
         except RuntimeError as error:  # broken or shut down
             done(self._failed(error))
             return _too_late
@@ -177,7 +201,7 @@ class InExecutor:
         future.add_done_callback(finished)
         return future.cancel
 
-    async def end(self, request: Request) -> bool:
+    async def end(self, request: Any) -> bool:
         return False
 
     def close(self) -> None:

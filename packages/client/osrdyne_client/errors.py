@@ -1,85 +1,9 @@
-"""All errors with which a call can end: those of `osrdyne_calls.errors`, of `osrdyne_amqp.errors` and of the protocol.
+"""All errors with which a call can end. Every class is an `OsrdyneError`.
 
-They are here so that a program finds all that a call raises in one module. Every class is an `OsrdyneError`.
+They are made in `osrdyne_amqp.errors` (of a connection), `osrdyne_calls.errors` and `osrdyne_protocol.errors`, and are
+here so that a program finds all that a call raises in one module.
 """
 
-from osrdyne_amqp.errors import (
-    BrokerTimeout,
-    BrokerUnreachable,
-    ChannelClosed,
-    ConnectionLost,
-    ConsumerFailed,
-    InvalidUri,
-    Locked,
-    NotFound,
-    PreconditionFailed,
-    Returned,
-    TlsFailed,
-)
-from osrdyne_calls.errors import (
-    REMOTE_ERRORS,
-    AccessRefused,
-    BodyTooLarge,
-    BrokerError,
-    CallError,
-    CallTimeout,
-    ClientClosed,
-    DeliveryLimit,
-    Expired,
-    InvalidRequest,
-    KeyRefused,
-    MaxLength,
-    Nacked,
-    NoFreeSlot,
-    Rejected,
-    RemoteError,
-    ReplyAddressLost,
-    Throttled,
-    Unconfirmed,
-    Undeliverable,
-    Unencodable,
-    Unroutable,
-    WorkerFailed,
-)
-from osrdyne_protocol.errors import InvalidKey, InvalidTimeout, OsrdyneError, OtherProcess
-
-__all__ = [
-    "AccessRefused",
-    "BodyTooLarge",
-    "BrokerError",
-    "BrokerTimeout",
-    "BrokerUnreachable",
-    "CallError",
-    "CallTimeout",
-    "ChannelClosed",
-    "ClientClosed",
-    "ConnectionLost",
-    "ConsumerFailed",
-    "DeliveryLimit",
-    "Expired",
-    "InvalidKey",
-    "InvalidRequest",
-    "InvalidTimeout",
-    "InvalidUri",
-    "KeyRefused",
-    "Locked",
-    "MaxLength",
-    "Nacked",
-    "NoFreeSlot",
-    "NotFound",
-    "OsrdyneError",
-    "OtherProcess",
-    "PreconditionFailed",
-    "REMOTE_ERRORS",
-    "Rejected",
-    "RemoteError",
-    "ReplyAddressLost",
-    "Returned",
-    "Throttled",
-    "TlsFailed",
-    "Unconfirmed",
-    "Undeliverable",
-    "Unencodable",
-    "Unroutable",
-    "WorkerFailed",
-]
+from osrdyne_amqp.errors import *  # noqa: F403
+from osrdyne_calls.errors import *  # noqa: F403
+from osrdyne_protocol.errors import *  # noqa: F403

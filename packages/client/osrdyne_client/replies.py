@@ -6,6 +6,8 @@ from osrdyne_amqp import Message
 from osrdyne_calls.errors import RemoteError
 from osrdyne_calls.replies import Reply, answer_of
 
+__all__ = ["UNREADABLE", "Reply", "read"]
+
 #: Stands for the status of a reply whose headers cannot be read. No program sends it.
 UNREADABLE = "unreadable"
 

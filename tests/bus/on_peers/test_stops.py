@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import subprocess
 import sys
 import threading
-import weakref
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,6 @@ import pytest
 
 import steps
 from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
-from osrdyne_bus.aio.handler_threads import HandlerThreads
 from osrdyne_bus.errors import BusClosed
 from osrdyne_bus.settings import BusSettings
 from osrdyne_calls.errors import WorkerFailed
@@ -108,19 +104,6 @@ async def test_two_stops_at_once_both_end(open_bus: OpenBus) -> None:
     await asyncio.gather(server.stop(), server.stop())
     async with server:
         pass
-
-
-async def test_a_handler_thread_that_waits_keeps_nothing_of_its_last_call() -> None:
-    class Answer:
-        pass
-
-    threads = HandlerThreads("test")
-    answer: Answer | None = Answer()
-    seen = weakref.ref(answer)
-    assert await threads.run(partial(getattr, answer, "__class__")) is Answer
-    answer = None
-    await until_async(lambda: gc.collect() >= 0 and seen() is None)
-    threads.close()
 
 
 async def test_a_request_whose_handler_hangs_goes_to_another_server_when_this_one_stops(open_bus: OpenBus) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
-from osrdyne_bus.messages.wire import BusAnswer, BusRequest
-from osrdyne_calls.handling import Reject, WorkerError
+from osrdyne_bus.messages.wire import BusRequest
+from osrdyne_calls.handling import Outcome, Reject, WorkerError
 
 
 def endpoint(namespace: str, version: str, *names: str) -> Endpoint:
@@ -83,7 +83,7 @@ def test_a_request_whose_caller_has_left_is_answered_and_not_begun() -> None:
     assert late(BusRequest("find", deadline=100.0), 99.9) is None
     assert late(BusRequest("find"), 1e12) is None
     answer = late(BusRequest("find", deadline=100.0), 102.5)
-    assert answer == BusAnswer("expired", reason="the deadline passed 2.5 s before a server could begin")
+    assert answer == Outcome("expired", reason="the deadline passed 2.5 s before a server could begin")
 
 
 @pytest.mark.parametrize("deadline", ["soon", 1.5, True, b"1"])
@@ -98,29 +98,29 @@ def test_a_request_whose_deadline_cannot_be_read_is_refused_and_not_begun(deadli
 @pytest.mark.parametrize(
     ("result", "answer"),
     [
-        (None, BusAnswer()),
-        (b"x", BusAnswer(body=b"x")),
-        (bytearray(b"x"), BusAnswer(body=b"x")),
+        (None, Outcome()),
+        (b"x", Outcome(body=b"x")),
+        (bytearray(b"x"), Outcome(body=b"x")),
         (
             "x",
-            BusAnswer("error", reason="the handler returned str; it has to return bytes, or None for an empty answer"),
+            Outcome("error", reason="the handler returned str; it has to return bytes, or None for an empty answer"),
         ),
     ],
 )
-def test_a_handler_answers_with_bytes_or_nothing(result: object, answer: BusAnswer) -> None:
+def test_a_handler_answers_with_bytes_or_nothing(result: object, answer: Outcome) -> None:
     assert answer_to(result) == answer
 
 
 @pytest.mark.parametrize(
     ("error", "answer"),
     [
-        (Reject("not here"), BusAnswer("rejected", reason="not here")),
-        (NoSuchMethod("no method"), BusAnswer("rejected", reason="no method")),
-        (WorkerError(b"body", "why"), BusAnswer("error", b"body", "why")),
-        (LookupError("gone"), BusAnswer("error", reason="gone", error="builtins.LookupError")),
-        (LookupError(), BusAnswer("error", reason="LookupError", error="builtins.LookupError")),
-        (OSError("caf\udce9"), BusAnswer("error", reason="caf?", error="builtins.OSError")),
+        (Reject("not here"), Outcome("rejected", reason="not here")),
+        (NoSuchMethod("no method"), Outcome("rejected", reason="no method")),
+        (WorkerError(b"body", "why"), Outcome("error", b"body", "why")),
+        (LookupError("gone"), Outcome("error", reason="gone", error="builtins.LookupError")),
+        (LookupError(), Outcome("error", reason="LookupError", error="builtins.LookupError")),
+        (OSError("caf\udce9"), Outcome("error", reason="caf?", error="builtins.OSError")),
     ],
 )
-def test_the_caller_gets_class_and_text_of_an_exception(error: Exception, answer: BusAnswer) -> None:
+def test_the_caller_gets_class_and_text_of_an_exception(error: Exception, answer: Outcome) -> None:
     assert answer_to_failure(error) == answer

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from osrdyne_bus.errors import DeliveryFailure
 from osrdyne_bus.messages.envelopes import Envelope, Header
 from osrdyne_bus.messages.wire import (
-    BusAnswer,
     BusRequest,
     Notification,
     class_name,
@@ -23,6 +22,7 @@ from osrdyne_bus.messages.wire import (
     request_envelope,
 )
 from osrdyne_calls.errors import Expired, RemoteError, WorkerFailed
+from osrdyne_calls.handling import Outcome
 from osrdyne_calls.replies import Reply
 
 TEXT = st.text(max_size=30)
@@ -73,7 +73,7 @@ def test_headers_of_another_type_count_as_absent(headers: dict[str, str | int | 
 
 @pytest.mark.parametrize("name", ["call-1", 7, b"\x00\xff", UUID(int=5)])
 def test_a_reply_repeats_the_name_of_its_call_with_its_type(name: str | int | bytes | UUID) -> None:
-    reply = reply_envelope(BusRequest("find", id=name, reply_to="here"), BusAnswer(body=b"found"))
+    reply = reply_envelope(BusRequest("find", id=name, reply_to="here"), Outcome(body=b"found"))
     assert (reply.to, reply.correlation_id, reply.body) == ("here", name, b"found")
     read = read_reply(reply)
     assert isinstance(read, Reply)
@@ -84,13 +84,13 @@ ASKED = BusRequest("find", id="1", reply_to="here")
 
 
 def test_a_status_that_is_not_ok_is_the_error_that_the_client_of_pools_raises() -> None:
-    error = read_reply(reply_envelope(ASKED, BusAnswer("expired", reason="too late")))
+    error = read_reply(reply_envelope(ASKED, Outcome("expired", reason="too late")))
     assert isinstance(error, Expired)
     assert error.reason == "too late"
 
 
 def test_an_exception_is_raised_as_itself_only_where_its_class_is_allowed() -> None:
-    reply = reply_envelope(ASKED, BusAnswer("error", reason="no such map", error=class_name(LookupError)))
+    reply = reply_envelope(ASKED, Outcome("error", reason="no such map", error=class_name(LookupError)))
     allowed = {class_name(kind): kind for kind in (LookupError, UnicodeDecodeError)}
 
     raised = read_reply(reply, allowed)
@@ -103,12 +103,12 @@ def test_an_exception_is_raised_as_itself_only_where_its_class_is_allowed() -> N
 
 
 def test_an_allowed_exception_that_is_not_made_of_one_text_is_the_remote_error() -> None:
-    reply = reply_envelope(ASKED, BusAnswer("error", reason="bad", error=class_name(UnicodeDecodeError)))
+    reply = reply_envelope(ASKED, Outcome("error", reason="bad", error=class_name(UnicodeDecodeError)))
     assert type(read_reply(reply, {class_name(UnicodeDecodeError): UnicodeDecodeError})) is WorkerFailed
 
 
 def test_an_answer_with_the_name_of_an_exception_is_an_answer() -> None:
-    reply = reply_envelope(ASKED, BusAnswer(error=class_name(DeliveryFailure)))
+    reply = reply_envelope(ASKED, Outcome(error=class_name(DeliveryFailure)))
     assert isinstance(read_reply(reply, {class_name(DeliveryFailure): DeliveryFailure}), Reply)
 
 

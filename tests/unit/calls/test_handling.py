@@ -85,6 +85,16 @@ def test_an_unexpected_exception_is_answered_and_logged_with_its_traceback(
     assert logged[0].__dict__["request_id"] == "id"
 
 
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+def test_an_exception_that_has_no_text_is_answered_with_its_class(logged: list[logging.LogRecord]) -> None:
+    assert raising(Unprintable()).body == b"Unprintable: "
+    assert logged[0].exc_info
+
+
 def test_a_request_past_its_deadline_is_not_executed() -> None:
     def handle(_: Request) -> bytes:
         raise AssertionError

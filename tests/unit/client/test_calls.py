@@ -11,10 +11,9 @@ import pytest
 
 import steps
 from osrdyne_amqp import Message, Properties
-from osrdyne_calls.replies import Reply
 from osrdyne_client import errors
 from osrdyne_client.calls import MOST_COMPLAINTS, PendingCall, failure
-from osrdyne_client.replies import read
+from osrdyne_client.replies import Reply, read
 from osrdyne_protocol import statuses
 
 

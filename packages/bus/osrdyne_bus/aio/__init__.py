@@ -5,7 +5,8 @@ those of a server on their way.
 
 `kept_connection` is the connection of a bus, one after the other, and `joined` what a bus has of one of them: `senders`
 keeps the links that messages leave over. `subscriptions` are those that they come over, on any connection there is.
-`handler_threads` are what plain handlers run in. `threads` (beside this package) is the same for threads.
+Plain handlers run where those of pools do, in `osrdyne_calls.runners`. `threads` (beside this package) is the same
+for threads.
 """
 
 from osrdyne_bus.aio.bus import AsyncBus

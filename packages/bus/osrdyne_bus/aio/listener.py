@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
@@ -12,7 +13,9 @@ from osrdyne_bus.aio.taking import Taking
 from osrdyne_bus.engine import Incoming
 from osrdyne_bus.messages.wire import Notification, read_notification
 from osrdyne_bus.targets import Priority, Target
-from osrdyne_calls.handling import Reject, Requeue
+from osrdyne_calls.handling import Outcome, Reject, Requeue, text_of
+from osrdyne_protocol.events import REQUEUED
+from osrdyne_protocol.statuses import ERROR, OK, REJECTED
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +33,15 @@ class AsyncBusListener(Taking):
         *,
         priorities: Sequence[Priority] = (Priority.INFO,),
         concurrency: int = 64,
+        executor: concurrent.futures.Executor | None = None,
     ) -> None:
         """Prepare a listener. A notification is acknowledged when its handler ends.
 
         It goes back where the handler raises Requeue, and is rejected where it raises anything else.
+
+        `executor`: where a plain handler runs instead of in threads. With processes, it is a function of a module.
         """
-        super().__init__(bus, concurrency, f"osrdyne bus listener {target.topic}")
+        super().__init__(bus, concurrency, f"osrdyne bus listener {target.topic}", executor, _heard, _failed)
         self._target = target
         self._handler = handler
         self._priorities = tuple(priorities)
@@ -57,14 +63,25 @@ class AsyncBusListener(Taking):
         """Nothing is to be said: its notification goes back with its link."""
 
     async def _handle(self, incoming: Incoming) -> None:
-        notification = read_notification(incoming.envelope)
-        _, error = await self._run(self._handler, notification)
-        if error is None:
+        outcome = await self._run(self._handler, read_notification(incoming.envelope))
+        if outcome.status == OK:
             incoming.accept()
-        elif isinstance(error, Requeue):
+        elif outcome.status == REQUEUED:
             incoming.release()
-        elif isinstance(error, Reject):
-            incoming.reject("osrdyne:rejected", str(error) or "the handler rejected it")
+        elif outcome.status == REJECTED:
+            incoming.reject("osrdyne:rejected", outcome.reason or "the handler rejected it")
         else:
-            log.error("the handler of notification %r failed", notification.event_type, exc_info=error)
-            incoming.reject("osrdyne:handler-failed", f"{type(error).__name__}: {error}")
+            incoming.reject("osrdyne:handler-failed", outcome.reason or "")
+
+
+def _heard(_: object) -> Outcome:
+    return Outcome()
+
+
+def _failed(notification: Notification, error: BaseException) -> Outcome:
+    if isinstance(error, Requeue):
+        return Outcome(REQUEUED)
+    if isinstance(error, Reject):
+        return Outcome(REJECTED, reason=text_of(error))
+    log.error("the handler of notification %r failed", notification.event_type, exc_info=error)
+    return Outcome(ERROR, reason=f"{type(error).__name__}: {text_of(error)}")

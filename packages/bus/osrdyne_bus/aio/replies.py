@@ -9,7 +9,8 @@ from collections import Counter
 from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.counts import DROPPED
 from osrdyne_bus.errors import MessageTooLarge
-from osrdyne_bus.messages.wire import BusAnswer, BusRequest, reply_envelope
+from osrdyne_bus.messages.wire import BusRequest, reply_envelope
+from osrdyne_calls.handling import Outcome
 from osrdyne_protocol import statuses
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class Replies:
         """Replies that are not sent yet."""
         return len(self._sending)
 
-    def send(self, to: str, request: BusRequest, answer: BusAnswer) -> None:
+    def send(self, to: str, request: BusRequest, answer: Outcome) -> None:
         """Send a reply when its caller takes it, for as long as the setting `reply_timeout`. What fails is logged."""
         # In a task of its own: a caller without credit must not hold up the others.
         size = len(answer.body) + _REPLY
@@ -55,13 +56,13 @@ class Replies:
         while self._sending:
             await asyncio.wait(set(self._sending))
 
-    async def _send(self, to: str, request: BusRequest, answer: BusAnswer, size: int) -> None:
+    async def _send(self, to: str, request: BusRequest, answer: Outcome, size: int) -> None:
         timeout = self._bus.settings.reply_timeout
         try:
             try:
                 await self._bus.reply(reply_envelope(request, answer), timeout)
             except MessageTooLarge as error:
-                short = BusAnswer(statuses.ERROR, reason=f"the answer cannot be sent: {error}")
+                short = Outcome(statuses.ERROR, reason=f"the answer cannot be sent: {error}")
                 await self._bus.reply(reply_envelope(request, short), timeout)
         except Exception as error:  # noqa: BLE001 - the caller has its time-out, and others must not suffer
             self.lost += 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import os
 import platform
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
@@ -15,11 +17,13 @@ from osrdyne_bus.aio.replies import Replies
 from osrdyne_bus.aio.taking import Taking
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
 from osrdyne_bus.engine import Incoming
-from osrdyne_bus.messages.wire import BusAnswer, BusRequest, read_request
+from osrdyne_bus.messages.wire import BusRequest, read_request
 from osrdyne_bus.server_status import NAMESPACE, PING, VERSION, ServerStatus, described
 from osrdyne_bus.targets import Target
-from osrdyne_calls.handling import Reject, Requeue, WorkerError
+from osrdyne_calls.handling import Outcome, Reject, Requeue, WorkerError
+from osrdyne_calls.runners import is_async
 from osrdyne_protocol import statuses
+from osrdyne_protocol.events import REQUEUED
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +39,7 @@ class AsyncBusServer(Taking):
         *,
         concurrency: int = 64,
         acknowledge: Literal["start", "end"] = "start",
+        executor: concurrent.futures.Executor | None = None,
     ) -> None:
         """Prepare a server; nothing is received before it starts. `target` has to name it in `server`.
 
@@ -47,8 +52,11 @@ class AsyncBusServer(Taking):
         caller, and a request is lost where this program dies meanwhile. With "end" it is acknowledged when its handler
         ends: a broker gives it to another server where this program dies, so that a handler may run twice; and a
         handler may raise Requeue.
+
+        `executor`: where plain handlers run instead of in threads. With processes, a handler is a function of a module.
+        Give `concurrency` no more than it has workers: further requests then wait in other servers' reach.
         """
-        super().__init__(bus, concurrency, f"osrdyne bus server {target.topic}")
+        super().__init__(bus, concurrency, f"osrdyne bus server {target.topic}", executor, answer_to, _failed)
         self._target = target
         if any(one.namespace == NAMESPACE for one in endpoints):
             raise ValueError(f"the namespace {NAMESPACE!r} has the methods of all servers; take another one")
@@ -123,7 +131,7 @@ class AsyncBusServer(Taking):
         if request.reply_to is not None and answer is not None:
             self._replies.send(request.reply_to, request, answer)
 
-    async def _answered(self, handler: Any, request: BusRequest, incoming: Incoming) -> BusAnswer | None:
+    async def _answered(self, handler: Any, request: BusRequest, incoming: Incoming) -> Outcome | None:
         """Return what the handler says; None where the request went back, or its caller has another answer."""
         task = asyncio.current_task()
         assert task is not None
@@ -139,20 +147,29 @@ class AsyncBusServer(Taking):
         request = self._unanswered.pop(task, None) if self._settles_at_start else None
         if request is not None and request.reply_to is not None:
             stopped = "the server stopped before its handler had ended, which may have done its work"
-            self._replies.send(request.reply_to, request, BusAnswer(statuses.ERROR, reason=stopped))
+            self._replies.send(request.reply_to, request, Outcome(statuses.ERROR, reason=stopped))
 
-    async def _answer(self, handler: Any, request: BusRequest, incoming: Incoming) -> BusAnswer | None:
+    async def _answer(self, handler: Any, request: BusRequest, incoming: Incoming) -> Outcome | None:
         """Return what the handler says; None where the request went back."""
-        result, error = await self._run(handler, request)
-        if error is None:
-            return answer_to(result)
-        if isinstance(error, Requeue):
-            if not self._settles_at_start:
-                incoming.release()
-                return None
-            return BusAnswer(
-                statuses.ERROR, reason="the handler gave the request back, which this server acknowledged before"
-            )
-        if not isinstance(error, Reject | WorkerError):
-            log.error("the handler of %r failed", request.method, exc_info=error)
-        return answer_to_failure(error)
+        outcome = await self._run(handler if is_async(handler) else partial(_in_time, handler), request)
+        if outcome.status != REQUEUED:
+            return outcome
+        if not self._settles_at_start:
+            incoming.release()
+            return None
+        return Outcome(
+            statuses.ERROR, reason="the handler gave the request back, which this server acknowledged before"
+        )
+
+
+def _in_time(handler: Any, request: BusRequest) -> Any:
+    """Run a plain handler, unless its caller has left while it waited for the executor."""
+    return late(request, time.time()) or handler(request)
+
+
+def _failed(request: BusRequest, error: BaseException) -> Outcome:
+    if isinstance(error, Requeue):
+        return Outcome(REQUEUED)
+    if not isinstance(error, Reject | WorkerError):
+        log.error("the handler of %r failed", request.method, exc_info=error)
+    return answer_to_failure(error)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import inspect
 import logging
+import operator
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,9 +15,10 @@ from types import TracebackType
 from typing import Any
 
 from osrdyne_bus.aio.bus import AsyncBus
-from osrdyne_bus.aio.handler_threads import HandlerThreads
 from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.engine import Incoming
+from osrdyne_calls.handling import Outcome
+from osrdyne_calls.runners import InExecutor, InThreads, is_async
 from osrdyne_runtime.forks import Home
 
 log = logging.getLogger(__name__)
@@ -27,13 +30,27 @@ CANCELLATION = 2.0
 class Taking(ABC):
     """Takes messages from subscriptions, and runs so many of them at once."""
 
-    def __init__(self, bus: AsyncBus, concurrency: int, name: str) -> None:
+    def __init__(
+        self,
+        bus: AsyncBus,
+        concurrency: int,
+        name: str,
+        executor: concurrent.futures.Executor | None,
+        returned: Callable[[object], Outcome],
+        failed: Callable[[Any, BaseException], Outcome],
+    ) -> None:
+        """`returned` and `failed` say what becomes of a handler's result or error: functions of a module."""
         if concurrency < 1:
             raise ValueError(f"concurrency is {concurrency}; give it 1 or more")
         self._bus = bus
         self._concurrency = concurrency
         self._name = name
-        self._threads: HandlerThreads | None = None
+        self._executor = executor
+        self._returned = returned
+        self._failed = failed
+        self._started = False
+        #: Where plain handlers run, from the first of them on.
+        self._runner: InThreads | InExecutor | None = None
         self._waiting: deque[Incoming] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._subscriptions: list[KeptSubscription] = []
@@ -54,11 +71,11 @@ class Taking(ABC):
         return len(self._waiting) + len(self._running)
 
     async def _subscribe(self, addresses: Sequence[Callable[[Any], str]], credit: int) -> None:
-        if self._threads is not None:
+        if self._started:
             raise RuntimeError("it is started already")
+        self._started = True
         self._home = Home()
         self._stopping = False
-        self._threads = HandlerThreads(self._name)
         try:
             for address in addresses:
                 self._subscriptions.append(await self._bus.subscribe(address, credit, self._received))
@@ -82,9 +99,10 @@ class Taking(ABC):
             await self._unsubscribe()
         await self._end_running(self._bus.settings.grace)
         await self._unsubscribe()
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.close()
+        self._started = False
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
 
     async def _end_running(self, grace: float) -> None:
         if self._running:
@@ -142,31 +160,45 @@ class Taking(ABC):
     async def _handle(self, incoming: Incoming) -> None:
         """Run the handler for a message, and settle it."""
 
-    async def _run(self, handler: Callable[[Any], Any], given: object) -> tuple[object, BaseException | None]:
-        """Return what a handler returns or raises. Raises CancelledError where this task was cancelled."""
-        result: object = None
+    async def _run(self, handler: Callable[[Any], Any], given: object) -> Outcome:
+        """Return what becomes of a handler. Raises CancelledError where this task was cancelled."""
         try:
-            call = getattr(handler, "__call__", None)  # noqa: B004 - of an object that is called
-            if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
-                result = handler(given)
-            else:
-                assert self._threads is not None
-                result, error = await self._threads.run(partial(_caught, handler, given))
-                if error is not None:
-                    return None, error
-            return (await result if inspect.isawaitable(result) else result), None
+            found = handler(given) if is_async(handler) else await self._run_plain(handler, given)
+            return found if isinstance(found, Outcome) else self._returned(await found)
         except asyncio.CancelledError as cancelled:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return None, cancelled
+            return self._failed(given, cancelled)
         except BaseException as error:  # noqa: BLE001 - a handler must not end the server, by sys.exit for example
-            return None, error
+            return self._failed(given, error)
+
+    async def _run_plain(self, handler: Callable[[Any], Any], given: object) -> Any:
+        if self._runner is None:
+            run = operator.call
+            most, executor = self._concurrency, self._executor
+            self._runner = InThreads(run, most) if executor is None else InExecutor(run, executor)
+        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        withdraw = self._runner.start(
+            partial(_invoke, handler, given, self._returned, self._failed),
+            lambda one: None if found.done() else found.set_result(one),
+        )
+        try:
+            return await found
+        finally:
+            withdraw()  # which does nothing once it has begun
 
 
-def _caught(handler: Callable[[Any], object], given: object) -> tuple[object, BaseException | None]:
-    # Returned and not raised: a future cannot hold StopIteration, and SystemExit would end the thread.
+def _invoke(
+    handler: Callable[[Any], Any],
+    given: object,
+    returned: Callable[[object], Outcome],
+    failed: Callable[[Any, BaseException], Outcome],
+) -> Any:
+    """Run a plain handler, in any thread or process. Never raises. What is to be awaited is not an outcome yet."""
     try:
-        return handler(given), None
+        result = handler(given)
+        ready = isinstance(result, Outcome) or inspect.isawaitable(result)
+        return result if ready else returned(result)
     except BaseException as error:  # noqa: BLE001
-        return None, error
+        return failed(given, error)

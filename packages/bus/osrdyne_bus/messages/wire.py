@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from osrdyne_bus.messages.envelopes import Envelope, Header, Id
 from osrdyne_calls.errors import RemoteError
-from osrdyne_calls.handling import deadline_of
+from osrdyne_calls.handling import Outcome, deadline_of
 from osrdyne_calls.replies import Reply, answer_of
 from osrdyne_protocol.headers import X_DEADLINE, X_REASON, X_STATUS, text
 from osrdyne_protocol.statuses import OK
@@ -68,18 +68,6 @@ class Notification:
     content_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BusAnswer:
-    """What a server says to a request: a status of `osrdyne_protocol.statuses`, and a body."""
-
-    status: str = OK
-    body: bytes = b""
-    #: A sentence for a person, where the status is not `ok`.
-    reason: str | None = None
-    #: Module and name of the class of exception that the handler raised.
-    error: str | None = None
-
-
 def request_envelope(request: BusRequest) -> Envelope:
     """Return the message of a request."""
     headers: dict[str, Header] = dict(request.headers)
@@ -115,7 +103,7 @@ def read_request(envelope: Envelope) -> BusRequest:
     )
 
 
-def reply_envelope(request: BusRequest, answer: BusAnswer) -> Envelope:
+def reply_envelope(request: BusRequest, answer: Outcome) -> Envelope:
     """Return the message of a reply; `to` names its address."""
     # A reply without a status is an answer.
     status = None if answer.status == OK else answer.status
