@@ -16,7 +16,7 @@ RUN sed -n '/^uv==/,/^    # via/p' requirements.lock > uv.txt \
 COPY packages packages
 COPY daemon daemon
 RUN uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python /opt/osrdyne/bin/python \
-    --constraint requirements.lock --build-constraint requirements.lock ./packages/protocol ./packages/runtime ./packages/pool ./packages/calls ./packages/amqp ./packages/client ./packages/worker \
+    --constraint requirements.lock --build-constraint requirements.lock ./packages/protocol ./packages/runtime ./packages/command ./packages/pool ./packages/calls ./packages/amqp ./packages/client ./packages/worker \
     ./daemon './packages/jobs[http,postgresql]' './packages/relay[driver,node,s3]' \
     && rm -f /opt/osrdyne/.lock
 

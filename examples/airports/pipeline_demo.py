@@ -51,12 +51,12 @@ def _run(options: argparse.Namespace) -> str:
     calls, events, lake = folder / "calls.csv", folder / "events.jsonl", folder / "lake"
     here = ["--pool", POOL, "--lake", str(lake), "--memory", options.memory]
     _step(sys.executable, "-m", "examples.airports.calls", "--key", options.key, "--days", options.days, "--out", calls)
-    _step(_tool("osrdyne"), "replay", "--calls", calls, "--out", events)
-    pipeline = _tool("osrdyne-pipeline")
-    ingested = _step(pipeline, "ingest", events, *here, "--json")
-    made = _step(pipeline, "tables", *here, "--json")
-    advice = _step(pipeline, "recommend", *here, "--json")
-    _step(pipeline, "report", *here, "--json")
+    osrdyne = _tool("osrdyne")
+    _step(osrdyne, "replay", "--calls", calls, "--out", events)
+    ingested = _step(osrdyne, "pipeline", "ingest", events, *here, "--json")
+    made = _step(osrdyne, "pipeline", "tables", *here, "--json")
+    advice = _step(osrdyne, "pipeline", "recommend", *here, "--json")
+    _step(osrdyne, "pipeline", "report", *here, "--json")
     return last_line(ingested, made, advice)
 
 
@@ -87,7 +87,7 @@ def _step(*words: object) -> dict[str, Any]:
     wanted = "--json" in command
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE if wanted else None, text=True)
     if done.returncode:
-        raise StepFailed(f"{shown[0]} {shown[1]} ended with exit code {done.returncode}")
+        raise StepFailed(f"{shlex.join(shown[:3])} ended with exit code {done.returncode}")
     return dict(json.loads(done.stdout)) if wanted else {}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from typer.testing import CliRunner
 
-from osrdyne.commands.app import app
+from osrdyne_command.program import app
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def test_an_image_runs_as_nobody_and_owns_no_file(docker: Docker, recipe: Recipe
         (
             DAEMON,
             {
-                *("osrdyne", "osrdyne-jobs", "osrdyne-relay"),
+                *("osrdyne", "osrdyne-command", "osrdyne-jobs", "osrdyne-relay"),
                 *("osrdyne-client", "osrdyne-worker", "osrdyne-amqp", "osrdyne-protocol", "osrdyne-runtime"),
                 *("osrdyne-calls", "osrdyne-pool"),
             },

@@ -127,7 +127,7 @@ def test_the_help_of_the_commands_does_not_wait_for_the_database_library() -> No
     import subprocess
     import sys
 
-    code = 'import sys; from osrdyne.commands.app import app\ntry: app(["--help"])\nfinally: print(*sys.modules)'
+    code = 'import sys; from osrdyne_command.program import app\ntry: app(["--help"])\nfinally: print(*sys.modules)'
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert "\n  jobs " in done.stdout

@@ -1,4 +1,4 @@
-"""The `osrdyne-pipeline` command: what it prints, how it fails, and that its parts work after each other."""
+"""`osrdyne pipeline`: what it prints, how it fails, and that its parts work after each other."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from osrdyne_pipeline.cli import app
-from osrdyne_pipeline.commands import starting
-from osrdyne_pipeline.commands.output import failing_clearly
+from osrdyne_pipeline.commands import PIPELINE, starting
+from osrdyne_pipeline.commands.output import one_line_errors
 from tests.pipeline.small_history import COLD, EVENTS, REQUESTS, write
 
 
 def run(*words: str | Path, **variables: str) -> Result:
     """Run the command in this process, with the session that it has."""
     ours = {name: None for name in os.environ if name.startswith("OSRDYNE_")}
-    return CliRunner().invoke(app, [str(word) for word in words], env={**ours, **variables}, catch_exceptions=False)
+    return CliRunner().invoke(PIPELINE, [*map(str, words)], env={**ours, **variables}, catch_exceptions=False)
 
 
-def complaint(result: Result, code: int) -> str:
+def complaint(result: Result) -> str:
     """The one line that says what is wrong."""
-    assert result.exit_code == code, result.output
+    assert result.exit_code == 2, result.output
     lines = result.stderr.splitlines()
     assert len(lines) == 1, lines
-    assert lines[0].startswith("osrdyne-pipeline: ")
+    assert lines[0].startswith("osrdyne: ")
     return lines[0]
 
 
@@ -81,23 +80,23 @@ def test_a_report_with_a_damaged_recommendation_says_what_to_do(spark: SparkSess
 
 def complaint_last(result: Result) -> str:
     """The last line on standard error: progress went before."""
-    assert result.exit_code == 1, result.output
+    assert result.exit_code == 2, result.output
     return result.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
     "words, said",
     [
-        (("tables",), "osrdyne-pipeline ingest brings them"),
-        (("forget", "--event-id", "a"), "osrdyne-pipeline ingest brings them"),
-        (("report",), "osrdyne-pipeline tables makes them"),
-        (("recommend",), "osrdyne-pipeline tables makes them"),
+        (("tables",), "osrdyne pipeline ingest brings them"),
+        (("forget", "--event-id", "a"), "osrdyne pipeline ingest brings them"),
+        (("report",), "osrdyne pipeline tables makes them"),
+        (("recommend",), "osrdyne pipeline tables makes them"),
     ],
 )
 def test_a_lake_without_what_is_needed_is_reported_with_the_command_that_makes_it(
     words: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
-    line = complaint(run(*words, "--pool", "core", "--lake", tmp_path), 1)
+    line = complaint(run(*words, "--pool", "core", "--lake", tmp_path))
 
     assert str(tmp_path / "core") in line
     assert said in line
@@ -138,13 +137,13 @@ def test_a_wrong_argument_ends_with_2_and_says_what_would_be_right(words: tuple[
 def test_files_that_are_not_there_are_named(spark: SparkSession, tmp_path: Path) -> None:
     result = run("ingest", tmp_path / "absent.jsonl", "--pool", "core", "--lake", tmp_path)
 
-    assert "absent.jsonl: there is no such file" in complaint(result, 1)
+    assert "absent.jsonl: there is no such file" in complaint(result)
 
 
 def test_without_a_broker_address_it_says_how_to_give_one(spark: SparkSession, tmp_path: Path) -> None:
     result = run("ingest", "--pool", "core", "--lake", tmp_path)
 
-    assert "OSRDYNE_EVENTS_URI" in complaint(result, 1)
+    assert "OSRDYNE_EVENTS_URI" in complaint(result)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +164,7 @@ def test_no_java_or_one_too_old_is_reported_with_what_to_install(script: str | N
 
     done = separately("ingest", tmp_path / "events.jsonl", "--lake", tmp_path, JAVA_HOME=str(tmp_path))
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert said in done.stderr
@@ -183,7 +182,7 @@ def test_a_java_that_ends_at_once_is_reported_with_where_its_words_are(tmp_path:
         "ingest", tmp_path / "events.jsonl", "--lake", tmp_path, JAVA_HOME=str(tmp_path), TMPDIR=str(tmp_path)
     )
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1, done.stderr
     (log,) = tmp_path.glob("osrdyne-pipeline-*.log")
     assert str(log) in done.stderr
@@ -191,11 +190,11 @@ def test_a_java_that_ends_at_once_is_reported_with_where_its_words_are(tmp_path:
 
 
 def test_spark_s_errors_become_one_line_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    @failing_clearly
+    @one_line_errors
     def command() -> None:
         raise Py4JError("An error occurred\njava.lang.OutOfMemoryError: Java heap space\n\tat a.b.c")
 
-    with pytest.raises(BaseException, match="1"):
+    with pytest.raises(BaseException, match="2"):
         command()
 
     said = capsys.readouterr().err

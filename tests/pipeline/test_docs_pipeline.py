@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
@@ -17,7 +18,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import steps
-from osrdyne_pipeline.cli import app
+from osrdyne_pipeline.commands import PIPELINE
 from osrdyne_protocol import headers
 from testbed.broker import Broker
 from testbed.pool import Pool
@@ -86,8 +87,8 @@ def test_the_commands_of_the_page_work_one_after_the_other(
         if program == "export":
             variables.update({name: value for name, _, value in (word.partition("=") for word in words)})
             continue
-        assert program == "osrdyne-pipeline"
-        done = CliRunner().invoke(app, words, env=variables, catch_exceptions=False)
+        assert (program, words.pop(0)) == ("osrdyne", "pipeline")
+        done = CliRunner().invoke(PIPELINE, words, env=variables, catch_exceptions=False)
         assert done.exit_code == 0, f"{line}: {done.output}"
         said[words[0]] = done.stdout
 
@@ -101,10 +102,11 @@ def test_the_commands_of_the_page_work_one_after_the_other(
 
 
 def test_the_page_explains_every_command_and_every_common_option() -> None:
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    group: Any = get_command(PIPELINE)
+    commands = {name: group.get_command(None, name) for name in group.list_commands(None)}
     common = set.intersection(*({one for option in made.params for one in option.opts} for made in commands.values()))
 
-    assert set(re.findall(r"^\| `osrdyne-pipeline ([a-z]+)`", PAGE, re.MULTILINE)) == set(commands)
+    assert set(re.findall(r"^\| `osrdyne pipeline ([a-z]+)`", PAGE, re.MULTILINE)) == set(commands)
     here = PAGE.split("## On your machine\n")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `(--[a-z]+)`", here, re.MULTILINE)) == common
 

@@ -1,6 +1,27 @@
-"""The commands of `osrdyne`, a module or a package each: parse, ask, print.
+"""The commands of the daemon's package, a module or a package each: parse, ask, print.
 
-`daemon`, `call`, `status`, `lint`, `replay` and `poison`. `app` is the command line, which loads the command that runs.
-Beside them: `output` says which errors are one line, `status_table` draws the table, `lost_queues` checks the rule
-`lost`. Only commands use the modules here. `osrdyne_runtime.console` has what commands of all packages share.
+`daemon`, `call`, `status`, `lint`, `replay` and `poison`; `pyproject.toml` registers what is described here. Beside
+them: `status_table` draws the table, `lost_queues` checks the rule `lost`. Only commands use the modules here.
+`osrdyne_runtime.console` has what commands of all packages share.
 """
+
+from osrdyne_command.group import Command, group
+
+DAEMON = Command("osrdyne.commands.daemon:command", "Run the daemon of one pool.")
+CALL = Command("osrdyne.commands.call:command", "Send one request to the workers of a key and print the answer.")
+STATUS = Command("osrdyne.commands.status:command", "Show what the daemon does, and each key. Run it first.")
+LINT = Command("osrdyne.commands.lint:command", "Find mistakes in a topology that lose messages later.")
+REPLAY = Command("osrdyne.commands.replay.command:command", "Write what a pool would have recorded of these calls.")
+_POISON = "osrdyne.commands.poison.command"
+POISON = group(
+    """List, show, replay and bury requests in the poison inventory: those that workers failed on too often, and
+those that could not be served and have no caller to answer.
+
+Exit status 1: an entry was not found, or had to stay.""",
+    {
+        "list": Command(f"{_POISON}:list_", "List the entries, each oldest first."),
+        "show": Command(f"{_POISON}:show", "Show one entry, with its headers and its body."),
+        "replay": Command(f"{_POISON}:replay", "Send entries to their workers again, and remove them."),
+        "bury": Command(f"{_POISON}:bury", "Remove entries for good."),
+    },
+)

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import typer
 
-from osrdyne.commands.output import one_line_errors
 from osrdyne_amqp.errors import AccessRefused
 from osrdyne_client import CallTimeout, Client, RemoteError
 from osrdyne_client.errors import Expired
@@ -24,7 +23,7 @@ from osrdyne_protocol import expiry, statuses
 from osrdyne_protocol import headers as names
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_runtime.console import broker_address, log_format
-from osrdyne_runtime.console.output import NO, CannotAsk, complain, print_json
+from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json
 
 #: What a person can do about an error reply; where nothing is said, its meaning says enough.
 _NEXT = {

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from osrdyne.base.credentials import ENVIRONMENT_PREFIX
-from osrdyne.commands.output import one_line_errors
 from osrdyne_runtime import program
 from osrdyne_runtime.console import log_format
 from osrdyne_runtime.console.imports import uncollected
+from osrdyne_runtime.console.output import one_line_errors
 
 log = logging.getLogger(__name__)
 

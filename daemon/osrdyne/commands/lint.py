@@ -19,7 +19,6 @@ from rich.text import Text
 from osrdyne.base.credentials import secret
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.commands import lost_queues
-from osrdyne.commands.output import one_line_errors
 from osrdyne.commands.status_table import console
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings, load
 from osrdyne_amqp.address import virtual_host
@@ -29,7 +28,7 @@ from osrdyne_pool.lint import Finding, lint
 from osrdyne_pool.topology import Topology, Users, topology
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import PoolNames
-from osrdyne_runtime.console.output import NO, CannotAsk, print_json
+from osrdyne_runtime.console.output import NO, CannotAsk, one_line_errors, print_json
 
 
 @one_line_errors

@@ -16,11 +16,10 @@ from typing import Annotated, Any
 import typer
 
 from osrdyne.commands import status_table
-from osrdyne.commands.output import one_line_errors
 from osrdyne.settings.daemon import StatusSettings, load
 from osrdyne_protocol import foreign_json
 from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
-from osrdyne_runtime.console.output import NO, CannotAsk, complain, print_json
+from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json
 
 #: Longest wait for the daemon, which answers from memory.
 _TIMEOUT_SECONDS = 5.0

@@ -29,6 +29,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 OURS = (
     "packages/protocol",
     "packages/runtime",
+    "packages/command",
     "packages/pool",
     "packages/calls",
     "packages/amqp",

@@ -43,7 +43,8 @@ def test_every_pinned_package_has_a_hash() -> None:
 @pytest.mark.parametrize("pyproject", PYPROJECTS)
 def test_the_lock_pins_what_a_package_asks_for(pyproject: str) -> None:
     asked = project(pyproject)
-    ours = {"osrdyne", *(f"osrdyne-{Path(name).parent.name}" for name in PYPROJECTS)}
+    ours = {normalized(Path(name).parent.name) for name in PYPROJECTS}
+    ours |= {"osrdyne"} | {f"osrdyne-{Path(name).parent.name}" for name in PYPROJECTS}
 
     names = {normalized(requirement) for requirement in asked["run"] + asked["build"]} - ours
 

@@ -23,6 +23,7 @@ PAGES = (
     "packages/client/README.md",
     "packages/protocol/README.md",
     "packages/runtime/README.md",
+    "packages/command/README.md",
     "packages/pool/README.md",
     "packages/worker/README.md",
     "packages/jobs/README.md",
@@ -43,6 +44,7 @@ PRODUCT = (
     *(
         "packages/protocol/",
         "packages/runtime/",
+        "packages/command/",
         "packages/pool/",
         "packages/calls/",
         "packages/amqp/",

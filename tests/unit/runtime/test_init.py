@@ -12,7 +12,7 @@ ALONE = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 #: What the command does in the place of its own work. `{body}` is what the test is about.
 PROGRAM = """
 import asyncio, os, signal, subprocess, sys, time
-from osrdyne.commands import app
+from osrdyne_command import program
 
 def zombies():
     states = {{}}
@@ -23,11 +23,11 @@ def zombies():
             pass  # neither a process nor there any more
     return [one for one, state in states.items() if state == "Z"]
 
-def work():
+def work(*_, **__):
     {body}
 
-app.app = work
-app.main()
+program.app = work
+program.main()
 """
 
 

@@ -3,7 +3,3 @@
 `command` parses, `text` prints. `entry` is one kept request, `inventory` the queue of them, `audit_file` the record of
 what a person removed.
 """
-
-from osrdyne.commands.poison.command import app
-
-__all__ = ["app"]

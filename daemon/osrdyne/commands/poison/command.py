@@ -16,7 +16,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from osrdyne.commands.output import one_line_errors
 from osrdyne.commands.poison import audit_file as audits
 from osrdyne.commands.poison import text
 from osrdyne.commands.poison.entry import Entry, Selection
@@ -27,7 +26,7 @@ from osrdyne_amqp import Message
 from osrdyne_protocol import events
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime.console import broker_address, log_format
-from osrdyne_runtime.console.output import NO, CannotAsk, complain, print_json
+from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json
 
 T = TypeVar("T")
 
@@ -35,17 +34,6 @@ T = TypeVar("T")
 _LOCK_WAIT_SECONDS = 10.0
 #: Directory of the audit file when no settings name the daemon's state directory.
 _STATE_DIRECTORY = Path("/var/lib/osrdyne")
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="""List, show, replay and bury requests in the poison inventory: those that workers failed on too often, and
-those that could not be served and have no caller to answer.
-
-Exit status: 0 done; 1 something was not found, or could not be done; 2 the inventory could not be reached.""",
-)
 
 Pool = Annotated[str | None, typer.Option("--pool", envvar="OSRDYNE_OPERATOR_POOL", help="Name of the pool.")]
 Settings = Annotated[
@@ -111,7 +99,6 @@ def _on_inventory(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@app.command("list")
 @one_line_errors
 @_on_inventory
 def list_(
@@ -129,7 +116,6 @@ def list_(
         text.print_table(entries)
 
 
-@app.command()
 @one_line_errors
 @_on_inventory
 def show(
@@ -150,7 +136,6 @@ def show(
         text.print_whole(*found)
 
 
-@app.command()
 @one_line_errors
 @_on_inventory
 def replay(
@@ -176,7 +161,6 @@ def replay(
     _take_out(place, _selection(ids, key, everything), events.REPLAYED, send, yes=yes, audit=audit)
 
 
-@app.command()
 @one_line_errors
 @_on_inventory
 def bury(

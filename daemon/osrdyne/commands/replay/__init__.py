@@ -3,7 +3,3 @@
 `command` parses and prints, `calls_file` reads the calls, and `simulated_pool` applies the daemon's own rules in
 virtual time.
 """
-
-from osrdyne.commands.replay.command import command
-
-__all__ = ["command"]

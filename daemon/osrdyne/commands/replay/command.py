@@ -24,7 +24,6 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 
-from osrdyne.commands.output import one_line_errors
 from osrdyne.commands.replay import calls_file
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay, Tally
 from osrdyne.lifetime.window_rules import Schedule
@@ -32,7 +31,7 @@ from osrdyne.settings.daemon import BrokerSettings, IntervalSettings
 from osrdyne_pool.settings import Delays, PoolSettings
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_runtime.console.output import CannotAsk, print_json
+from osrdyne_runtime.console.output import CannotAsk, one_line_errors, print_json
 
 #: Rows between two updates of the progress display.
 _PROGRESS_ROWS = 10_000

@@ -1,31 +1,15 @@
 """`osrdyne bus`: look at a bus and its servers.
 
-An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. Each command has a module: `ping`
-asks servers once, and `watch` goes on asking. `asking` is what both do, and `options` where they connect to.
+Each command has a module: `ping` asks servers once, and `watch` goes on asking. `asking` is what both do, and `options`
+where they connect to.
 """
 
-from __future__ import annotations
+from osrdyne_command.group import Command, group
 
-from typing import Any
-
-import typer
-
-from osrdyne_bus.commands import ping, watch
-
-_PLAIN: Any = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
-
-app = typer.Typer(
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Look at a bus over AMQP 1.0, and at its servers.
-
-Exit status: 0 done; 1 a server or the bus did not answer; 2 it could not be asked.""",
-    **_PLAIN,
+BUS = group(
+    "Look at a bus over AMQP 1.0, and at its servers.",
+    {
+        "ping": Command("osrdyne_bus.commands.ping:command", "Ask whether the bus and its servers answer."),
+        "watch": Command("osrdyne_bus.commands.watch:command", "Ask the same again and again, until Ctrl-C."),
+    },
 )
-app.command("ping")(ping.command)
-app.command("watch")(watch.command)
-
-
-@app.callback()
-def bus() -> None:
-    """Take the options that belong to no command."""

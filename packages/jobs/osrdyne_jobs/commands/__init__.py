@@ -1,66 +1,29 @@
 """`osrdyne jobs`: look at jobs, and change them by hand.
 
-An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. `looking` has `list`, `show` and
-`schemas`, `changing` has `cancel` and `delete`, and what `redo` does with ids. `create`, `redo`, `migrate`,
-`prepare_database`, `restored` and `serve` have a module each. `options` declares what several take, `database` opens
-the database that they name, `types` loads types of jobs, `text` prints for a person.
+`looking` has `list`, `show` and `schemas`, `changing` has `cancel` and `delete`, and what `redo` does with ids.
+`create`, `redo`, `migrate`, `prepare_database`, `restored` and `serve` have a module each. `options` declares what
+several take, `database` opens the database that they name, `types` loads types of jobs, `text` prints for a person.
 """
 
-from __future__ import annotations
+from osrdyne_command.group import Command, group
 
-import pkgutil
-from typing import Any
+_HERE = "osrdyne_jobs.commands"
 
-import typer
-from typer.core import TyperGroup
+JOBS = group(
+    """Register, list, show, repeat, cancel and delete jobs, and run the process that finds what was missed.
 
-#: In the order of the help. Each is imported only when it runs.
-_COMMANDS = {
-    "create": "create:command",
-    "list": "looking:list_",
-    "show": "looking:show",
-    "redo": "redo:command",
-    "cancel": "changing:cancel",
-    "delete": "changing:delete",
-    "schemas": "looking:schemas",
-    "migrate": "migrate:command",
-    "prepare-database": "prepare_database:command",
-    "restored": "restored:command",
-    "serve": "serve:command",
-}
-_PLAIN: Any = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
-
-
-class _Commands(TyperGroup):
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        # For an unknown name, load all commands, so that the error can suggest one.
-        for name in (cmd_name,) if cmd_name in _COMMANDS else _COMMANDS:
-            if name not in self.commands:
-                self.add_command(_loaded(name), name)
-        return super().get_command(ctx, cmd_name)
-
-
-def _loaded(name: str) -> Any:
-    alone = typer.Typer(**_PLAIN)
-    alone.command(name)(pkgutil.resolve_name(f"{__name__}.{_COMMANDS[name]}"))
-    return typer.main.get_command(alone)
-
-
-app = typer.Typer(
-    cls=_Commands,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Register, list, show, repeat, cancel and delete jobs, and run the process that finds what was missed.
-
-Exit status: 0 done; 1 the answer is no (an unknown job, a state that does not allow it, a payload that does not fit);
-2 the jobs could not be reached.""",
-    **_PLAIN,
+Exit status 1: an unknown job, a state that does not allow it, or a payload that does not fit.""",
+    {
+        "create": Command(f"{_HERE}.create:command", "Register a job."),
+        "list": Command(f"{_HERE}.looking:list_", "List jobs in the order of their ids, a page at a time."),
+        "show": Command(f"{_HERE}.looking:show", "Show one job, with its payload and its runs."),
+        "redo": Command(f"{_HERE}.redo:command", "Do jobs again: those named, or all that were missed."),
+        "cancel": Command(f"{_HERE}.changing:cancel", "Cancel jobs."),
+        "delete": Command(f"{_HERE}.changing:delete", "Delete jobs with their runs."),
+        "schemas": Command(f"{_HERE}.looking:schemas", "Show the types of jobs, with the schemas of their payloads."),
+        "migrate": Command(f"{_HERE}.migrate:command", "Make the tables of jobs, or bring them to this version."),
+        "prepare-database": Command(f"{_HERE}.prepare_database:command", "Make the database, its users and rights."),
+        "restored": Command(f"{_HERE}.restored:command", "Have a database that was restored give no id again."),
+        "serve": Command(f"{_HERE}.serve:command", "Serve the administration over HTTP: API, page and metrics."),
+    },
 )
-
-
-@app.callback()
-def jobs() -> None:
-    """Take the options that belong to no command."""

@@ -1,4 +1,23 @@
-"""The commands of `osrdyne-pipeline`, one module each: `ingest`, `tables`, `report`, `recommend` and `forget`.
+"""`osrdyne pipeline`: `ingest`, `tables`, `recommend`, `report` and `forget`, one module each.
 
 They share `options`, `output`, and `starting`, which starts Spark.
 """
+
+from osrdyne_command.group import Command, group
+
+_HERE = "osrdyne_pipeline.commands"
+
+PIPELINE = group(
+    """Turn a pool's events into answers: who asks for what, what cold starts cost, what fails, which delays are
+better.
+
+The order is: ingest, tables, recommend, report. What was taken in wrongly is removed by forget. Works on this machine,
+or on a Spark cluster (--master, or spark-submit).""",
+    {
+        "ingest": Command(f"{_HERE}.ingest:command", "Bring events into the lake, from the stream or from files."),
+        "tables": Command(f"{_HERE}.tables:command", "Make the tables of the pool's events."),
+        "recommend": Command(f"{_HERE}.recommend:command", "Find better delays, with evidence."),
+        "report": Command(f"{_HERE}.report:command", "Write the results as one HTML page."),
+        "forget": Command(f"{_HERE}.forget:command", "Remove events that were taken in wrongly."),
+    },
+)

@@ -1,4 +1,4 @@
-"""`osrdyne-pipeline forget`: take events out of the lake that should not have been taken in."""
+"""`osrdyne pipeline forget`: take events out of the lake that should not have been taken in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from osrdyne_pipeline import forgetting, tables
 from osrdyne_pipeline.commands import options
-from osrdyne_pipeline.commands.output import Steps, failing_clearly, print_json
+from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.recommend import FILE
 from osrdyne_pipeline.commands.starting import spark
 from osrdyne_pipeline.errors import LakeError
@@ -18,6 +18,7 @@ from osrdyne_pipeline.forgetting import Forgotten, Found
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import DEFAULT_MEMORY
 from osrdyne_pipeline.source.files import name_of
+from osrdyne_runtime.console.output import print_json
 
 #: In the folder of the pool: what `recommend` and `report` made of the tables.
 _MADE = (FILE, "report.html")
@@ -31,7 +32,7 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-@failing_clearly
+@one_line_errors
 def command(
     pool: options.Pool,
     lake: options.Lake = options.DEFAULT_LAKE,
@@ -60,7 +61,7 @@ def command(
         raise typer.BadParameter("give one of --source, --before and --event-id")
     place = Lake(lake, pool)
     if not place.exists("bronze"):
-        raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne-pipeline ingest brings them")
+        raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne pipeline ingest brings them")
     wanted = Forgotten(
         sources=frozenset(name for text in source or () for name in (text, name_of(Path(text).absolute()))),
         before_ms=None if before is None else int(before.timestamp() * 1000),
@@ -98,7 +99,7 @@ def _told(found: Found, place: Lake, *, forgotten: bool, json: bool) -> None:
     for name, number in found.sources.most_common(20):
         typer.echo(f"  {number:>12,}  {name}")
     if not found.rows:
-        typer.echo("there is nothing to forget; if an earlier forget was cut short, run osrdyne-pipeline tables")
+        typer.echo("there is nothing to forget; if an earlier forget was cut short, run osrdyne pipeline tables")
     elif forgotten:
         typer.echo("they are forgotten; run recommend and report again")
     else:

@@ -1,4 +1,4 @@
-"""`osrdyne-pipeline ingest`: bring a pool's events into the lake, from its stream or from files."""
+"""`osrdyne pipeline ingest`: bring a pool's events into the lake, from its stream or from files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import typer
 
 from osrdyne_pipeline import ingest
 from osrdyne_pipeline.commands import options
-from osrdyne_pipeline.commands.output import complain, failing_clearly, print_json
+from osrdyne_pipeline.commands.output import one_line_errors
 from osrdyne_pipeline.commands.starting import spark
 from osrdyne_pipeline.ingest import Ingested, IngestRules
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import DEFAULT_MEMORY
 from osrdyne_pipeline.source.options import ERROR, RECORD
+from osrdyne_runtime.console.output import complain, print_json
 
 
 def _on_gap(word: str) -> str:
@@ -32,7 +33,7 @@ def _paths(files: list[Path] | None) -> list[Path] | None:
     return files
 
 
-@failing_clearly
+@one_line_errors
 def command(
     pool: options.Pool,
     files: Annotated[

@@ -1,14 +1,9 @@
-"""How commands speak: progress and errors on standard error, one line each; the outcome on standard output."""
+"""Which errors of the pipeline's commands are one line, in which words, and lines that say how far the work is."""
 
 from __future__ import annotations
 
-import functools
-import json
 import re
-import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec
 
 import typer
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -16,52 +11,24 @@ from pyspark.errors import PySparkException
 
 from osrdyne_pipeline.commands.starting import Log
 from osrdyne_pipeline.errors import PipelineError
-from osrdyne_pipeline.report.element import visible
 from osrdyne_protocol.errors import ProtocolError
-from osrdyne_runtime.console.output import shows_all
+from osrdyne_runtime.console.output import CANNOT, failing_clearly
 
-P = ParamSpec("P")
-
-#: Exit status when the work could not be done. That of a wrong argument is 2.
-FAILED = 1
 #: Letters of a library's error that are shown; the rest is in the log.
 _LONGEST = 400
 
 
-def failing_clearly(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn errors of a command into one line on standard error and exit status 1.
-
-    With `--json` the same text is also the one document on standard output, as `error`.
-    """
-
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except (PipelineError, ProtocolError) as error:
-            text = str(error)
-        except (PySparkException, Py4JError) as error:
-            text = _spark(error)
-        except OSError as error:
-            text = f"{error.filename or 'a file'}: {error.strerror or error}"
-        else:
-            return
-        if kwargs.get("json"):
-            print_json({"error": text})
-        complain(text)
-        raise typer.Exit(FAILED)
-
-    return wrapped
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'a file'}: {error.strerror or error}"
+    return " ".join((_spark(error) if isinstance(error, _OF_SPARK) else str(error)).split())
 
 
-def complain(text: str) -> None:
-    """Print one line for a person on standard error, whatever the text holds."""
-    typer.echo(f"osrdyne-pipeline: {visible(' '.join(text.split()))}", err=True)
-
-
-def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON document."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=not shows_all(sys.stdout), default=str))
+_OF_SPARK = (PySparkException, Py4JError)
+#: Turns known errors of a command into one line and exit status 2.
+one_line_errors = failing_clearly(
+    dict.fromkeys((PipelineError, ProtocolError, *_OF_SPARK, OSError), CANNOT), words=_words
+)
 
 
 class Steps:

@@ -1,4 +1,4 @@
-"""`osrdyne-pipeline recommend`: which delays would be better, with evidence, as a change that a person reviews."""
+"""`osrdyne pipeline recommend`: which delays would be better, with evidence, as a change that a person reviews."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from osrdyne_pipeline.commands import options
-from osrdyne_pipeline.commands.output import Steps, failing_clearly, print_json
+from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.starting import spark
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.recommendation import advice, text
 from osrdyne_pipeline.recommendation.edit import change
 from osrdyne_pipeline.session import DEFAULT_MEMORY
+from osrdyne_runtime.console.output import print_json
 
 #: In the folder of the pool: what was recommended last, for the report.
 FILE = "recommendation.json"
@@ -27,7 +28,7 @@ def _goal(word: str) -> str:
     return word
 
 
-@failing_clearly
+@one_line_errors
 def command(
     pool: options.Pool,
     lake: options.Lake = options.DEFAULT_LAKE,
@@ -61,7 +62,7 @@ def command(
     """
     place = Lake(lake, pool)
     if not place.exists("silver/requests"):
-        raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne-pipeline tables makes them")
+        raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne pipeline tables makes them")
     ask = advice.AdviceRequest(unbind=unbind_delay, stop=stop_delay, goal=goal, windows=windows)
     with spark("recommend", master=master, memory=memory) as session, Steps() as steps:
         steps("replaying the calls")

@@ -1,4 +1,4 @@
-"""`osrdyne-pipeline report`: the tables of a pool as one HTML page."""
+"""`osrdyne pipeline report`: the tables of a pool as one HTML page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from osrdyne_pipeline.commands import options
-from osrdyne_pipeline.commands.output import Steps, failing_clearly, print_json
+from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.recommend import FILE
 from osrdyne_pipeline.commands.starting import spark
 from osrdyne_pipeline.errors import LakeError
@@ -23,9 +23,10 @@ from osrdyne_pipeline.report.facts import gather
 from osrdyne_pipeline.report.page import page
 from osrdyne_pipeline.session import DEFAULT_MEMORY
 from osrdyne_protocol import foreign_json
+from osrdyne_runtime.console.output import print_json
 
 
-@failing_clearly
+@one_line_errors
 def command(
     pool: options.Pool,
     lake: options.Lake = options.DEFAULT_LAKE,
@@ -41,12 +42,12 @@ def command(
 ) -> None:
     """Write one HTML page: demand, cold starts, latency, worker-hours, failures, forecast, and what to do next.
 
-    The page needs no other file and no network. With a recommendation in the lake (`osrdyne-pipeline recommend`) it
+    The page needs no other file and no network. With a recommendation in the lake (`osrdyne pipeline recommend`) it
     shows what that would change.
     """
     place = Lake(lake, pool)
     if not place.exists("gold/demand"):
-        raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne-pipeline tables makes them")
+        raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne pipeline tables makes them")
     with spark("report", master=master, memory=memory) as session, Steps() as steps:
         now = time.time_ns() // 1_000_000
         found = gather(pool, lambda name: place.read(session, name), now_ms=now, progress=steps)
@@ -69,7 +70,7 @@ def with_recommendation(found: ReportContent, file: Path) -> ReportContent:
     except FileNotFoundError:
         return found
     except (ValueError, KeyError, TypeError) as error:
-        raise LakeError(f"{file} is no recommendation ({error!r}): osrdyne-pipeline recommend writes it anew") from None
+        raise LakeError(f"{file} is no recommendation ({error!r}): osrdyne pipeline recommend writes it anew") from None
     return dataclasses.replace(
         found, evidence=said, no_evidence=f"Nothing is recommended: {reasons}." if reasons else found.no_evidence
     )

@@ -1,4 +1,4 @@
-"""`osrdyne-pipeline tables`: make all tables of a pool from its bronze one."""
+"""`osrdyne pipeline tables`: make all tables of a pool from its bronze one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import typer
 
 from osrdyne_pipeline import tables
 from osrdyne_pipeline.commands import options
-from osrdyne_pipeline.commands.output import Steps, failing_clearly, print_json
+from osrdyne_pipeline.commands.output import Steps, one_line_errors
 from osrdyne_pipeline.commands.starting import spark
 from osrdyne_pipeline.errors import LakeError
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import DEFAULT_MEMORY
+from osrdyne_runtime.console.output import print_json
 
 
-@failing_clearly
+@one_line_errors
 def command(
     pool: options.Pool,
     lake: options.Lake = options.DEFAULT_LAKE,
@@ -32,7 +33,7 @@ def command(
     """
     place = Lake(lake, pool)
     if not place.exists("bronze"):
-        raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne-pipeline ingest brings them")
+        raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne pipeline ingest brings them")
     begun = time.monotonic()
     with spark("tables", master=master, memory=memory) as session, place.only_writer("tables"), Steps() as steps:
         tables.build(session, place, steps)

@@ -27,7 +27,7 @@ def next_steps(content: ReportContent) -> list[NextStep]:
             NextStep(
                 "Collect events",
                 "There is no request in the tables yet, so that there is nothing to say.",
-                f"osrdyne-pipeline ingest --pool {content.pool} --uri-file FILE",
+                f"osrdyne pipeline ingest --pool {content.pool} --uri-file FILE",
             )
         ]
     found = [
@@ -51,7 +51,7 @@ def _delays(content: ReportContent) -> NextStep:
     return NextStep(
         f"Review and apply other delays{own}",
         f"On held-out days, {evidence.first_day} to {evidence.last_day}: {_effect(evidence)}.",
-        f"osrdyne-pipeline recommend --pool {content.pool} --stack infra/stacks/Pulumi.STACK.yaml",
+        f"osrdyne pipeline recommend --pool {content.pool} --stack infra/stacks/Pulumi.STACK.yaml",
     )
 
 

@@ -180,4 +180,4 @@ class ReportContent:
     delays: list[tuple[int, int, int]] = field(default_factory=list)
     evidence: ReportedEvidence | None = None
     #: Why there is no recommendation, where there is none.
-    no_evidence: str = "No recommendation was made yet: osrdyne-pipeline recommend makes one."
+    no_evidence: str = "No recommendation was made yet: osrdyne pipeline recommend makes one."

@@ -59,7 +59,7 @@ def trade_off(content: ReportContent) -> Element:
     """Return the curve of cold starts against worker-hours."""
     title, evidence = "What fewer cold starts cost", content.evidence
     if evidence is None and not content.delays:
-        return nothing(title, "No delay was tried yet: osrdyne-pipeline recommend tries them.")
+        return nothing(title, "No delay was tried yet: osrdyne pipeline recommend tries them.")
     tried = content.delays if evidence is None else evidence.delays
     line = [ChartPoint(numbers.duration(delay), up / numbers.HOUR_MS, cold) for delay, cold, up in tried]
     found = [] if evidence is None else _policies(evidence)

@@ -1,33 +1,17 @@
 """`osrdyne relay`: run a node, and make what it and its Redis need.
 
-An entry point of the group `osrdyne.commands` makes `app` a command of `osrdyne`. Each command has a module: `serve`
-runs a node, `token` makes a token, `check` looks at the files of a node, and `redis` prints what its Redis needs.
+Each command has a module: `serve` runs a node, `token` makes a token, `check` looks at the files of a node, and `redis`
+prints what its Redis needs.
 """
 
-from __future__ import annotations
+from osrdyne_command.group import Command, group
 
-from typing import Any
-
-import typer
-
-from osrdyne_relay.commands import check, redis, serve, token
-
-_PLAIN: Any = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
-
-app = typer.Typer(
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Run a node of the relay, to which workers that can only poll and their callers connect over HTTPS.
-
-Exit status: 0 done; 2 the command could not do its work.""",
-    **_PLAIN,
+RELAY = group(
+    "Run a node of the relay, to which workers that can only poll and their callers connect over HTTPS.",
+    {
+        "serve": Command("osrdyne_relay.commands.serve:command", "Serve a node: workers poll here, and programs call."),
+        "token": Command("osrdyne_relay.commands.token:command", "Make a token for a client."),
+        "check": Command("osrdyne_relay.commands.check:command", "Read the files of a node, and start nothing."),
+        "redis": Command("osrdyne_relay.commands.redis:command", "Print what the Redis of a relay needs."),
+    },
 )
-app.command("serve")(serve.command)
-app.command("token")(token.command)
-app.command("check")(check.command)
-app.command("redis")(redis.command)
-
-
-@app.callback()
-def relay() -> None:
-    """Take the options that belong to no command."""

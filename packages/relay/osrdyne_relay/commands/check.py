@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_relay.commands.serve import read
-from osrdyne_runtime.console.output import CANNOT, CannotAsk, failing_clearly, print_json
+from osrdyne_runtime.console.output import CannotAsk, one_line_errors, print_json
 
 
-@failing_clearly({OsrdyneError: CANNOT})
+@one_line_errors
 def command(
     *,
     settings: Annotated[

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_relay.redis import server as redis_server
 from osrdyne_relay.settings import RelaySettings, secret
-from osrdyne_runtime.console.output import CANNOT, failing_clearly, print_json
+from osrdyne_runtime.console.output import one_line_errors, print_json
 
 
-@failing_clearly({OsrdyneError: CANNOT})
+@one_line_errors
 def command(
     *,
     password_file: Annotated[

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from osrdyne_pool import settings_file
-from osrdyne_protocol.errors import OsrdyneError, SettingsError
+from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_runtime import program
 from osrdyne_runtime.console import log_format
-from osrdyne_runtime.console.output import CANNOT, CannotAsk, failing_clearly
+from osrdyne_runtime.console.output import CannotAsk, one_line_errors
 
 
-@failing_clearly({OsrdyneError: CANNOT})
+@one_line_errors
 def command(
     *,
     settings: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -13,21 +14,27 @@ from osrdyne_protocol.errors import OsrdyneError
 
 P = ParamSpec("P")
 
-#: Exit status when the answer is no: an error reply, a daemon that is not ready, findings, an unknown job.
+#: Exit statuses, which mean the same in all commands; 0 is done, or yes.
+#: The answer is no: an error reply, a daemon that is not ready, findings, an unknown job.
 NO = 1
-#: Exit status when the command could not do its work at all.
+#: It could not be asked or done.
 CANNOT = 2
+#: The reader of standard output has gone: what a shell reports for other commands, too.
+NOT_READ = 128 + signal.SIGPIPE
 
 
 class CannotAsk(OsrdyneError):
     """The command cannot do its work; its text says what, where, and what to do."""
 
 
-def failing_clearly(statuses: Mapping[type[Exception], int]) -> Callable[[Callable[P, None]], Callable[P, None]]:
+def failing_clearly(
+    statuses: Mapping[type[Exception], int], words: Callable[[Exception], str] = str
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Turn known errors of a command into one line on standard error and an exit status.
 
-    `statuses` names the errors with their exit status; the first class that fits counts. Where the command has an
-    argument `json` that is true, the same text is also the one document on standard output, as `error`.
+    `statuses` names the errors with their exit status; the first class that fits counts. `words` returns the text of an
+    error. Where the command has an argument `json` that is true, that text is also the one document on standard output,
+    as `error`.
     """
 
     def around(command: Callable[P, None]) -> Callable[P, None]:
@@ -37,13 +44,17 @@ def failing_clearly(statuses: Mapping[type[Exception], int]) -> Callable[[Callab
                 command(*args, **kwargs)
             except tuple(statuses) as error:
                 if kwargs.get("json"):
-                    print_json({"error": str(error)})
-                complain(str(error))
+                    print_json({"error": words(error)})
+                complain(words(error))
                 sys.exit(next(status for kind, status in statuses.items() if isinstance(error, kind)))
 
         return wrapped
 
     return around
+
+
+#: Turns known errors of a command into one line and exit status 2.
+one_line_errors = failing_clearly({OsrdyneError: CANNOT})
 
 
 def complain(text: str) -> None:

@@ -10,16 +10,12 @@ import errno
 import io
 import os
 import select
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from osrdyne_runtime.console.output import CANNOT, printable
-
-#: Exit status when the reader of standard output has gone: what a shell reports for other commands, too.
-NOT_READ = 128 + signal.SIGPIPE
+from osrdyne_runtime.console.output import CANNOT, NOT_READ, printable
 
 
 @contextmanager

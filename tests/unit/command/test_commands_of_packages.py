@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ def run(folder: Path, *words: str, registered: str = "outside:app", name: str = 
     (metadata / "entry_points.txt").write_text(f"[osrdyne.commands]\n{name} = {registered}\n")
     (folder / "outside.py").write_text(OUTSIDE)
     done = subprocess.run(
-        [sys.executable, "-c", "from osrdyne.commands.app import main; main()", *words],
+        [sys.executable, "-c", "from osrdyne_command.program import main; main()", *words],
         capture_output=True,
         text=True,
         check=False,
@@ -44,7 +45,7 @@ def run(folder: Path, *words: str, registered: str = "outside:app", name: str = 
 def test_a_command_of_another_package_is_listed_with_its_help_and_runs(tmp_path: Path) -> None:
     _, listed, _ = run(tmp_path, "--help")
 
-    assert "outside  Do what no other command does." in str(listed)
+    assert re.search(r"outside +Do what no other command does\.", str(listed))
     assert run(tmp_path, "outside", "greet", "you") == [0, "hello you\n", ""]
 
 
@@ -58,11 +59,34 @@ def test_a_mistyped_command_of_another_package_is_suggested(tmp_path: Path) -> N
 def test_one_that_cannot_be_loaded_is_an_error_only_when_it_is_called(tmp_path: Path) -> None:
     status, listed, _ = run(tmp_path, "--help", registered="outside:missing")
     assert status == 0
-    assert "outside  Cannot be loaded from outside:missing." in str(listed)
+    assert re.search(r"outside +Cannot be loaded from outside:missing\.", str(listed))
 
     status, output, error = run(tmp_path, "outside", "greet", "you", registered="outside:missing")
     assert (status, output) == (2, "")
     assert str(error).startswith("osrdyne: command 'outside' cannot be loaded from outside:missing: AttributeError")
+
+
+def test_one_whose_module_cannot_be_imported_is_an_error_only_when_it_is_called(tmp_path: Path) -> None:
+    described = "from osrdyne_command.group import Command\nGREET = Command('outside_greet:command', 'Greet.')\n"
+    (tmp_path / "described.py").write_text(described)
+    (tmp_path / "outside_greet.py").write_text("import a_library_that_is_not_there")
+
+    _, listed, _ = run(tmp_path, "--help", registered="described:GREET")
+    assert re.search(r"outside +Greet\.", str(listed))
+
+    status, output, error = run(tmp_path, "outside", "--loudly", "you", registered="described:GREET")
+    assert (status, output) == (2, "")
+    assert str(error) == (
+        "osrdyne: command 'outside' cannot be loaded from outside_greet:command: ModuleNotFoundError: No module named "
+        "'a_library_that_is_not_there'; mend its package\n"
+    )
+
+
+def test_an_object_that_is_no_command_is_an_error_too(tmp_path: Path) -> None:
+    status, _, error = run(tmp_path, "outside", registered="pathlib:Path")
+
+    assert status == 2
+    assert "<class 'pathlib.Path'> is neither a Command nor a typer.Typer" in str(error)
 
 
 def test_no_command_can_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
