@@ -70,7 +70,7 @@ def command(
     The first request for a key starts its workers and waits for them. A KEY that begins with '-' goes after '--',
     and the empty key is '': osrdyne call --pool core -- -1 BODY
 
-    Exit status: 0 answered; 1 an error reply, or none in time; 2 it could not be asked.
+    Exit status 1: an error reply, or none in time.
     """
     log_format.configure(as_json=json)
     # The error of the call says why it failed; the client's own warnings about reconnects do not help a person.

@@ -61,8 +61,6 @@ def command(
     policies of the broker with that. It also says which policy really wins, which queues the broker lost, and which
     queues of the daemon others consume, too. With --users it compares users and permissions, and says whether guest
     has the password guest, and who can send as another user.
-
-    Exit status: 0 nothing found; 1 findings; 2 it could not look.
     """
     if users and management is None:
         raise CannotAsk("--users takes an administrator: name a file with its address by --management")

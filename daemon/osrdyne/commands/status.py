@@ -38,8 +38,8 @@ def command(
     Counts of messages are older than all else; it shows their age. Without options it asks the daemon on this machine,
     port 8042.
 
-    Exit status: 0 it leads or stands by; 1 it is there and can do neither, or the broker does not answer its questions,
-    and it says why; 2 there is no answer.
+    Exit status: 0 it leads or stands by; 1 it can do neither, or the broker does not answer its questions, and it says
+    why; 2 no daemon answers.
     """
     address = _address(url, settings)
     if watch is None:

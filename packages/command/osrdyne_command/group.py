@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Annotated, Any, TypeAlias
@@ -15,8 +16,10 @@ import typer
 from typer.core import TyperGroup
 
 from osrdyne_runtime.console.imports import uncollected
-from osrdyne_runtime.console.output import CANNOT, complain
+from osrdyne_runtime.console.output import CANNOT, USAGE, complain
 
+#: The class of all errors about a command line. Typer has it under no name of its own in all of its versions.
+_UsageError: Any = typer.BadParameter.__mro__[1]
 _PLAIN: Any = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 
@@ -46,7 +49,10 @@ def group(text: str, commands: Mapping[str, Entry]) -> typer.Typer:
 
 
 class LazyGroup(TyperGroup):
-    """Commands that are loaded when they are run. The help loads none, and one that is broken costs only itself."""
+    """Commands that are loaded when they are run. The help loads none, and one that is broken costs only itself.
+
+    Each error about the command line, of whatever command within, ends the program with `USAGE`.
+    """
 
     table: Mapping[str, Entry]
 
@@ -73,6 +79,16 @@ class LazyGroup(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._line(name)) for name in self.table])
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the options of the group."""
+        with _usage():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the command line of the command, and run it."""
+        with _usage():
+            return super().invoke(ctx)
+
     def _line(self, name: str) -> str:
         entry = self._found(name)
         if isinstance(entry, Command):
@@ -90,6 +106,15 @@ class LazyGroup(TyperGroup):
         if isinstance(found, Command | typer.Typer):
             return found
         return _broken(name, entry.value, TypeError(f"{found!r} is neither a Command nor a typer.Typer"))
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    try:
+        yield
+    except _UsageError as error:
+        error.exit_code = USAGE
+        raise
 
 
 def _no_options() -> None:

@@ -21,7 +21,8 @@ _HELP = """Call keyed workers through RabbitMQ, and run and look at the daemon t
 
 Every error is one line: what is wrong, where, and what to do. What to look at first: `osrdyne status`.
 
-Exit status: 0 done, or the answer is yes; 1 the answer is no, or there are findings; 2 it could not be asked or done.
+Exit status: 0 done, or the answer is yes; 1 the answer is no, or there are findings; 2 it could not be asked or done;
+64 wrong usage.
 """
 
 

@@ -52,7 +52,7 @@ def test_a_command_of_another_package_is_listed_with_its_help_and_runs(tmp_path:
 def test_a_mistyped_command_of_another_package_is_suggested(tmp_path: Path) -> None:
     status, _, error = run(tmp_path, "outsid")
 
-    assert status == 2
+    assert status == 64
     assert "Did you mean 'outside'?" in str(error)
 
 

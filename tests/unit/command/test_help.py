@@ -67,5 +67,5 @@ def test_the_help_lists_every_command_with_what_it_does() -> None:
 def test_the_error_for_a_mistyped_command_names_the_one_that_may_be_meant() -> None:
     done = osrdyne("statsu")
 
-    assert done.code == 2
+    assert done.code == 64
     assert "No such command 'statsu'. Did you mean 'status'?" in done.err

@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Send a message by way of the peer to this program itself, and ask one server of each TOPIC what it does.
 
-    Exit status: 0 all answered; 1 one did not; 2 the peer could not be asked.
+    Exit status 1: the peer can be reached, and the bus or a server did not answer.
     """
     peer = options.chosen(context, broker, broker_file)
     where = options.Where(peer, addressing, mechanisms, ca_file, certificate_file, key_file)

@@ -18,7 +18,7 @@ from osrdyne_pipeline.forgetting import Forgotten, Found
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import DEFAULT_MEMORY
 from osrdyne_pipeline.source.files import name_of
-from osrdyne_runtime.console.output import print_json
+from osrdyne_runtime.console.output import CannotAsk, print_json
 
 #: In the folder of the pool: what `recommend` and `report` made of the tables.
 _MADE = (FILE, "report.html")
@@ -58,7 +58,7 @@ def command(
     forgotten is not read again: ingest knows its file, and where it is in the stream.
     """
     if sum(bool(one) for one in (source, before, event_id)) != 1:
-        raise typer.BadParameter("give one of --source, --before and --event-id")
+        raise CannotAsk("give one of --source, --before and --event-id")
     place = Lake(lake, pool)
     if not place.exists("bronze"):
         raise LakeError(f"there are no events of {pool} in {place.home}: osrdyne pipeline ingest brings them")

@@ -18,7 +18,7 @@ from osrdyne_pipeline.ingest import Ingested, IngestRules
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.session import DEFAULT_MEMORY
 from osrdyne_pipeline.source.options import ERROR, RECORD
-from osrdyne_runtime.console.output import complain, print_json
+from osrdyne_runtime.console.output import CannotAsk, complain, print_json
 
 
 def _on_gap(word: str) -> str:
@@ -71,7 +71,7 @@ def command(
     What is no event goes to the rejects with its reason, and stops nothing.
     """
     if files and (uri_file is not None or follow):
-        raise typer.BadParameter("files are read as they are: --uri-file and --follow are for the stream")
+        raise CannotAsk("files are read as they are: --uri-file and --follow are for the stream")
     place = Lake(lake, pool)
     rules = IngestRules(on_gap=on_gap, new_stream=new_stream)
     begun = time.monotonic()

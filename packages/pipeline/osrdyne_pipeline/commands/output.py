@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from osrdyne_pipeline.commands.starting import Log
 from osrdyne_pipeline.errors import PipelineError
-from osrdyne_protocol.errors import ProtocolError
+from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime.console.output import CANNOT, failing_clearly
 
 #: Letters of a library's error that are shown; the rest is in the log.
@@ -27,7 +27,7 @@ def _words(error: Exception) -> str:
 _OF_SPARK = (PySparkException, Py4JError)
 #: Turns known errors of a command into one line and exit status 2.
 one_line_errors = failing_clearly(
-    dict.fromkeys((PipelineError, ProtocolError, *_OF_SPARK, OSError), CANNOT), words=_words
+    dict.fromkeys((PipelineError, OsrdyneError, *_OF_SPARK, OSError), CANNOT), words=_words
 )
 
 

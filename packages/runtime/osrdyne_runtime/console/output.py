@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -14,11 +15,13 @@ from osrdyne_protocol.errors import OsrdyneError
 
 P = ParamSpec("P")
 
-#: Exit statuses, which mean the same in all commands; 0 is done, or yes.
+#: Exit statuses, which mean the same in all commands; 0 is done, or yes. The table of docs/cli.md has them.
 #: The answer is no: an error reply, a daemon that is not ready, findings, an unknown job.
 NO = 1
 #: It could not be asked or done.
 CANNOT = 2
+#: The command line cannot be read.
+USAGE = os.EX_USAGE
 #: The reader of standard output has gone: what a shell reports for other commands, too.
 NOT_READ = 128 + signal.SIGPIPE
 

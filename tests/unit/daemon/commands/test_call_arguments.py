@@ -74,7 +74,7 @@ def test_with_json_an_error_is_a_document_too() -> None:
 def test_a_missing_pool_is_a_usage_error() -> None:
     done = osrdyne("call", "42")
 
-    assert done.code == 2
+    assert done.code == 64
     assert "--pool" in done.err
 
 
