@@ -123,19 +123,6 @@ def test_a_wrong_password_is_refused_in_one_line_without_it(postgres: Postgres) 
     assert "password authentication failed" in refused(listing(postgres.url("postgres", password="secret")))
 
 
-def test_the_help_of_the_commands_does_not_wait_for_the_database_library() -> None:
-    import subprocess
-    import sys
-
-    code = 'import sys; from osrdyne_command.program import app\ntry: app(["--help"])\nfinally: print(*sys.modules)'
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-
-    assert "\n  jobs " in done.stdout
-    loaded = set(done.stdout.split())
-    assert "osrdyne_jobs.commands" in loaded
-    assert not loaded & {"sqlalchemy", "alembic", "osrdyne_jobs.store"}
-
-
 def test_a_program_finds_the_address_by_the_same_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in (FILE_VARIABLE, VARIABLE):
         monkeypatch.delenv(variable, raising=False)
