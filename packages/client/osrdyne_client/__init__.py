@@ -1,9 +1,9 @@
 """Call the workers of a pool.
 
-`client` (any number of threads) and `async_client` (asyncio) send requests: docs/howto/client.md. `base` has their options,
-`errors` all that they raise. Beneath both is `dispatcher`: it holds the `calls` in flight in slots, sends them over a
-`connection`, and reads what comes back by `replies`. This package is for callers: workers are in `osrdyne_worker`,
-AMQP is in `osrdyne_amqp`, and what all kinds of calls share in `osrdyne_calls`.
+`client` (any number of threads) and `async_client` (asyncio) send requests: docs/howto/client.md. `base` has their
+options, `errors` all that they raise. Beneath both is `dispatcher`: it holds the `calls` in flight in slots, sends them
+over a `connection`, and reads what comes back by `replies`. This package is for callers: workers are in
+`osrdyne_worker`, AMQP is in `osrdyne_amqp`, and what all kinds of calls share in `osrdyne_calls`.
 """
 
 from osrdyne_calls.replies import Reply

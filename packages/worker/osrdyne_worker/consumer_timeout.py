@@ -52,9 +52,9 @@ def hang_was_not_counted(message_headers: Mapping[str, Any]) -> bool:
     """Return whether a redelivered request must be rejected once more, so that the broker counts a failure.
 
     RabbitMQ 4.3 does not count it as a failed delivery when a worker holds a request until the consumer timeout
-    (docs/reference/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long). A request that hangs workers which do not
-    know that timeout would circle for ever. But 4.3 says how often a request was delivered, and how many of these
-    deliveries it counted as failures. For each that it did not count, the next worker returns the request by a
+    (docs/reference/rabbitmq-facts.md#a-consumer-that-holds-a-message-for-too-long). A request that hangs workers which
+    do not know that timeout would circle for ever. But 4.3 says how often a request was delivered, and how many of
+    these deliveries it counted as failures. For each that it did not count, the next worker returns the request by a
     basic.reject, which counts on every version and is a delivery of its own: hence the factor two. One uncounted
     delivery is allowed, because a worker that stops gives back requests that it has not begun, which is no failure.
     4.0 counts each return and has no count of deliveries.

@@ -1,4 +1,4 @@
-"""Every command ends with the exit statuses that docs/cli.md says, with one meaning each."""
+"""Every command ends with the exit statuses that docs/reference/cli.md says, with one meaning each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osrdyne_runtime.console.output import CANNOT, NO, NOT_READ, USAGE
 from testbed.command_line import osrdyne
 from tests.unit.command.every_command import COMMANDS, DONE, words_of
 
-PAGE = Path(steps.ROOT, "docs/cli.md").read_text()
+PAGE = Path(steps.ROOT, "docs/reference/cli.md").read_text()
 #: What each exit status means, as the page says.
 MEANING = {int(number): text for number, text in re.findall(r"^\| (\d+) \| (.+?) \|$", PAGE, re.MULTILINE)}
 

@@ -15,7 +15,7 @@ from osrdyne_protocol.errors import OsrdyneError
 
 P = ParamSpec("P")
 
-#: Exit statuses, which mean the same in all commands; 0 is done, or yes. The table of docs/cli.md has them.
+#: Exit statuses, which mean the same in all commands; 0 is done, or yes. The table of docs/reference/cli.md has them.
 #: The answer is no: an error reply, a daemon that is not ready, findings, an unknown job.
 NO = 1
 #: It could not be asked or done.
