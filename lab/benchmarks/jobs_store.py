@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from osrdyne_jobs.addresses import read
+from osrdyne_jobs.database.addresses import read
 from sqlalchemy import BigInteger, Column, Engine, Float, Integer, MetaData, Table, Text, create_engine, insert
 
 from benchmarks import rig as rigs
