@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from osrdyne_jobs.database.addresses import read
 from sqlalchemy import BigInteger, Column, Engine, Float, Integer, MetaData, Table, Text, create_engine, insert
 
 from benchmarks import rig as rigs
 from benchmarks.ratios import Row, Spread, Target, compared
 from benchmarks.rig import Rig
 from osrdyne_jobs import JobClient, JobType, engine_for, migrate
+from osrdyne_jobs.database.addresses import read
 from testbed import ROOT
 from testbed.postgres import Postgres
 

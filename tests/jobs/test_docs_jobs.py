@@ -98,9 +98,11 @@ def test_the_commands_of_the_page_make_show_and_change_a_job(tmp_path: Path, mon
 
 
 def test_the_page_names_every_command() -> None:
-    from osrdyne_jobs.commands import _COMMANDS
+    known = osrdyne("jobs", "--help").out.decode().partition("Commands:")[2]
+    named = {line.split()[0] for line in known.splitlines() if re.match(r"  \S", line)}
 
-    assert {line.split()[2] for line in "".join(COMMANDS).splitlines() if "jobs" in line.split()} == {*_COMMANDS}
+    assert len(named) > 5
+    assert {line.split()[2] for line in "".join(COMMANDS).splitlines() if "jobs" in line.split()} == named
 
 
 def test_the_figures_of_the_page_are_those_of_the_code() -> None:

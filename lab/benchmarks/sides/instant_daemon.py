@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import builtins
 
-from osrdyne import cli
 from osrdyne.drivers.base import Group, GroupState
 from osrdyne.drivers.noop import NoopDriver
 from osrdyne.drivers.subprocess.settings import SubprocessSettings
+from osrdyne_command.program import main
 
 
 class InstantDriver(NoopDriver):
@@ -37,4 +37,4 @@ class InstantDriver(NoopDriver):
 if __name__ == "__main__":
     # The settings of the measurement name this driver.
     setattr(SubprocessSettings, "open", lambda _settings, _pool: InstantDriver())  # noqa: B010
-    cli.main()
+    main()

@@ -83,10 +83,10 @@ def test_one_whose_module_cannot_be_imported_is_an_error_only_when_it_is_called(
 
 
 def test_an_object_that_is_no_command_is_an_error_too(tmp_path: Path) -> None:
-    status, _, error = run(tmp_path, "outside", registered="pathlib:Path")
+    status, _, error = run(tmp_path, "outside", registered="collections:OrderedDict")
 
     assert status == 2
-    assert "<class 'pathlib.Path'> is neither a Command nor a typer.Typer" in str(error)
+    assert "<class 'collections.OrderedDict'> is neither a Command nor a typer.Typer" in str(error)
 
 
 def test_no_command_can_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
