@@ -120,10 +120,11 @@ def _answer(result: object) -> Outcome:
 def _failure(request: Request, error: BaseException) -> Outcome:
     if isinstance(error, Requeue):
         return Outcome(REQUEUED)
+    # A class of the user's may not have called our __init__.
     if isinstance(error, Reject):
-        return Outcome(statuses.REJECTED, reason=error.reason or None)
+        return Outcome(statuses.REJECTED, reason=getattr(error, "reason", None) or None)
     if isinstance(error, WorkerError):
-        return Outcome(statuses.ERROR, error.body, error.reason)
+        return Outcome(statuses.ERROR, getattr(error, "body", b""), getattr(error, "reason", None))
     logger.error(
         "handler failed",
         extra={"key": request.key, "request_id": request.correlation_id},

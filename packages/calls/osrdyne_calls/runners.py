@@ -165,8 +165,13 @@ class InThreads:
             del job  # which would stay as long as the thread waits
 
     def _do(self, request: Any, done: Done, unclaimed: list[bool]) -> None:
-        outcome = self._run(request) if _claim(unclaimed) else None
-        self._idle.release()
+        try:
+            outcome = self._run(request) if _claim(unclaimed) else None
+        except BaseException as error:
+            logger.error("a handler's outcome cannot be read", exc_info=error)
+            outcome = Outcome(ERROR, reason=f"the worker cannot read the outcome: {type(error).__name__}")
+        finally:
+            self._idle.release()
         if outcome is not None:
             self._handover.put(partial(done, outcome))
 

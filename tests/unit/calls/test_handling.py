@@ -133,3 +133,18 @@ def test_what_crosses_to_a_process_pool_can_be_pickled(value: object) -> None:
     copy = pickle.loads(pickle.dumps(value))  # noqa: S301
     assert type(copy) is type(value)
     assert getattr(copy, "__dict__", None) == getattr(value, "__dict__", None)
+
+
+class OwnError(WorkerError):
+    def __init__(self) -> None:
+        """As a user may write it: without ours."""
+
+
+class OwnReject(Reject):
+    def __init__(self) -> None:
+        """As a user may write it: without ours."""
+
+
+@pytest.mark.parametrize(("error", "status"), [(OwnError(), "error"), (OwnReject(), "rejected")])
+def test_an_error_of_a_class_of_the_users_that_leaves_out_our_init_is_an_answer(error: Exception, status: str) -> None:
+    assert raising(error).status == status

@@ -16,7 +16,7 @@ import pytest
 
 from osrdyne_calls.handling import Outcome, Request, invoke
 from osrdyne_calls.runners import InExecutor, InThreads, OnLoop, Runner, is_async, runner_of
-from testbed.waiting import until_async
+from testbed.waiting import PATIENCE, until_async
 
 REQUEST = Request("key", b"body", {}, "id", redelivered=False, deadline=None)
 
@@ -120,3 +120,16 @@ async def test_what_is_called_decides_whether_a_handler_runs_on_the_loop() -> No
 
     assert [is_async(one) for one in (handle, Called(), partial(handle), upper)] == [True, True, True, False]
     assert isinstance(runner_of(Called(), 1, None), OnLoop)
+
+
+async def test_a_thread_goes_on_where_the_outcome_of_a_handler_cannot_be_read() -> None:
+    def unreadable() -> Outcome:
+        raise AttributeError("reason")
+
+    runner = InThreads(operator.call, 1)
+    async with asyncio.timeout(PATIENCE):
+        for _ in range(3):
+            outcome = await begin(runner, unreadable)
+            assert (outcome.status, outcome.reason) == ("error", "the worker cannot read the outcome: AttributeError")
+        assert await begin(runner, Outcome) == Outcome()
+    runner.close()
