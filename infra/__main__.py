@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 import pulumi
 import pulumi_rabbitmq as rabbitmq
 
-from osrdyne_infra import configuration, digests, preflight
+from osrdyne_infra import configuration, preflight
 from osrdyne_infra.broker import live
-from osrdyne_infra.broker.guard import Guard
-from osrdyne_infra.broker.limits import Limits
 from osrdyne_infra.broker.management import Management
-from osrdyne_infra.broker.mend import Mend
 from osrdyne_infra.broker.vhost import Vhost
+from osrdyne_infra.cluster import digests
 from osrdyne_infra.configuration import BrokerStack, StackSettings
 from osrdyne_infra.errors import InfraError
+from osrdyne_infra.guard import Guard
+from osrdyne_infra.limits import Limits
+from osrdyne_infra.mend import Mend
 from osrdyne_infra.pool.objects import PoolObjects
 from osrdyne_infra.pool.users import PoolUsers
 
 if TYPE_CHECKING:
-    from osrdyne_infra.jobs.database import JobsDatabase
+    from osrdyne_infra.jobs_database import JobsDatabase
 
 # So ends a program of which a resource failed: the reason has been said, and a traceback would only hide it.
 signal.signal(signal.SIGINT, lambda *_: sys.exit(1))
@@ -77,7 +78,7 @@ def jobs_databases(settings: StackSettings) -> dict[str, JobsDatabase]:
     if not having:
         return {}
     # The driver of PostgreSQL is for stacks that need one.
-    from osrdyne_infra.jobs.database import JobsDatabase
+    from osrdyne_infra.jobs_database import JobsDatabase
 
     return {pool.name: JobsDatabase(settings, pool) for pool in having}
 

@@ -1,4 +1,4 @@
-"""Ansible filters over `osrdyne_protocol`: pool settings in, topology out. They run where the playbook runs."""
+"""Ansible filters over `osrdyne_pool`: pool settings in, topology out. They run where the playbook runs."""
 
 from __future__ import annotations
 

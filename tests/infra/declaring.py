@@ -17,7 +17,7 @@ from osrdyne_infra import configuration, preflight
 from osrdyne_infra.broker.vhost import Vhost
 from osrdyne_infra.cluster import access as cluster
 from osrdyne_infra.configuration import BrokerStack, StackSettings
-from osrdyne_infra.jobs.database import JobsDatabase
+from osrdyne_infra.jobs_database import JobsDatabase
 from osrdyne_infra.pool.objects import PoolObjects
 from osrdyne_infra.pool.on_cluster import PoolOnCluster
 from osrdyne_infra.pool.users import PoolUsers

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from osrdyne_infra.errors import DatabaseUnusable
-from osrdyne_infra.jobs.database import _Databases
+from osrdyne_infra.jobs_database import _Databases
 from osrdyne_protocol.names import DatabaseNames
 from testbed.postgres import Postgres, PostgresFailed, quoted
 from tests.jobs.conftest import postgres

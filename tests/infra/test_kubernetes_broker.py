@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from osrdyne_infra.broker import statefulset
 from osrdyne_infra.broker.operator import OperatorBroker
 from osrdyne_infra.broker.statefulset import StatefulSetBroker
 from osrdyne_infra.cluster import access as cluster
@@ -64,6 +65,16 @@ def test_a_broker_of_a_stack_logs_a_bounded_part_of_a_crash(kind: str) -> None:
         text = found.objects["RabbitmqCluster", "broker"]["spec"]["rabbitmq"]["advancedConfig"]
     assert "{console, [{enabled, true}" in text
     assert "chars_limit => 10000" in text
+
+
+def test_a_pod_of_a_broker_is_made_again_for_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def annotations() -> dict[str, str]:
+        found = broker(broker_settings()).objects["StatefulSet", "broker"]["spec"]["template"]["metadata"]
+        return dict(found["annotations"])
+
+    before = annotations()
+    monkeypatch.setattr(statefulset, "_DIGEST", "another")
+    assert annotations() != before
 
 
 def test_a_statefulset_is_reached_by_a_service_of_every_port_that_pools_need() -> None:

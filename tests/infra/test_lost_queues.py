@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from osrdyne_infra import preflight
-from osrdyne_infra.broker import lost_queues, mend
+from osrdyne_infra import mend, preflight
+from osrdyne_infra.broker import lost_queues
 from osrdyne_infra.broker.live import Live
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import BrokerUnusable, DeploymentRefused

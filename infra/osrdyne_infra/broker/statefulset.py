@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import pulumi
@@ -34,6 +35,7 @@ from pulumi_kubernetes.meta.v1 import LabelSelectorArgs, ObjectMetaArgs
 
 from osrdyne_infra.broker import credentials as broker_credentials
 from osrdyne_infra.broker.settings import BrokerDeployment
+from osrdyne_infra.cluster import replicated
 from osrdyne_infra.cluster.access import LABELS, Place, part
 from osrdyne_infra.configuration import BrokerStack
 
@@ -51,6 +53,8 @@ ADVANCED = """\
   chars_limit => 10000, template => [time, " [", level, "] ", pid, " ", msg, "\\n"]
 }}}]}]}]}].
 """
+#: A pod reads its files at its start: others are another pod.
+_DIGEST = hashlib.sha256(f"{CONFIGURATION}{ADVANCED}".encode()).hexdigest()[:32]
 _DATA = "/var/lib/rabbitmq"
 _LABELS = {"app.kubernetes.io/name": "rabbitmq", "app.kubernetes.io/instance": NAME}
 
@@ -82,7 +86,10 @@ class StatefulSetBroker(pulumi.ComponentResource):
                 replicas=1,
                 selector=LabelSelectorArgs(match_labels=_LABELS),
                 template=PodTemplateSpecArgs(
-                    metadata=ObjectMetaArgs(labels={**LABELS, **_LABELS}), spec=_pod(stack.deployment)
+                    metadata=ObjectMetaArgs(
+                        labels={**LABELS, **_LABELS}, annotations={replicated.CONFIGURATION: _DIGEST}
+                    ),
+                    spec=_pod(stack.deployment),
                 ),
                 volume_claim_templates=[_claim(stack.deployment)],
             ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pulumi
 import pulumi_rabbitmq as rabbitmq
 
-from osrdyne_infra.broker.guard import Claim
 from osrdyne_infra.configuration import StackSettings
+from osrdyne_infra.guard import Claim
 from osrdyne_infra.ordering import child
 
 

@@ -1,4 +1,4 @@
 """The Kubernetes cluster: its `settings`, the `access` to it, and what pods there have in common.
 
-`namespace`, `network_policies`, and `replicated` for pods that stand in for each other.
+`namespace`, `network_policies`, `replicated` for pods that stand in for each other, and `digests` of images.
 """

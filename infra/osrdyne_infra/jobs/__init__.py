@@ -1,1 +1,1 @@
-"""The jobs of a pool: their `settings`, their `database`, and the `redo_deployment`."""
+"""The jobs of a pool: their `settings`, and the `redo_deployment`."""

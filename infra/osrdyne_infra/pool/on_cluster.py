@@ -8,8 +8,8 @@ import pulumi_kubernetes as kubernetes
 from osrdyne_infra.cluster.namespace import Namespace
 from osrdyne_infra.cluster.network_policies import NetworkPolicies
 from osrdyne_infra.configuration import StackSettings
-from osrdyne_infra.jobs.database import JobsDatabase
 from osrdyne_infra.jobs.redo_deployment import RedoDeployment
+from osrdyne_infra.jobs_database import JobsDatabase
 from osrdyne_infra.monitoring.objects import Monitoring
 from osrdyne_infra.pool.config import PoolConfig, authority
 from osrdyne_infra.pool.daemon_deployment import DaemonDeployment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from osrdyne_infra import digests
+from osrdyne_infra.cluster import digests
 
 PINNED = f"registry.example/osrdyne:0.1.0@sha256:{'0' * 64}"
 

@@ -14,7 +14,7 @@ OWN = {
     "examples/airports/flights.py": "the data set of the examples",
     "examples/airports/pipeline_demo.py": "what a command of ours printed",
     "examples/airports/relay_demo.py": "an answer that was made in this process",
-    "infra/osrdyne_infra/broker/mend.py": "properties in Pulumi's state",
+    "infra/osrdyne_infra/mend.py": "properties in Pulumi's state",
     "packages/jobs/osrdyne_jobs/documents.py": "a payload that was checked when its job was registered",
     "packages/jobs/osrdyne_jobs/http/api.py": "a payload that was checked when its job was registered",
     "packages/pipeline/osrdyne_pipeline/batches.py": "notes of ingest in the lake",

@@ -13,11 +13,11 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
-from osrdyne_infra.broker.guard import Provider, access, kept, management, plainly
 from osrdyne_infra.broker.lost_queues import find
 from osrdyne_infra.broker.management import Management
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import BrokerUnusable
+from osrdyne_infra.guard import Provider, access, kept, management, plainly
 from osrdyne_pool.broker import lost
 from osrdyne_pool.topology import Topology
 

@@ -10,8 +10,8 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
-from osrdyne_infra.broker.guard import Provider, access, kept, management, plainly
 from osrdyne_infra.configuration import StackSettings
+from osrdyne_infra.guard import Provider, access, kept, management, plainly
 from osrdyne_pool import limits
 from osrdyne_pool.topology import Topology
 

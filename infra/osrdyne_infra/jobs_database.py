@@ -13,9 +13,9 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
-from osrdyne_infra.broker.guard import Provider, kept, plainly
 from osrdyne_infra.configuration import StackSettings
 from osrdyne_infra.errors import DatabaseUnusable
+from osrdyne_infra.guard import Provider, kept, plainly
 from osrdyne_infra.jobs import settings as jobs_settings
 from osrdyne_infra.jobs.settings import ROLES
 from osrdyne_infra.password import Password
