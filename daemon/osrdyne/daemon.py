@@ -19,6 +19,7 @@ from osrdyne.base.credentials import address
 from osrdyne.broker.lifecycle_events import LifecycleEvents
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.drivers.base import Driver
+from osrdyne.errors import ManagementError, SessionEnded
 from osrdyne.metrics import Metrics
 from osrdyne.session import DaemonSession
 from osrdyne.settings.daemon import DaemonSettings
@@ -26,6 +27,7 @@ from osrdyne.state.pool import PoolState
 from osrdyne.status import view as status_view
 from osrdyne_amqp import Connection
 from osrdyne_amqp.address import present, virtual_host
+from osrdyne_amqp.errors import BrokerError
 from osrdyne_amqp.event_line import EventLine
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime.outages import OutageLog
@@ -38,6 +40,8 @@ _STABLE_SESSION_SECONDS = 30.0
 
 #: Longest pause between two tries. It is short, because a refused connection costs the broker nothing.
 _LONGEST_PAUSE_SECONDS = 2.0
+#: What ends a session because of the broker.
+_OF_THE_BROKER = (BrokerError, ManagementError, SessionEnded, TimeoutError)
 
 
 class Daemon:
@@ -56,6 +60,8 @@ class Daemon:
         self._phase = "connecting"
         self._detail: str | None = None
         self._outage = OutageLog(log, "the broker")
+        #: What ends sessions, and is not the broker: a driver, or a mistake of ours.
+        self._interrupted = OutageLog(log, "the session", meanwhile="beginning again")
         self._id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._state: PoolState
         self._driver: Driver
@@ -89,10 +95,12 @@ class Daemon:
         return status_view.not_ready(self._state, self._phase, self._detail)
 
     async def _act(self, lifecycle: LifecycleEvents) -> None:
-        self._phase = "connecting"
+        self._phase, stands = "connecting", None
         connection = await self._connect()
         try:
             self._become("standby", None)
+            # A standby may stand by for days.
+            stands = asyncio.get_running_loop().call_later(_STABLE_SESSION_SECONDS, self._works)
             lock_lost = await leader.acquire(connection, self._state.names)
             session = DaemonSession(
                 self.settings,
@@ -106,6 +114,8 @@ class Daemon:
             self._become("preparing", None)
             await session.run(connection, lock_lost, self._acting)
         finally:
+            if stands is not None:
+                stands.cancel()
             self._metrics.leader.set(0)
             await connection.close()
 
@@ -120,8 +130,12 @@ class Daemon:
             timeout=broker.timeout,
         )
 
-    def _acting(self) -> None:
+    def _works(self) -> None:
         self._outage.over(self._state.clock())
+        self._interrupted.over(self._state.clock())
+
+    def _acting(self) -> None:
+        self._works()
         self._metrics.leader.set(1)
         self._become("leading", None)
         log.info("acting", extra={"pool": self._state.names.pool, "keys": len(self._state.tracker.wanted)})
@@ -134,7 +148,8 @@ class Daemon:
         self._become("waiting", text)
         for one in unexpected:
             log.error("a task failed unexpectedly; beginning again", exc_info=one)
-        self._outage.failed(text, self._state.clock())
+        outage = self._outage if all(isinstance(one, _OF_THE_BROKER) for one in reasons) else self._interrupted
+        outage.failed(text, self._state.clock())
 
     def _become(self, phase: str, detail: str | None) -> None:
         self._phase = phase

@@ -60,6 +60,7 @@ class GroupLoop:
         self._late = late
         self._listing_interval = listing_interval
         self._engine = OutageLog(log, "the engine")
+        self._changes = OutageLog(log, "the engine's changes", meanwhile="listing groups until they can")
         #: Starts in flight, and when each began, in monotonic seconds.
         self._starting: dict[str, float] = {}
         self._waiting: dict[str, None] = {}
@@ -212,14 +213,22 @@ class GroupLoop:
         retry = Retry(stable_after=_HEALTHY_STREAM_SECONDS)
         while True:
             began = self._state.clock()
+            # An engine where nothing happens sends nothing.
+            works = asyncio.get_running_loop().call_later(_HEALTHY_STREAM_SECONDS, self._changes_come)
             try:
                 async for change in self._driver.changes():
+                    self._changes_come()
                     self._changed(change)
                 return
             except DriverError as error:
-                self._engine.failed(f"its changes are lost: {error}", self._state.clock())
-                self._listing.set()
-                await asyncio.sleep(retry.failed(self._state.clock() - began))
+                self._changes.failed(str(error), self._state.clock())
+            finally:
+                works.cancel()
+            self._listing.set()
+            await asyncio.sleep(retry.failed(self._state.clock() - began))
+
+    def _changes_come(self) -> None:
+        self._changes.over(self._state.clock())
 
     def _changed(self, change: Change) -> None:
         group = self._state.groups.get(change.key)

@@ -94,7 +94,7 @@ class Redo:
             logger.warning("workers of jobs are gone; their jobs are due again", extra={"runs": scan.lost})
         if scan.not_cast:
             self._casts.failed(f"{scan.not_cast} jobs could not be cast", time.monotonic())
-        else:
+        elif scan.casts:  # without a cast, nothing is known of the broker
             self._casts.over(time.monotonic())
 
     def _resign(self) -> None:

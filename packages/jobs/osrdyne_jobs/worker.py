@@ -153,6 +153,7 @@ class _Leases:
             with self._lock:
                 grips = list(self._runs)
             if not grips:
+                outage.over(time.monotonic())
                 continue
             asked = time.monotonic()
             try:

@@ -36,7 +36,8 @@ class OutageLog:
     ) -> None:
         """`what` begins the lines: "the broker". `meanwhile` says what the program does until it is back.
 
-        `tolerated`: failures in a row that are not logged, where another part of the program logs the same outage.
+        `tolerated`: failures in a row, or within `EVERY` seconds, that are not logged: those of a peer that restarts,
+        or where another part of the program logs the same outage.
         `fields` are those of each line.
         """
         self._logger, self._fields, self._tolerated = logger, fields, tolerated
@@ -44,6 +45,8 @@ class OutageLog:
         self._lasts = f"{what} still cannot be used; {meanwhile}"
         self._ends = f"{what} can be used again"
         self._failures = 0
+        #: Failures within `EVERY` seconds, in a row or not, and since when they are counted.
+        self._counted, self._counted_since = 0, float("-inf")
         self._since = self._due = 0.0
         self._logged = False
         self._began_last = float("-inf")
@@ -59,8 +62,13 @@ class OutageLog:
         if not self._failures:
             self._since = now
         self._failures += 1
+        if now - self._counted_since >= EVERY:
+            self._counted, self._counted_since = 0, now
+        self._counted += 1
         if not self._logged:
-            if self._failures > self._tolerated and (now - self._began_last >= EVERY or now - self._since >= SHORT):
+            if max(self._failures, self._counted) > self._tolerated and (
+                now - self._began_last >= EVERY or now - self._since >= SHORT
+            ):
                 self._logged, self._began_last = True, now
                 self._log(self._begins, reason, now, fields)
         elif now >= self._due or (reason not in self._reasons and len(self._reasons) < MOST_REASONS):

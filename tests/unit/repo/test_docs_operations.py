@@ -27,8 +27,8 @@ SOURCES = re.sub(
     ),
 )
 SOURCES += "".join(
-    f"{what} cannot be used; trying again, {what} can be used again "
-    for what in re.findall(r'OutageLog\(\s*\w+,\s*"(.+?)"', SOURCES)
+    f"{what} cannot be used; {meanwhile or 'trying again'}, {what} can be used again "
+    for what, meanwhile in re.findall(r'OutageLog\(\s*\w+,\s*"(.+?)"(?:,\s*meanwhile="(.+?)")?', SOURCES)
 )
 
 

@@ -97,3 +97,18 @@ def test_failures_that_another_part_logs_are_tolerated(caplog: pytest.LogCapture
     outage.failed("ended", 2.0)
     outage.failed("ended", 3.0)
     assert lines(caplog) == [BEGINS]
+
+
+def test_what_fails_and_works_in_turn_is_logged_although_one_failure_is_tolerated(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outage = OutageLog(logging.getLogger("test"), "the broker", tolerated=1)
+    for now in (0.0, 2.0, 4.0, 6.0):
+        outage.failed("refused", now)
+        outage.over(now + 1)
+    assert lines(caplog) == [BEGINS, ENDS]
+
+    for now in (100.0, 200.0, 300.0):
+        outage.failed("refused", now)
+        outage.over(now + 1)
+    assert lines(caplog) == []
