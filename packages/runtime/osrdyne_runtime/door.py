@@ -14,6 +14,8 @@ from typing import Any
 
 #: Seconds that a connection may wait to be let in.
 PATIENCE = 10.0
+#: A loop that runs a timer this much later has stood still.
+_LATE_SECONDS = 0.1
 
 
 class Door:
@@ -63,9 +65,21 @@ class Door:
             oldest = next(iter(self._waiting))
             self._waiting[oldest][0].abort()
             self.let_in(oldest)
-        timer = asyncio.get_running_loop().call_later(self._patience, transport.abort)
-        self._waiting[address] = transport, timer
+        self._wait(address, transport, self._patience)
         return True
+
+    def _wait(self, address: object, transport: asyncio.Transport, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        self._waiting[address] = transport, loop.call_at(until, self._waited, address, transport, until)
+
+    def _waited(self, address: object, transport: asyncio.Transport, until: float) -> None:
+        late = asyncio.get_running_loop().time() - until
+        if late > _LATE_SECONDS:
+            # Our own loop stood still, so what came in time may be unread.
+            self._wait(address, transport, late)
+        else:
+            transport.abort()
 
     def left(self, address: object) -> None:
         """Take note of the end of a connection that was admitted."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
@@ -111,3 +113,21 @@ async def test_one_connection_too_many_is_closed_at_once() -> None:
         with closing(first[1]), closing(second[1]):
             assert await ended(second)
             assert await lives(first)
+
+
+async def test_what_came_in_time_is_read_after_the_loop_stood_still() -> None:
+    class Later(Greeting):
+        """Lets in from a task, as a server of HTTP does."""
+
+        def data_received(self, data: bytes) -> None:
+            asyncio.get_running_loop().call_soon(super().data_received, data)
+
+    door = Door(most=10, patience=0.5)
+    server = await asyncio.get_running_loop().create_server(door.around(lambda: Later(door)), "127.0.0.1", 0)
+    async with server:
+        with closing(socket.create_connection(server.sockets[0].getsockname())) as client:
+            await until_async(lambda: door.connections == 1)
+            client.sendall(b"hello")
+            time.sleep(1)  # noqa: ASYNC251 - the loop stands still
+            client.settimeout(PATIENCE)
+            assert await asyncio.to_thread(client.recv, 5) == b"hello"
