@@ -72,7 +72,8 @@ async def test_no_call_is_lost_of_many_that_a_client_begins_at_once(redis: Redis
         working(url, "e", upper),
         AsyncRelayClient(url, token=CALLER) as client,
     ):
-        calls = [client.call("e", b"%d" % number, timeout=PATIENCE) for number in range(500)]
+        within = {"timeout": PATIENCE, "pickup_timeout": PATIENCE}
+        calls = [client.call("e", b"%d" % number, **within) for number in range(500)]
         answers = await asyncio.gather(*calls)
     assert [one.body for one in answers] == [b"e: %d" % number for number in range(500)]
 

@@ -24,7 +24,9 @@ async def test_two_thousand_workers_poll_at_one_node(redis: RedisServer, tmp_pat
     }
     # This process needs longer than the short times of other tests for an answer to each.
     times = {"beat_every": 15.0, "server_gone_after": 60.0, "caller_gone_after": 90.0, "pickup_timeout": 120.0}
-    node = http_settings(redis, tmp_path, grants=grants, timings=times, serve={"longest_poll": 300.0})
+    node = http_settings(
+        redis, tmp_path, grants=grants, timings=times, serve={"longest_poll": 300.0, "stranger_timeout": 120.0}
+    )
     with NodeProcess(node, tmp_path) as process:
         async with raw(await process.url()) as http:
             before = process.memory()

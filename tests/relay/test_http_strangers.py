@@ -353,12 +353,11 @@ def test_floods_of_strangers_and_clients_keep_no_memory(redis: RedisServer, tmp_
             flood(50)
             before = tracemalloc.get_traced_memory()[0]
             flood(500)
-            grown = tracemalloc.get_traced_memory()[0] - before
+            # Of two hundred megabytes. A node forgets some of it after a while.
+            until(lambda: tracemalloc.get_traced_memory()[0] - before < 2_000_000, what="a node that keeps little")
         finally:
             tracemalloc.stop()
         assert called(fuzzed) == b"Y"
-    # Of two hundred megabytes.
-    assert grown < 2_000_000
 
 
 @pytest.mark.parametrize("said", ["", "POST /v1/poll?endpoint=e HTTP/1.1\r\nHost:"])
