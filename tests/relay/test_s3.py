@@ -6,7 +6,9 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import obstore
 import pytest
 
 from osrdyne_protocol.errors import SettingsError
@@ -186,3 +188,25 @@ def test_keys_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
     with pytest.raises(SettingsError, match=r"streams\.s3\.access_key_file.*No such file"):
         Relay(given)
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_nothing_stays_of_a_stream_that_is_removed_while_it_is_touched(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    prefix, stream, head = new_id(), new_id(), obstore.head_async
+    place = store(s3, prefix=prefix)
+    await place.store(stream, pieces(b"abc"))
+
+    async def removed_meanwhile(*given: Any) -> Any:
+        if first:
+            await place.remove(stream)
+        try:
+            return await head(*given)
+        finally:
+            await place.remove(stream)
+
+    monkeypatch.setattr(obstore, "head_async", removed_meanwhile)
+    await place.touch(stream)
+
+    assert not [path for path in (s3.bucket / prefix).rglob("*") if path.is_file()]

@@ -143,8 +143,11 @@ class S3Streams:
     async def touch(self, stream: str) -> None:
         name = stored_name(stream)
         with self._tidying("a data stream cannot be touched"):
-            await obstore.head_async(self._bucket, name)
             await obstore.put_async(self._bucket, name + _TOUCHED, b"", use_multipart=False)
+            try:
+                await obstore.head_async(self._bucket, name)
+            except FileNotFoundError:  # it was removed: the mark must not stay
+                await obstore.delete_async(self._bucket, name + _TOUCHED)
 
     async def remove(self, stream: str) -> None:
         name = stored_name(stream)
