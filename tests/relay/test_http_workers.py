@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote, urlsplit
 
 import pytest
 
 from osrdyne_relay import Answer, CallFailed, Cancelled, Collected, NotCollected, Relay, Request, Stage
+from osrdyne_relay.http import server
 from testbed.redis import RedisServer
-from testbed.waiting import until_async
-from tests.relay.http_nodes import Node, code_of, http_settings, noded, raw
+from testbed.waiting import PATIENCE, until_async
+from tests.relay.http_nodes import TOKENS, Node, code_of, http_settings, noded, raw
 from tests.relay.nodes import SlowClaims, serving, settings
 
 
@@ -215,6 +217,35 @@ async def test_an_answer_that_is_too_large_is_refused_and_the_worker_may_say_so(
         await http.ask("worker", "POST", f"/v1/requests/{request}/failure", b"too large")
         with pytest.raises(CallFailed, match="too large"):
             await call.response()
+
+
+async def test_a_request_that_was_under_way_when_the_last_node_stopped_has_an_answer(
+    redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_UNANSWERED", PATIENCE)
+    node = Node(http_settings(redis, tmp_path))
+    address = urlsplit(await node.url())
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(b"POST /v1/call?endpoint=e HTTP/1.1\r\nHost: x\r\n")
+    await writer.drain()
+    node.stop()
+    await until_async(partial(_refused, address))
+    writer.write(f"Authorization: Bearer {TOKENS['caller']}\r\nContent-Length: 1\r\n\r\nx".encode())
+
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b'"NodeStopping"' in answer
+    writer.close()
+    await node.task
+
+
+async def _refused(address: SplitResult) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(address.hostname, address.port)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
 
 
 async def test_an_endpoint_that_is_no_longer_polled_is_forgotten(redis: RedisServer, tmp_path: Path) -> None:

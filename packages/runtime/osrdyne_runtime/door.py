@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 #: Seconds that a connection may wait to be let in.
@@ -49,6 +50,13 @@ class Door:
         waiting = self._waiting.pop(address, None)
         if waiting is not None:
             waiting[1].cancel()
+
+    async def emptied(self, within: float) -> None:
+        """Wait until no connection waits, for so many seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self._waiting:  # noqa: ASYNC110 - once in a life
+                    await asyncio.sleep(0.02)
 
     def close(self) -> None:
         """Close what waits."""

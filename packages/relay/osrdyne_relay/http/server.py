@@ -30,6 +30,8 @@ log = log_lines.logger(__name__)
 _BACKLOG = 1024
 #: Seconds for the rest of a body that was refused, and for handlers at the end.
 _LINGER, _LAST = 2.0, 5.0
+#: Seconds in which requests that came last are answered that the node stops.
+_UNANSWERED = 1.0
 #: Bytes that are read ahead of a connection, twice as many at most.
 _READ = 65_536
 #: Files that a process has open beside its connections.
@@ -77,6 +79,10 @@ async def serve(
                 if listening is not None:
                     listening(address)
                 await _until(stop, desk, relay, [*desk.roots(), *_watching(own, desk, tls)])
+                await asyncio.sleep(0)  # the loop takes the connections that the system has accepted
+                server.close()
+                # Without an answer, a client cannot know whether its request ran.
+                await door.emptied(_UNANSWERED)
             finally:
                 server.close()
                 door.close()
