@@ -92,8 +92,9 @@ def queue_deleted(rig: Rig, random: Random) -> str:
 
 
 def lock_deleted(rig: Rig, random: Random) -> str:
+    ended = rig.leader.sessions_ended()
     rig.broker.rabbitmqctl("delete_queue", "--vhost", VHOST, rig.pool.names.leader_queue)
-    rig.until_true(lambda: "the lock is lost" in rig.leader.log(), what="the lost lock")
+    rig.until_true(lambda: rig.leader.sessions_ended() > ended, what="the lost lock")
     rig.leader.wait_for("leading", timeout=60)
     return rig.pool.names.leader_queue
 

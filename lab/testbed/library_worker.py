@@ -1,7 +1,7 @@
 """A worker with our library that does what a request's body says: `error`, `requeue`, `reject`, `sleep SECONDS`,
 `headers`, `crash`, `hang`, `fork` (a pool of processes, for this request alone), `linger` (a thread that no stop ends),
-`flood SECONDS` (a thread that prints as fast as it can); else, and after the last three, it answers with the key, `|`
-and the body.
+`flood BYTES` (a thread that prints so many as fast as it can); else, and after the last three, it answers with the key,
+`|` and the body.
 
 The variable RUNNER says how handlers run: in a `thread` (also several: THREADS, and PREFETCH), a `process` or as a
 `coroutine`. DELIVERIES names a file that gets a line for each request that was delivered before (`redelivered`) or that
@@ -49,15 +49,15 @@ def handle(request: Request) -> bytes:
 
 def begin_thread(word: bytes, argument: bytes) -> None:
     if word == b"flood":
-        threading.Thread(target=flood, args=(float(argument),), daemon=True).start()
+        threading.Thread(target=flood, args=(int(argument),), daemon=True).start()
     else:
         threading.Thread(target=time.sleep, args=(1000,), name="a thread of the user's", daemon=False).start()
 
 
-def flood(seconds: float) -> None:
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        os.write(1, b"line\n" * 10_000)
+def flood(most: int) -> None:
+    written = 0
+    while written < most:
+        written += os.write(1, b"line\n" * 10_000)
 
 
 async def coroutine(request: Request) -> bytes:

@@ -41,6 +41,7 @@ def row(document: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [one for result in document for one in result["rows"] if one["kind"] == kind]
 
 
+@pytest.mark.timeout(1800)
 def test_no_confirmed_request_is_lost_whatever_happens_on_either_broker() -> None:
     done = run("--duration", str(DURATION), "--json")
     found = counts(done.stderr)
