@@ -82,7 +82,7 @@ def test_a_fork_of_a_bus_hears_that_it_needs_its_own_and_leaves_the_connection_a
 
         # Where another thread held the lock, it is held for ever in the fork.
         if held:
-            with bus._lock:
+            with bus._portal._lock:
                 threading.Thread(target=lambda: None).start()
                 assert in_fork(lambda: refused(lambda: client.call(MAPS, "echo"))) == 1
                 assert in_fork(bus.close) is None
