@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer, AsyncPoolClient
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.aio.kept_connection import Tls
 from osrdyne_bus.aio.listener import Listener
 from osrdyne_bus.endpoints import Endpoint
@@ -18,8 +18,6 @@ from osrdyne_bus.messages.wire import NO_HEADERS
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority, Target
-from osrdyne_calls.errors import ClientClosed
-from osrdyne_calls.limits import MAX_BODY
 from osrdyne_calls.replies import Reply
 from osrdyne_protocol.errors import OtherProcess
 from osrdyne_runtime.portal import Portal
@@ -176,41 +174,6 @@ class BusClient:
                 content_type=content_type,
             )
         )
-
-
-class PoolClient:
-    """Calls the workers of a pool from any number of threads."""
-
-    def __init__(
-        self, bus: Bus, pool: str, *, timeout: float = 60.0, max_body: int = MAX_BODY, resend: bool = True
-    ) -> None:
-        """Prepare a client, as `AsyncPoolClient`."""
-        self._bus = bus
-        self._client = AsyncPoolClient(bus.asynchronous, pool, timeout=timeout, max_body=max_body, resend=resend)
-
-    def call(
-        self,
-        key: str,
-        body: bytes,
-        *,
-        timeout: float | None = None,
-        headers: Mapping[str, Header] = NO_HEADERS,
-        deadline: bool = True,
-    ) -> Reply:
-        """Send a request to the workers of `key` and wait for their answer, as `AsyncPoolClient.call`."""
-        try:
-            return self._bus.run(self._client.call(key, body, timeout=timeout, headers=headers, deadline=deadline))
-        except BusClosed as error:
-            raise ClientClosed(str(error)) from error
-
-    def cast(
-        self, key: str, body: bytes, *, timeout: float | None = None, headers: Mapping[str, Header] = NO_HEADERS
-    ) -> None:
-        """Send a request without a reply and wait until the broker has it, as `AsyncPoolClient.cast`."""
-        try:
-            self._bus.run(self._client.cast(key, body, timeout=timeout, headers=headers))
-        except BusClosed as error:
-            raise ClientClosed(str(error)) from error
 
 
 class _Started:
