@@ -38,9 +38,13 @@ class ThreadBridge:
         """Run `action`, which must not raise, in the loop's thread soon. Does nothing when the loop has ended."""
         self._actions.append(action)
         if not self._woken:
-            self._woken = True
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self.drain)
+            try:
+                self._woken = True
+                with suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self.drain)
+            except BaseException:  # by Ctrl-C: the next action has to wake the loop
+                self._woken = False
+                raise
 
     def drain(self) -> None:
         """Run the waiting actions."""

@@ -16,9 +16,9 @@ import pytest
 
 from osrdyne_calls.errors import ClientClosed
 from osrdyne_runtime import portal as portals
-from osrdyne_runtime.portal import Portal
+from osrdyne_runtime.portal import Portal, ThreadBridge
 from testbed.forked import in_fork
-from testbed.waiting import until
+from testbed.waiting import PATIENCE, until
 
 
 class Context:
@@ -225,3 +225,18 @@ def test_a_fork_is_refused_and_ends_nothing_of_the_process_that_opened_it(portal
     holder.join()
     assert [(one.kind, one.text[-300:].count("this client was opened")) for one in found] == [("OtherProcess", 1)] * 2
     assert portal.run(answer()) == 42
+
+
+async def test_ctrl_c_while_the_loop_is_woken_keeps_no_later_action_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, ran = asyncio.get_running_loop(), asyncio.Event()
+    bridge = ThreadBridge(loop)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(loop, "call_soon_threadsafe", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bridge.put(lambda: None)
+    bridge.put(ran.set)
+    await asyncio.wait_for(ran.wait(), PATIENCE)
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
