@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import contextlib
-import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer, AsyncPoolClient
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.aio.kept_connection import Tls
 from osrdyne_bus.aio.listener import Listener
 from osrdyne_bus.endpoints import Endpoint
@@ -20,11 +18,9 @@ from osrdyne_bus.messages.wire import NO_HEADERS
 from osrdyne_bus.peers import Addresses
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Priority, Target
-from osrdyne_calls.errors import ClientClosed
-from osrdyne_calls.limits import MAX_BODY
 from osrdyne_calls.replies import Reply
 from osrdyne_protocol.errors import OtherProcess
-from osrdyne_runtime.forks import Home
+from osrdyne_runtime.portal import Portal
 
 Result = TypeVar("Result")
 
@@ -46,48 +42,11 @@ class Bus:
     ) -> None:
         """Prepare a bus, as `AsyncBus`."""
         self.asynchronous = AsyncBus(peers, settings=settings, tls=tls, mechanisms=mechanisms, name=name)
-        # Held while work is handed over, so that none is after the end.
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._home: Home | None = None
-        self._closed = False
-        self._stop: asyncio.Event
+        self._portal = Portal("bus", BusClosed)
 
     def open(self) -> None:
         """Start the thread and connect. Raises ConnectFailed and LoginRefused."""
-        self._check_here()
-        opened: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._home = Home()
-        thread = threading.Thread(target=self._run, args=(opened,), name="osrdyne bus", daemon=True)
-        with self._lock:
-            thread.start()
-            self._thread = thread  # which `close` may join now
-        try:
-            opened.result()
-        except BaseException:
-            self.close()
-            raise
-
-    def _run(self, opened: concurrent.futures.Future[None]) -> None:
-        try:
-            asyncio.run(self._serve(opened))
-        except BaseException as error:  # noqa: BLE001 - it belongs to the thread that opens, or has been logged
-            if not opened.done():
-                opened.set_exception(error)
-        finally:
-            with self._lock:
-                self._loop = None
-
-    async def _serve(self, opened: concurrent.futures.Future[None]) -> None:
-        self._stop = asyncio.Event()
-        async with self.asynchronous:
-            with self._lock:
-                if self._closed:  # while it was opened, by Ctrl-C for example
-                    raise BusClosed
-                self._loop = asyncio.get_running_loop()
-            opened.set_result(None)
-            await self._stop.wait()
+        self._portal.open(self.asynchronous)
 
     def close(self) -> None:
         """End calls that wait with BusClosed, disconnect, and end the thread. Safe to repeat, in any thread.
@@ -95,23 +54,11 @@ class Bus:
         Raises RuntimeError in a handler that runs on the loop. Does nothing in a fork: thread and connection are the
         other process's.
         """
-        if self._home is not None and not self._home.is_here:
-            return  # before the lock, which a thread of the other process may have held
         self._refuse_own_thread()
-        with self._lock:
-            self._closed = True
-            loop, self._loop = self._loop, None
-            if loop is not None:
-                loop.call_soon_threadsafe(self._stop.set)
-        if self._thread is not None:
-            self._thread.join()
-
-    def _check_here(self) -> None:
-        if self._home is not None:
-            self._home.check("this bus")
+        self._portal.close()
 
     def _refuse_own_thread(self) -> None:
-        if threading.current_thread() is self._thread:
+        if self._portal.is_own_thread:
             raise RuntimeError("an `async def` handler has to use the bus' `asynchronous`, and await it")
 
     def __enter__(self) -> Self:
@@ -125,7 +72,7 @@ class Bus:
 
     @property
     def is_connected(self) -> bool:
-        return self._loop is not None and self.asynchronous.is_connected
+        return self._portal.is_open and self.asynchronous.is_connected
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop, and wait for it. Raises BusClosed, OtherProcess, and what it raises.
@@ -133,23 +80,11 @@ class Bus:
         Where the wait is interrupted, by Ctrl-C for example, the coroutine is cancelled.
         """
         try:
-            self._check_here()
             self._refuse_own_thread()
         except BaseException:
             work.close()
             raise
-        with self._lock:
-            if self._loop is None:
-                work.close()
-                raise BusClosed("the bus is closed; open one with `with`")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise BusClosed from None
-        except BaseException:
-            future.cancel()
-            raise
+        return self._portal.run(work)
 
 
 class BusClient:
@@ -239,41 +174,6 @@ class BusClient:
                 content_type=content_type,
             )
         )
-
-
-class PoolClient:
-    """Calls the workers of a pool from any number of threads."""
-
-    def __init__(
-        self, bus: Bus, pool: str, *, timeout: float = 60.0, max_body: int = MAX_BODY, resend: bool = True
-    ) -> None:
-        """Prepare a client, as `AsyncPoolClient`."""
-        self._bus = bus
-        self._client = AsyncPoolClient(bus.asynchronous, pool, timeout=timeout, max_body=max_body, resend=resend)
-
-    def call(
-        self,
-        key: str,
-        body: bytes,
-        *,
-        timeout: float | None = None,
-        headers: Mapping[str, Header] = NO_HEADERS,
-        deadline: bool = True,
-    ) -> Reply:
-        """Send a request to the workers of `key` and wait for their answer, as `AsyncPoolClient.call`."""
-        try:
-            return self._bus.run(self._client.call(key, body, timeout=timeout, headers=headers, deadline=deadline))
-        except BusClosed as error:
-            raise ClientClosed(str(error)) from error
-
-    def cast(
-        self, key: str, body: bytes, *, timeout: float | None = None, headers: Mapping[str, Header] = NO_HEADERS
-    ) -> None:
-        """Send a request without a reply and wait until the broker has it, as `AsyncPoolClient.cast`."""
-        try:
-            self._bus.run(self._client.cast(key, body, timeout=timeout, headers=headers))
-        except BusClosed as error:
-            raise ClientClosed(str(error)) from error
 
 
 class _Started:

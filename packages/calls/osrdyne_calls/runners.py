@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from osrdyne_calls.handling import Handler, Outcome, Request, invoke, invoke_async
 from osrdyne_protocol.statuses import ERROR
 from osrdyne_runtime import log_lines
-from osrdyne_runtime.thread_bridge import ThreadBridge
+from osrdyne_runtime.portal import ThreadBridge
 
 logger = log_lines.logger(__name__)
 

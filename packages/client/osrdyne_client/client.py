@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import contextlib
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +14,7 @@ from osrdyne_calls.replies import Reply
 from osrdyne_client.base import BaseClient
 from osrdyne_client.calls import PendingCall
 from osrdyne_protocol.errors import OtherProcess
-from osrdyne_runtime.thread_bridge import ThreadBridge
+from osrdyne_runtime.portal import Portal
 
 Future = concurrent.futures.Future[Any]
 
@@ -29,43 +27,30 @@ class Client(BaseClient):
     """
 
     def _prepare(self) -> None:
-        self._gone = threading.Event()
-        self._gone.set()
-        self._handover: ThreadBridge | None = None
-        self._thread: threading.Thread | None = None
-        self._stop: asyncio.Event
+        self._portal = Portal("client", ClientClosed)
 
     def open(self) -> None:
         """Start the thread and connect. Raises the same errors as `AsyncClient.open`."""
         self._dispatcher.settle_here()
-        if self._thread is not None and self._thread.is_alive():
+        if self._portal.is_running:
             raise RuntimeError("a client is opened once; make a new one")
-        opened: Future = Future()
-        thread = threading.Thread(target=self._run, args=(opened,), name="osrdyne client", daemon=True)
-        self._gone.clear()
+        self._portal = Portal("client", ClientClosed)  # another one, where the last could not connect
+        self._portal.open(self._opened())
+
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        await self._dispatcher.open()
         try:
-            thread.start()
-        except BaseException:
-            self._gone.set()
-            raise
-        self._thread = thread
-        try:
-            opened.result()
-        except BaseException:
-            self.close()
-            raise
+            yield
+        finally:
+            await self._dispatcher.close()
 
     def close(self) -> None:
         """Fail waiting calls with `ClientClosed`, disconnect, end the thread. Safe to repeat.
 
         Does nothing in a fork: thread and connection are the other process's.
         """
-        if not self._dispatcher.is_here:
-            return
-        if self._thread is not None and self._thread is not threading.current_thread():
-            with contextlib.suppress(ClientClosed):
-                self._hand_over(self._stop.set)
-            self._thread.join()
+        self._portal.close()
 
     def __enter__(self) -> Self:
         self.open()
@@ -130,7 +115,7 @@ class Client(BaseClient):
             except BaseException as error:  # noqa: BLE001 - it belongs to the calling thread
                 future.set_exception(error)
 
-        self._hand_over(start)
+        self._portal.put(start)
         return future
 
     def _ask(self, key: str, body: bytes, **options: Any) -> Any:
@@ -142,47 +127,9 @@ class Client(BaseClient):
         except BaseException:
             if future is None or not future.done():  # interrupted, by Ctrl-C for example
                 with contextlib.suppress(ClientClosed, OtherProcess):
-                    self._hand_over(partial(self._give_up, sent))
+                    self._portal.put(partial(self._give_up, sent))
             raise
 
     def _give_up(self, sent: list[PendingCall]) -> None:
         for call in sent:
             self._dispatcher.abandon(call)
-
-    # --- the thread -----------------------------------------------------------------------------------------
-
-    def _hand_over(self, action: Callable[[], None]) -> None:
-        """Run `action` in the loop's thread. Raises ClientClosed when the thread has ended or never began, and
-        OtherProcess in a fork, where it is not.
-        """
-        self._dispatcher.check_here()
-        if self._gone.is_set() or self._handover is None:
-            raise ClientClosed("the client is closed; open one with `with`")
-        self._handover.put(action)
-        if self._gone.is_set():
-            self._handover.drain()  # the thread ended meanwhile; its closed dispatcher fails the request
-
-    def _run(self, opened: Future) -> None:
-        try:
-            asyncio.run(self._serve(opened))
-        finally:
-            self._gone.set()
-            if self._handover is not None:
-                self._handover.drain()  # late requests meet a closed dispatcher
-            if not opened.done():
-                opened.set_exception(ClientClosed())
-
-    async def _serve(self, opened: Future) -> None:
-        self._handover = ThreadBridge(asyncio.get_running_loop())
-        self._stop = asyncio.Event()
-        try:
-            await self._dispatcher.open()
-        except BaseException as error:  # noqa: BLE001 - it belongs to the thread that opens
-            self._gone.set()
-            opened.set_exception(error)
-            return
-        opened.set_result(None)
-        try:
-            await self._stop.wait()
-        finally:
-            await self._dispatcher.close()

@@ -2,7 +2,7 @@
 
 - `retry`, `outages`: how long to wait before the next try, and what is logged meanwhile.
 - `program`, `forks`, `console`: the process, which process this is, and how all commands print.
-- `thread_bridge` hands actions from threads to a loop.
+- `portal` hands work from threads to a loop, and runs one in a thread of its own for them.
 - `log_lines`: how a library logs. `settings_text` writes a settings file.
 - `addresses`, `hosts`: what is wrong in an address, and which machine it means.
 - `certificates`, `certificate_faults`: a program's own certificate, and what is wrong with that of a server.

@@ -8,11 +8,10 @@ from functools import partial
 import pytest
 
 from osrdyne_bus import Target
-from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer, AsyncPoolClient
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import MessagingTimeout
 from osrdyne_bus.messages.wire import BusRequest
-from osrdyne_calls.errors import CallTimeout
 from testbed.broker import MEMORY_MB, Broker
 from testbed.waiting import PATIENCE, until_async
 
@@ -56,8 +55,6 @@ async def test_in_an_alarm_messages_end_in_their_time_and_calls_after_it_need_no
             for send in (client.call, client.cast, client.fanout):
                 with pytest.raises(MessagingTimeout, match=r"within 0.5 s .* was not acknowledged; it may have been"):
                     await send(MAPS, "note", send.__name__.encode(), timeout=SHORT)
-            with pytest.raises(CallTimeout):
-                await AsyncPoolClient(near, "core").call("LAX", b"x", timeout=SHORT)
             async with AsyncBus(uri) as fresh:
                 with pytest.raises(MessagingTimeout, match=r"had no credit; it was not sent"):
                     await AsyncBusClient(fresh).call(MAPS, "note", b"fresh", timeout=SHORT)

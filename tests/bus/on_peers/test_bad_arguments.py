@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from osrdyne_bus import Target
-from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusServer, AsyncPoolClient
+from osrdyne_bus.aio import AsyncBusClient, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.errors import UnsendableMessage
 from osrdyne_bus.messages.wire import BusRequest
 from osrdyne_bus.settings import BusSettings
-from osrdyne_calls.errors import BodyTooLarge, Unencodable
-from osrdyne_protocol.errors import InvalidKey, InvalidTimeout
-from testbed.peer import peer_of
-from testbed.pool import Pool
+from osrdyne_protocol.errors import InvalidTimeout
 from tests.bus.on_peers.conftest import OpenBus
 
 MAPS = Target("maps")
 N = Target("maps", server="n")
-MOST = 1000
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -75,36 +70,3 @@ async def test_bad_calls_take_no_slot_and_no_link_and_send_nothing(open_bus: Ope
                 assert (await client.call(MAPS, "echo", body, timeout=timeout)).body == b"x"  # type: ignore[arg-type]
         assert bus.calls == 0
     assert set(asked) == {b"x"}
-
-
-async def test_bad_calls_of_a_pool_raise_what_its_own_client_raises(
-    open_bus: OpenBus, make_pool: Callable[..., Pool]
-) -> None:
-    pool = make_pool()
-    bus = await open_bus(settings=BusSettings(slots=1))
-    client = AsyncPoolClient(bus, pool.settings.name, max_body=MOST)
-    bad: list[tuple[Mapping[str, Any], type[Exception]]] = [
-        *(({"timeout": one}, InvalidTimeout) for one in BAD_TIMES),
-        *(({"headers": one}, Unencodable) for one in BAD_HEADERS),
-        *(({"body": one}, Unencodable) for one in BAD_BODIES),
-        *(({"body": one}, BodyTooLarge) for one in (bytes(MOST + 1), memoryview(bytes(8 * MOST)).cast("d"))),
-        *(({"key": one}, InvalidKey) for one in (None, 5, ["42"], "a\0b", "\ud800", "x" * 256, b"\xff")),
-    ]
-    async with peer_of(pool, "42") as peer:
-        for given, kind in bad:
-            for ask in (client.call, client.cast):
-                with pytest.raises(kind):
-                    await ask(**{"key": "42", "body": b"bad", **given})
-            assert (bus.calls, bus.senders) == (0, 0), given
-        call = asyncio.create_task(client.call("42", b"good", timeout=math.inf))
-        request = await peer.take()
-        assert (request.body, "x-deadline" in (request.properties.headers or {})) == (b"good", False)
-        peer.reply(request, b"answer")
-        assert (await call).body == b"answer"
-        assert peer.requests.empty()
-
-
-@pytest.mark.parametrize("timeout", BAD_TIMES)
-def test_a_pool_client_with_a_timeout_that_is_none_is_not_made(timeout: Any) -> None:
-    with pytest.raises(InvalidTimeout, match=r"math.inf is a wait without an end"):
-        AsyncPoolClient(AsyncBus("amqp://127.0.0.1:1"), "core", timeout=timeout)

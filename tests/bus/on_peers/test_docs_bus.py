@@ -23,7 +23,7 @@ from testbed.command_line import osrdyne
 from testbed.node import building
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import PATIENCE
-from testbed.workers import LIBRARY, MINIMAL
+from testbed.workers import LIBRARY
 from tests.conftest import Vhost
 
 PAGES = ("howto/bus", "howto/bus-operations", "howto/bus-pools", "howto/bus-peers", "reference/bus", "explain/bus")
@@ -57,22 +57,6 @@ def test_a_program_of_the_page_runs_and_prints_its_answer(program: str, vhost: V
     assert run(program.replace(address, vhost.amqp_uri()), tmp_path) == "b'the map of Lille'\n"
 
 
-def test_the_program_that_calls_a_pool_gets_its_answer(
-    make_pool: Callable[..., Pool],
-    make_daemon: Callable[..., DaemonProcess],
-    tmp_path: Path,
-) -> None:
-    pool = make_pool()
-    make_daemon(pool, worker=MINIMAL)
-    program, address = (
-        next(one for one in programs(PAGE) if "PoolClient" in one),
-        "amqp://client:password@localhost:5672/",
-    )
-    assert address in program
-    assert run(program.replace(address, pool.client_uri), tmp_path) == "b'LAX|question'\n"
-    assert f"`/exchanges/{pool.names.request_exchange.replace('core', '{pool}')}/{{key}}`" in PAGE
-
-
 @pytest.mark.both_versions
 def test_the_program_in_javascript_gets_the_answer_of_a_cold_key_and_the_status_of_an_error(
     make_pool: Callable[..., Pool],
@@ -81,6 +65,7 @@ def test_the_program_in_javascript_gets_the_answer_of_a_cold_key_and_the_status_
 ) -> None:
     pool = make_pool()
     make_daemon(pool, worker=LIBRARY)
+    assert f"`/exchanges/{pool.names.request_exchange.replace('core', '{pool}')}/{{key}}`" in PAGE
     assert node(pool, tmp_path, "LAX", "question") == "ok LAX|question\n"
     assert node(pool, tmp_path, "Zürich/é 100%", "ß") == "ok Zürich/é 100%|ß\n"
     assert node(pool, tmp_path, "LAX", "error") == "error no such airport\n"

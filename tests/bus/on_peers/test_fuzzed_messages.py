@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from osrdyne_bus import Target
-from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer, AsyncPoolClient
+from osrdyne_bus.aio import AsyncBus, AsyncBusClient, AsyncBusListener, AsyncBusServer
 from osrdyne_bus.endpoints import Endpoint
 from osrdyne_bus.engine import BusConnection, Incoming, Login, senders
 from osrdyne_bus.engine.messages import Value, encoded
@@ -26,10 +26,8 @@ from osrdyne_calls.errors import RemoteError
 from osrdyne_calls.replies import Reply
 from testbed.amqp_1_0 import BINARY, DATA, MAP, MESSAGE_ANNOTATIONS, NULL, SYMBOL, compound, section, sized, text
 from testbed.hostile.amqp_1_0 import IDS, TEXTS, messages
-from testbed.pool import DaemonProcess, Pool
 from testbed.suite import examples
 from testbed.waiting import PATIENCE, until_async
-from testbed.workers import MINIMAL
 from tests.bus.on_peers.conftest import OpenBus
 from tests.conftest import Vhost
 from tests.security.arbitrary import FUZZ
@@ -225,31 +223,6 @@ async def test_a_caller_goes_on_whatever_reply_it_is_sent(
     (ended,) = await asyncio.gather(call, return_exceptions=True)
     assert isinstance(ended, Reply | RemoteError)
     await until_async(lambda: server.in_hand == 0)
-
-
-@pytest.fixture
-def pools(make_pool: Callable[..., Pool], make_daemon: Callable[..., DaemonProcess]) -> tuple[str, str]:
-    """A pool with a worker, and one that nobody answers."""
-    answering, silent = make_pool(), make_pool(name="silent")
-    make_daemon(answering, worker=MINIMAL)
-    return answering.names.pool, silent.names.pool
-
-
-@OURS
-@given(data=messages(correlation_id=OURS_OR_NOT))
-async def test_a_client_of_pools_goes_on_whatever_reply_it_is_sent(
-    data: bytes, near: AsyncBus, pools: tuple[str, str], stranger: Stranger
-) -> None:
-    answering, silent = (AsyncPoolClient(near, name, timeout=PATIENCE) for name in pools)
-    call = asyncio.create_task(silent.call("LAX", b"x"))
-    await until_async(lambda: bool(near._slots.waiting()) and bool(replies_to(near)))
-    (name,) = filter(None, near._slots._ids)
-    await stranger.send(replies_to(near), data.replace(PLACE, name.encode()))
-
-    assert (await answering.call("LAX", b"good")).body == b"LAX|good"
-    call.cancel()
-    (ended,) = await asyncio.gather(call, return_exceptions=True)
-    assert isinstance(ended, Reply | RemoteError | asyncio.CancelledError)
 
 
 def replies_to(bus: AsyncBus) -> str:

@@ -1,4 +1,4 @@
-"""The bus for asyncio: `bus` sends and receives messages, `client` calls over it. `pool` calls workers of a pool.
+"""The bus for asyncio: `bus` sends and receives messages, `client` calls over it.
 
 A `server` serves requests, and a `listener` hears notifications: `taking` is what both have in common. `replies` are
 those of a server on their way.
@@ -12,7 +12,6 @@ for threads.
 from osrdyne_bus.aio.bus import AsyncBus
 from osrdyne_bus.aio.client import AsyncBusClient
 from osrdyne_bus.aio.listener import AsyncBusListener
-from osrdyne_bus.aio.pool import AsyncPoolClient
 from osrdyne_bus.aio.server import AsyncBusServer
 
-__all__ = ["AsyncBus", "AsyncBusClient", "AsyncBusListener", "AsyncBusServer", "AsyncPoolClient"]
+__all__ = ["AsyncBus", "AsyncBusClient", "AsyncBusListener", "AsyncBusServer"]

@@ -26,7 +26,6 @@ from osrdyne_bus.errors import (
     LinkRefused,
     MessagingError,
     MessagingTimeout,
-    OutcomeUnknown,
     PeerLost,
     RepliesLost,
     SendTimedOut,
@@ -41,8 +40,6 @@ from osrdyne_runtime.retry import Retry
 
 log = logging.getLogger(__name__)
 
-#: What AMQP calls a missing right.
-REFUSED = "amqp:unauthorized-access"
 #: What a message is sent to, and what it is, by the connection that it leaves over.
 AddressOf = Callable[[Joined], str | AnyAddress]
 Make = Callable[[Joined], Envelope]
@@ -52,13 +49,6 @@ Make = Callable[[Joined], Envelope]
 REPLIES = AnyAddress("replies")
 #: Stands for the own address for replies, until there is one.
 ITSELF = AnyAddress("itself")
-
-
-def may_be_sent_again(lost: MessagingError) -> bool:
-    """Return whether a message is worth another try whose link or connection ended before its outcome came."""
-    if isinstance(lost, OutcomeUnknown):
-        return lost.condition not in ("", REFUSED)
-    return True
 
 
 @dataclass(slots=True, eq=False)
@@ -214,22 +204,17 @@ class AsyncBus:
 
     async def send(
         self,
-        address: Callable[[Scheme], str | AnyAddress],
+        address: Callable[[Scheme], str],
         envelope: Envelope,
         timeout: float,
-        *,
-        resend: bool = False,
     ) -> None:
         """Send a message and wait for its outcome, `timeout` seconds at most, also for a connection.
-
-        Where `address` gives AnyAddress, the message says in `to` where it goes. With `resend` it is sent again where
-        its link or connection ended before its outcome came, so that it may arrive twice.
 
         Raises SendTimedOut, DeliveryFailure, DeliveryRejected, OutcomeUnknown, LinkRefused, PeerLost, BusClosed,
         InvalidTimeout, and OtherProcess in a fork of the process that opened this bus.
         """
         with self._count_message:
-            await self._send(lambda joined: address(joined.scheme), lambda _: envelope, timeout, resend=resend)
+            await self._send(lambda joined: address(joined.scheme), lambda _: envelope, timeout)
 
     async def reply(self, envelope: Envelope, timeout: float) -> None:
         """Send a message to its own address `to`, where a caller takes replies. Raises as `send`, and InvalidTarget."""
@@ -245,19 +230,17 @@ class AsyncBus:
 
     async def call(
         self,
-        address: Callable[[Scheme], str | AnyAddress],
+        address: Callable[[Scheme], str],
         make: Callable[[str, str], Envelope],
         timeout: float,
-        *,
-        resend: bool = False,
     ) -> Envelope:
-        """Send a request and return the reply to it, within `timeout` seconds. `resend` is as with `send`.
+        """Send a request and return the reply to it, within `timeout` seconds.
 
         `make` gets the name of the call and where its reply has to go. Raises as `send`, MessagingTimeout where the
         request was sent and nothing came back, and NoFreeSlot.
         """
         with self._count_call:
-            return await self._call(lambda joined: address(joined.scheme), make, timeout, resend=resend)
+            return await self._call(lambda joined: address(joined.scheme), make, timeout)
 
     async def ping(self, timeout: float) -> None:
         """Send a message by way of the peer to this bus itself. Raises as `call`."""
@@ -267,9 +250,7 @@ class AsyncBus:
 
         await self._call(address, lambda name, reply_to: Envelope(to=reply_to, correlation_id=name), timeout)
 
-    async def _call(
-        self, address: AddressOf, make: Callable[[str, str], Envelope], timeout: float, *, resend: bool = False
-    ) -> Envelope:
+    async def _call(self, address: AddressOf, make: Callable[[str, str], Envelope], timeout: float) -> Envelope:
         self._connection.check_here()
         timeout = timeout_of(timeout)
         loop = asyncio.get_running_loop()
@@ -279,11 +260,7 @@ class AsyncBus:
         try:
             try:
                 joined = await self._send(
-                    address,
-                    lambda joined: make(name, joined.reply_to),
-                    timeout,
-                    call=call,
-                    resend=resend,
+                    address, lambda joined: make(name, joined.reply_to), timeout, wants_reply=True
                 )
             except MessagingError:
                 if not call.reply.done():  # a reply shows that the request arrived
@@ -330,16 +307,13 @@ class AsyncBus:
         make: Make,
         timeout: float,
         *,
-        call: _Call | None = None,
-        resend: bool = False,
+        wants_reply: bool = False,
     ) -> Joined:
-        """Send a message, of a call where one is given, and return the connection that it left over."""
+        """Send a message, and return the connection that it left over."""
         timeout = timeout_of(timeout)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        wants_reply = call is not None
         retry, resends = Retry(first=0.05, limit=2.0), 0
-        left = False
         while True:
             try:
                 joined = self._connection.present
@@ -349,15 +323,9 @@ class AsyncBus:
                 await link.send(make(joined), max(0.0, deadline - loop.time()))
                 return joined
             except SendTimedOut as late:
-                sent = left or late.sent
-                raise SendTimedOut(late.address, timeout, sent=sent, connected=sent or late.connected) from None
+                connected = late.sent or late.connected
+                raise SendTimedOut(late.address, timeout, sent=late.sent, connected=connected) from None
             except Unsent:
-                pause = retry.failed()
-            except (PeerLost, OutcomeUnknown) as lost:
-                answered = call is not None and call.reply.done()
-                if not resend or answered or not may_be_sent_again(lost):
-                    raise
-                left = True
                 pause = retry.failed()
             except DeliveryFailure as failure:
                 if not failure.released or resends >= self.settings.resends:

@@ -266,13 +266,13 @@ class _Source:
 class AsyncRelayClient:
     """Calls endpoints over nodes. `async with AsyncRelayClient(url, token=…) as client:`."""
 
-    def __init__(self, urls: str | Sequence[str], **identity: Unpack[ClientIdentity]) -> None:
+    def __init__(self, urls: str | Sequence[str] | Nodes, **identity: Unpack[ClientIdentity]) -> None:
         """`urls`: one node, or several that stand for each other. Raises SettingsError."""
-        self._nodes = Nodes(urls, **identity)
+        self._nodes = urls if isinstance(urls, Nodes) else Nodes(urls, **identity)
 
     async def __aenter__(self) -> Self:
         self._session = Session(self._nodes)
-        self._streams = NodeStreams(self._session)
+        self.streams = NodeStreams(self._session)
         return self
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -296,12 +296,12 @@ class AsyncRelayClient:
         path, headers, whole, within = call_of(endpoint, request, timeout, pickup_timeout)
         written: list[str] = []
         try:
-            headers |= wire.dump_streams(await stored(self._streams, whole.streams, written))
+            headers |= wire.dump_streams(await stored(self.streams, whole.streams, written))
             return await self._call(path, headers, whole.body, within)
         except NodeLost:
             raise  # the request may run
         except BaseException:  # as where this task is cancelled
-            await self._streams.remove_all(written)
+            await self.streams.remove_all(written)
             raise
 
     async def _call(self, path: str, headers: dict[str, str], body: bytes, within: float | None) -> Response:
@@ -315,6 +315,6 @@ class AsyncRelayClient:
             else:
                 self._nodes.worked(url)
                 notes = wire.load_streams(answer[1].get(wire.STREAMS_HEADER))
-                streams = {name: StoredStream(self._streams, one.id, one.size) for name, one in notes.items()}
+                streams = {name: StoredStream(self.streams, one.id, one.size) for name, one in notes.items()}
                 return dataclasses.replace(response, streams=streams)
         raise none_reached(failures)

@@ -1,121 +1,141 @@
-"""The client for threads. The only module that imports urllib3."""
+"""The client for threads: the one for asyncio, behind a portal."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+import asyncio
+import concurrent.futures
+import queue
+import threading
+import weakref
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
-import urllib3
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
-
-from osrdyne_relay import wire
-from osrdyne_relay.client.addresses import (
-    BEYOND,
-    CONNECT,
-    STALL,
-    TIDY,
-    ClientIdentity,
-    Nodes,
-    call_of,
-    cut_off,
-    none_reached,
-    not_sent,
-    response_of,
-    size_in,
-    stream_of,
-)
-from osrdyne_relay.errors import InvalidCall, NodeLost, NodesAway, NodeStopping, StreamLost
-from osrdyne_relay.keepalive import OPTIONS
+from osrdyne_relay.checking import checked_request
+from osrdyne_relay.client.addresses import ClientIdentity, Nodes, cut_off
+from osrdyne_relay.client.asynchronous import AsyncRelayClient
+from osrdyne_relay.errors import InvalidCall, NodeLost
 from osrdyne_relay.messages import Request
-from osrdyne_relay.redis.names import new_id
-from osrdyne_relay.streams.base import CHUNK, Source, not_whole
+from osrdyne_relay.streams.base import Source, StoredStream, stored
 from osrdyne_runtime.forks import Home, keep
+from osrdyne_runtime.portal import Portal
 
-#: Connections to a node that are kept for the next call. More are opened where more threads call.
-_KEPT = 32
+T = TypeVar("T")
+
+#: Makes the work of an asynchronous client.
+Work = Callable[[AsyncRelayClient], Coroutine[Any, Any, T]]
+
+#: Seconds that `close` waits for the thread. Where a call is in flight, the thread goes on until that has ended.
+_CLOSE = 1.0
 
 
 class Connections:
-    """HTTP to nodes, from any number of threads. What is pickled or forked has connections of its own."""
+    """An asynchronous client behind a portal, from the first use to `close`. What is pickled or forked has its own."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
-        self._made: urllib3.PoolManager | None = None
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._lock = threading.RLock()
+        self._opened: tuple[Portal, AsyncRelayClient, weakref.finalize[Any, Any]] | None = None
         self._home = Home()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Connections, (self.nodes,)
 
-    @property
-    def _pool(self) -> urllib3.PoolManager:
-        if not self._home.is_here:
-            keep(self._made)
-            self._made, self._home = None, Home()
-        made, tls = self._made, self.nodes.tls
-        if made is None or made.connection_pool_kw["ssl_context"] is not tls:
-            made = self._made = urllib3.PoolManager(
-                maxsize=_KEPT, retries=False, ssl_context=tls, socket_options=list(OPTIONS)
-            )
-        return made
+    def run(self, work: Work[T], made_here: queue.SimpleQueue[_Wanted | None] | None = None) -> T:
+        """Have the client do something, and wait for it. Raises NodeLost when this was closed meanwhile.
 
-    def ask(
-        self, method: str, url: str, headers: dict[str, str], body: bytes | Iterable[bytes], within: urllib3.Timeout
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        """Return status, headers and body of an answer. Raises NodesAway where nothing was sent, and NodeLost."""
-        with self._answer(method, url, headers, body, within, read=True) as answer:
-            return answer.status, answer.headers, answer.data
-
-    def chunks(self, url: str) -> Iterator[bytes]:
-        """Give a body as it comes. Raises what the node answers instead; NodesAway where nothing was sent, NodeLost."""
-        within = urllib3.Timeout(connect=CONNECT, read=BEYOND)
-        with self._answer("GET", url, {}, b"", within, read=False) as answer:
-            if answer.status != 200:
-                raise wire.error_of(answer.status, answer.data)
-            yield from answer.stream(CHUNK, decode_content=False)
-
-    @contextmanager
-    def _answer(
-        self,
-        method: str,
-        url: str,
-        headers: dict[str, str],
-        body: bytes | Iterable[bytes],
-        within: urllib3.Timeout,
-        *,
-        read: bool,
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        Chunks that `made_here` asks for are made in this thread.
+        """
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        if made_here is not None:
+            future.add_done_callback(lambda _: made_here.put(None))
         try:
-            answer = self._pool.request(
-                method,
-                url,
-                headers={**headers, **self.nodes.authorization()},
-                body=body,
-                timeout=within,
-                redirect=False,
-                decode_content=False,
-                preload_content=read,
-            )
-            whole = False
-            try:
-                yield answer
-                whole = True
-            finally:
-                if not read:
-                    # A connection with the rest of a body is of no use.
-                    answer.release_conn() if whole else answer.close()
-        except HTTPError as error:
-            fault = self.nodes.certificate_fault(error)
-            if fault or isinstance(error, NewConnectionError | ConnectTimeoutError):
-                raise NodesAway(fault or str(error)) from error
-            raise NodeLost(f"{NodeLost.__doc__} ({type(error).__name__})") from error
+            portal = self._start(work, future)
+            while made_here is not None and (wanted := made_here.get()) is not None:
+                wanted.make()
+            return portal.result(future)
+        except BaseException:  # by Ctrl-C, for example
+            future.cancel()
+            raise
+
+    def _start(self, work: Work[T], future: concurrent.futures.Future[T]) -> Portal:
+        if not self._home.is_here:
+            keep(self._opened)
+            self._start_afresh()
+        with self._lock:
+            if self._opened is None:
+                portal, client = Portal("relay client", NodeLost), AsyncRelayClient(self.nodes)
+                portal.open(_until_calls_end(client))
+                # For one that is dropped without `close`. A program that ends needs it no more.
+                stop = weakref.finalize(self, portal.stop)
+                stop.atexit = False
+                self._opened = portal, client, stop
+            portal, client, _ = self._opened
+            portal.start(work(client), future)
+            return portal
 
     def close(self) -> None:
-        """End the connections that are kept; in a fork, only its own."""
-        self._pool.clear()
+        """End the connections: those of calls in flight when these have ended. In a fork, only its own."""
+        if not self._home.is_here:
+            return
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            portal, _, stop = opened
+            stop()
+            portal.ends(_CLOSE)
+
+
+@asynccontextmanager
+async def _until_calls_end(client: AsyncRelayClient) -> AsyncIterator[None]:
+    async with client:
+        try:
+            yield
+        finally:
+            if others := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(others)
+
+
+class _Wanted:
+    """A chunk that the loop waits for, and a thread makes."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self.chunk: concurrent.futures.Future[bytes | None] = concurrent.futures.Future()
+
+    def make(self) -> None:
+        """Make it; None stands for the end. Raises what is not an Exception."""
+        if self.chunk.set_running_or_notify_cancel():
+            try:
+                self.chunk.set_result(next(self._chunks, None))
+            except Exception as error:  # noqa: BLE001 - it belongs to the call
+                self.chunk.set_exception(error)
+
+
+def _made_here(source: Source, wanted: queue.SimpleQueue[_Wanted | None]) -> Source:
+    """Return a source whose chunks are made in the thread that reads `wanted`. Raises InvalidCall."""
+    if isinstance(source, AsyncIterable):
+        raise InvalidCall("chunks that are waited for are for asyncio: give a file or an iterable of bytes")
+    return source if isinstance(source, Path) else _chunks(_each(source), wanted)
+
+
+def _each(source: Iterable[bytes]) -> Iterator[bytes]:
+    yield from source  # whose iterator is made in that thread, too
+
+
+async def _chunks(chunks: Iterator[bytes], wanted: queue.SimpleQueue[_Wanted | None]) -> AsyncIterator[bytes]:
+    while True:
+        wanted.put(one := _Wanted(chunks))
+        chunk = await asyncio.wrap_future(one.chunk)
+        if chunk is None:
+            return
+        yield chunk
 
 
 class BlockingStreams:
@@ -124,50 +144,38 @@ class BlockingStreams:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def store(self, stream: str, chunks: Iterable[bytes]) -> int:
-        """Write a stream; return its bytes. It can be read when this returns. Raises a RelayError."""
-        failures: dict[str, object] = {}
-        source = _Source(chunks)
-        for url in self._connections.nodes.order():
-            try:
-                status, _, said = self._connections.ask(
-                    "PUT",
-                    stream_of(url, stream),
-                    {"Content-Type": "application/octet-stream"},
-                    source,
-                    # While a body is sent, the first one counts.
-                    urllib3.Timeout(connect=STALL, read=STALL),
-                )
-                return size_in(status, said)
-            except (NodesAway, NodeStopping, NodeLost) as error:
-                if source.failure is not None:
-                    raise source.failure from None
-                if source.begun or isinstance(error, NodeLost):
-                    raise not_sent(error) from None
-                failures[url] = error
-        raise none_reached(failures)
+    def store(self, name: str, source: Source) -> BlockingStream:
+        """Store a stream. Raises StreamLost, another RelayError, and what the source raises but for OSError."""
+        wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
+        made = _made_here(source, wanted)
 
-    def read(self, stream: str) -> Iterator[bytes]:
-        """Return its chunks, which are read when they are asked for. Raises StreamLost where it is not there."""
-        failures: dict[str, object] = {}
-        for url in self._connections.nodes.order():
-            try:
-                yield from self._connections.chunks(stream_of(url, stream))
-            except (NodesAway, NodeStopping) as error:
-                failures[url] = error
-            except NodeLost:
-                raise cut_off(stream) from None
-            else:
-                return
-        raise none_reached(failures)
+        async def store(client: AsyncRelayClient) -> StoredStream:
+            return (await stored(client.streams, {name: made}, []))[name]
+
+        found = self._connections.run(store, wanted)
+        return BlockingStream(self, found.id, found.size)
+
+    def read(self, stream: str, size: int) -> Iterator[bytes]:
+        """Return the chunks of a stream, which are read when they are asked for. Raises StreamLost."""
+        reading: tuple[AsyncRelayClient, AsyncIterator[bytes]] | None = None
+
+        async def next_chunk(client: AsyncRelayClient) -> bytes | None:
+            nonlocal reading
+            if reading is None:
+                reading = client, aiter(StoredStream(client.streams, stream, size))
+            if reading[0] is not client:  # which was closed meanwhile
+                raise NodeLost
+            return await anext(reading[1], None)
+
+        try:
+            while (chunk := self._connections.run(next_chunk)) is not None:
+                yield chunk
+        except NodeLost:
+            raise cut_off(stream) from None
 
     def remove(self, stream: str) -> None:
         """Remove it. Does nothing where it is not there, or no node can be reached: then it expires."""
-        for url in self._connections.nodes.order():
-            with suppress(NodesAway, NodeLost):
-                within = urllib3.Timeout(connect=TIDY, read=TIDY)
-                self._connections.ask("DELETE", stream_of(url, stream), {}, b"", within)
-                return
+        self._connections.run(lambda client: client.streams.remove(stream))
 
 
 class BlockingStream:
@@ -181,14 +189,7 @@ class BlockingStream:
 
     def __iter__(self) -> Iterator[bytes]:
         """Give the chunks. Raises StreamLost where they are not there, or not all."""
-        got = 0
-        for chunk in self._store.read(self.id):
-            got += len(chunk)
-            if got > self.size:
-                break
-            yield chunk
-        if got != self.size:
-            raise not_whole(self.id, got, self.size)
+        return self._store.read(self.id, self.size)
 
     def save(self, path: Path) -> None:
         """Write it to a file. Raises StreamLost as iterating does."""
@@ -199,43 +200,6 @@ class BlockingStream:
     def remove(self) -> None:
         """Remove it from the store."""
         self._store.remove(self.id)
-
-
-def stored_by(store: BlockingStreams, name: str, source: Source) -> BlockingStream:
-    """Store a stream. Raises StreamLost, another RelayError, and what the source raises but for OSError."""
-    stream = new_id()
-    try:
-        return BlockingStream(store, stream, store.store(stream, _chunks_of(source)))
-    except OSError as error:
-        raise StreamLost(f"data stream {name!r} cannot be stored: {error.strerror or error}") from error
-
-
-def _chunks_of(source: Source) -> Iterator[bytes]:
-    if isinstance(source, AsyncIterable):
-        raise InvalidCall("chunks that are waited for are for asyncio: give a file or an iterable of bytes")
-    if not isinstance(source, Path):
-        yield from source
-        return
-    with source.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            yield chunk
-
-
-class _Source:
-    """Gives chunks, and notes whether it has begun, and what their source raises."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = chunks
-        self.begun = False
-        self.failure: Exception | None = None
-
-    def __iter__(self) -> Iterator[bytes]:
-        self.begun = True
-        try:
-            yield from filter(None, self._chunks)  # an empty one would end the body
-        except Exception as error:
-            self.failure = error
-            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +227,7 @@ class RelayClient:
 
     def __init__(self, urls: str | Sequence[str], **identity: Unpack[ClientIdentity]) -> None:
         """`urls`: one node, or several that stand for each other. Raises SettingsError."""
-        self._nodes = Nodes(urls, **identity)
-        self._connections = Connections(self._nodes)
+        self._connections = Connections(Nodes(urls, **identity))
         self._streams = BlockingStreams(self._connections)
 
     def __enter__(self) -> Self:
@@ -274,7 +237,7 @@ class RelayClient:
         self.close()
 
     def close(self) -> None:
-        """End the connections that are kept."""
+        """End the connections and the thread: those of calls in flight with their calls. The next call has others."""
         self._connections.close()
 
     def call(
@@ -292,32 +255,11 @@ class RelayClient:
         docs/reference/relay-errors.md has a table. An exception in this thread, as by Ctrl-C, ends the connection, and
         so cancels the call.
         """
-        path, headers, whole, lost_after = call_of(endpoint, request, timeout, pickup_timeout)
-        within = urllib3.Timeout(connect=CONNECT, read=lost_after)
-        written: dict[str, BlockingStream] = {}
-        try:
-            for name, source in whole.streams.items():
-                written[name] = stored_by(self._streams, name, source)
-            headers |= wire.dump_streams(written)
-            return self._call(path, headers, whole.body, within)
-        except NodeLost:
-            raise  # the request may run
-        except BaseException:  # by Ctrl-C, for example
-            for stream in written.values():
-                stream.remove()
-            raise
-
-    def _call(self, path: str, headers: dict[str, str], body: bytes, within: urllib3.Timeout) -> BlockingResponse:
-        failures: dict[str, object] = {}
-        for url in self._nodes.order():
-            try:
-                answer = self._connections.ask("POST", url + path, headers, body, within)
-                response = response_of(*answer)
-            except (NodesAway, NodeStopping) as error:
-                failures[url] = error
-            else:
-                self._nodes.worked(url)
-                notes = wire.load_streams(answer[1].get(wire.STREAMS_HEADER))
-                streams = {name: BlockingStream(self._streams, one.id, one.size) for name, one in notes.items()}
-                return BlockingResponse(response.body, response.headers, streams)
-        raise none_reached(failures)
+        wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
+        whole = checked_request(request)
+        whole = replace(whole, streams={name: _made_here(one, wanted) for name, one in whole.streams.items()})
+        response = self._connections.run(
+            lambda client: client.call(endpoint, whole, timeout=timeout, pickup_timeout=pickup_timeout), wanted
+        )
+        streams = {name: BlockingStream(self._streams, one.id, one.size) for name, one in response.streams.items()}
+        return BlockingResponse(response.body, response.headers, streams)

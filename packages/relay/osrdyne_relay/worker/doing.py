@@ -120,7 +120,8 @@ class Doing:
         self._session = session
         self._runner = runner
         self._streams = NodeStreams(session)
-        self._blocking = BlockingStreams(Connections(session.nodes))
+        self._connections = Connections(session.nodes)
+        self._blocking = BlockingStreams(self._connections)
         #: Set at the end of the worker's grace.
         self.over = asyncio.Event()
         #: Answers that are on their way.
@@ -214,11 +215,12 @@ class Doing:
             await asyncio.wait(self._answers)
 
     async def close(self) -> None:
-        """Give up the answers that are on their way."""
+        """Give up the answers that are on their way, and end the connections of handlers in threads."""
         answers = list(self._answers)
         for task in answers:
             task.cancel()
         await asyncio.gather(*answers, return_exceptions=True)
+        await asyncio.to_thread(self._connections.close)
 
     async def answer(self, given: Given, answered: Answered) -> None:
         """Have the node take an answer. Logs where it does not count."""

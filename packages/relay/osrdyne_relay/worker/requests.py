@@ -9,7 +9,7 @@ from typing import Any
 
 from osrdyne_calls.handling import Request
 from osrdyne_relay.client.asynchronous import NodeStreams
-from osrdyne_relay.client.threads import BlockingStream, BlockingStreams, stored_by
+from osrdyne_relay.client.threads import BlockingStream, BlockingStreams
 from osrdyne_relay.errors import InvalidCall, StreamLost
 from osrdyne_relay.redis.records import MOST_STREAMS
 from osrdyne_relay.streams.base import Source, StoredStream, stored
@@ -59,7 +59,7 @@ class RelayRequest(Request):
         Raises StreamLost, also where the request has ended meanwhile, and another RelayError.
         """
         self._sent.check(name)
-        stream = stored_by(self._store, name, source)
+        stream = self._store.store(name, source)
         try:
             self._sent.check(name)
         except StreamLost:

@@ -1,0 +1,168 @@
+"""RelayClient over the portal: its thread, what it makes in the caller's, and what ends meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from osrdyne_relay import Request, StreamLost
+from osrdyne_relay.client import RelayClient
+from osrdyne_relay.streams.base import CHUNK
+from osrdyne_relay.worker import RelayRequest
+from testbed.forked import in_fork
+from testbed.redis import RedisServer
+from testbed.waiting import until
+from tests.relay.http_nodes import TOKENS, InThread, http_settings, working_in_thread
+from tests.relay.places import Directory
+
+CALLER = TOKENS["caller"]
+#: More than the buffers between a reader and its node hold.
+LARGE = 200 * CHUNK
+
+
+def threads() -> int:
+    return [one.name for one in threading.enumerate()].count("osrdyne relay client")
+
+
+class Handler:
+    """Answers, or waits first, and notes what became of it."""
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled, self.go = threading.Event(), threading.Event(), threading.Event()
+
+    async def waits(self, request: Any) -> bytes:
+        if request.body == b"wait":
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
+        return bytes(request.body.upper())
+
+    def plain(self, request: Any) -> bytes:
+        if request.body == b"wait":
+            self.begun.set()
+            self.go.wait(60)
+        return bytes(request.body.upper())
+
+    async def large(self, request: Any) -> bytes:
+        await request.send_stream("s", [bytes(CHUNK)] * (LARGE // CHUNK))
+        return b""
+
+
+def read_back(request: RelayRequest) -> bytes:
+    """Answer with what the stream of the request holds."""
+    return b"".join(request.streams["s"])
+
+
+@pytest.fixture
+def handler() -> Handler:
+    return Handler()
+
+
+@pytest.fixture
+def url(redis: RedisServer, tmp_path: Path) -> Iterator[str]:
+    with InThread(http_settings(redis, tmp_path, streams=Directory(tmp_path / "streams").settings)) as node:
+        yield node.url
+
+
+def test_a_client_has_a_thread_from_its_first_call_until_it_is_closed_and_then_again(
+    url: str, handler: Handler
+) -> None:
+    with working_in_thread(url, "e", handler.plain):
+        client = RelayClient(url, token=CALLER)
+        client.close()
+        assert threads() == 0
+        for _ in range(2):
+            assert client.call("e", b"x", timeout=60).body == b"X"
+            assert threads() == 1
+            client.close()
+            assert threads() == 0
+
+
+def test_the_thread_of_a_client_that_is_dropped_ends(url: str, handler: Handler) -> None:
+    with working_in_thread(url, "e", handler.plain):
+        assert RelayClient(url, token=CALLER).call("e", b"x", timeout=60).body == b"X"
+        gc.collect()
+        until(lambda: threads() == 0)
+
+
+def test_ctrl_c_in_a_call_cancels_it_and_the_client_goes_on(url: str, handler: Handler) -> None:
+    def interrupt() -> None:
+        handler.begun.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with working_in_thread(url, "e", handler.waits, at_once=2), RelayClient(url, token=CALLER) as client:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            client.call("e", b"wait")
+        until(handler.cancelled.is_set)
+        assert client.call("e", b"x", timeout=60).body == b"X"
+
+
+def test_a_call_in_flight_is_answered_although_another_thread_closes_the_client(url: str, handler: Handler) -> None:
+    with working_in_thread(url, "e", handler.plain), concurrent.futures.ThreadPoolExecutor(1) as executor:
+        client = RelayClient(url, token=CALLER)
+        call = executor.submit(client.call, "e", b"wait")
+        handler.begun.wait()
+        client.close()
+        handler.go.set()
+        assert call.result().body == b"WAIT"
+        until(lambda: threads() == 0)
+
+
+def test_chunks_are_made_in_the_thread_that_calls(url: str) -> None:
+    made_in: list[int] = []
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(3):
+            made_in.append(threading.get_ident())
+            yield b"abc"
+
+    with working_in_thread(url, "e", read_back), RelayClient(url, token=CALLER) as client:
+        assert client.call("e", Request(streams={"s": chunks()}), timeout=60).body == b"abc" * 3
+    assert made_in == [threading.get_ident()] * 3
+
+
+def test_a_stream_is_not_cut_without_an_error_when_its_client_is_closed_or_forked(url: str, handler: Handler) -> None:
+    with working_in_thread(url, "e", handler.large), RelayClient(url, token=CALLER) as client:
+        stream = client.call("e", b"", timeout=60).streams["s"]
+        chunks = iter(stream)
+        next(chunks)
+        assert in_fork(lambda: list(chunks)).kind == "StreamLost"
+        next(chunks)
+        client.close()
+        with pytest.raises(StreamLost, match="read it once more"):
+            list(chunks)
+        assert sum(map(len, stream)) == LARGE
+        stream.remove()
+
+
+def call_elsewhere(pickled: bytes, body: bytes) -> bytes:
+    """Call by a client of another process."""
+    client: RelayClient = pickle.loads(pickled)  # noqa: S301 - from ourselves
+    return client.call("e", Request(streams={"s": [body, body]}), timeout=60).body
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_client_goes_to_processes_of_a_pool(url: str, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    with (
+        working_in_thread(url, "e", read_back),
+        RelayClient(url, token=CALLER) as client,
+        concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as processes,
+    ):
+        assert client.call("e", Request(streams={"s": [b"here"]}), timeout=60).body == b"here"
+        found = processes.map(call_elsewhere, [pickle.dumps(client)] * 4, [b"%d" % one for one in range(4)])
+        assert list(found) == [b"00", b"11", b"22", b"33"]
