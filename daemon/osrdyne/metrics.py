@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
 class Metrics:
@@ -76,10 +76,6 @@ class Metrics:
         self.settings_rejected = Gauge(
             "osrdyne_settings_rejected", "1 while the settings on disk cannot be used.", registry=of
         )
-
-    def render(self) -> bytes:
-        """Return the metrics as text in Prometheus exposition format."""
-        return generate_latest(self.registry)
 
 
 def _from_zero(counter: Counter, *labels: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from prometheus_client import generate_latest
 
 from osrdyne.drivers.kubernetes import manifests, template
 from osrdyne.drivers.kubernetes.settings import KubernetesSettings
@@ -340,7 +341,7 @@ def test_alerts_and_dashboard_look_at_metrics_that_there_are() -> None:
     asked = " ".join(rule["expr"] for rule in rules)
     dashboard = json.loads(whole().objects["ConfigMap", "core-dashboard"]["data"]["osrdyne-core.json"])
     asked += " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
-    metrics = re.findall(r"^# TYPE (\w+) (\w+)", Metrics().render().decode(), re.MULTILINE)
+    metrics = re.findall(r"^# TYPE (\w+) (\w+)", generate_latest(Metrics().registry).decode(), re.MULTILINE)
     there = {f"{name}_bucket" if kind == "histogram" else name for name, kind in metrics}
     assert set(re.findall(r"osrdyne_\w+", asked)) <= there
     # Every series is this pool's.

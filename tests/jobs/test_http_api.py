@@ -13,6 +13,7 @@ import pytest
 from osrdyne_jobs import engine_for, migrate, states
 from osrdyne_jobs.http import models
 from osrdyne_jobs.store import history, running
+from tests.jobs import description
 from tests.jobs.administration import Administration, administration
 from tests.jobs.test_store import Store
 
@@ -194,6 +195,10 @@ def test_figures_and_schemas_are_shown(api: Administration, jobs: Store) -> None
     schemas = {one["name"]: one for one in api.get("/api/jobs/schemas")}
     assert {name: one["coalesce"] for name, one in schemas.items()} == {"t": False, "rebuild": True}
     assert schemas["t"]["payload"]["additionalProperties"] == {"type": "integer"}
+
+
+def test_the_description_is_made_from_the_endpoints_and_models() -> None:
+    assert json.loads(description.FILE.read_text()) == description.described(), "python -m tests.jobs.description"
 
 
 def test_the_description_names_every_endpoint_its_answers_and_its_errors(api: Administration) -> None:

@@ -16,8 +16,9 @@ from sqlalchemy import Engine
 from osrdyne_jobs import engine_for, migrate
 from osrdyne_jobs.commands.serve import token
 from osrdyne_jobs.errors import CannotServe
-from osrdyne_jobs.http import create_app, guard, serve
+from osrdyne_jobs.http import create_app, endpoints, guard, serve
 from osrdyne_runtime.door import Door
+from osrdyne_runtime.serve import answers
 from testbed import odd_headers
 from testbed.waiting import PATIENCE
 from tests.jobs.administration import TOKEN, Administration, administration
@@ -157,9 +158,9 @@ def test_all_but_the_files_of_the_page_and_the_health_needs_the_token(guarded: A
 
 
 def test_the_files_of_the_page_and_the_health_need_no_token(guarded: Administration) -> None:
-    answers = {path: guarded.ask("GET", path, authorization="") for path in guard.OPEN}
-    assert {path: one.status for path, one in answers.items()} == dict.fromkeys(guard.OPEN, 200)
-    assert answers["/healthz"].text == "ok\n"
+    found = {path: guarded.ask("GET", path, authorization="") for path in guard.OPEN}
+    assert {path: one.status for path, one in found.items()} == dict.fromkeys(guard.OPEN, 200)
+    assert found["/healthz"].text == "ok\n"
 
 
 def test_without_a_token_all_is_answered_on_loopback(unguarded: Administration) -> None:
@@ -172,7 +173,8 @@ def test_without_a_token_all_is_answered_on_loopback(unguarded: Administration) 
 def test_every_answer_forbids_what_the_page_does_not_need(guarded: Administration) -> None:
     for path, headers in {"/": {}, "/api/jobs": {}, "/nothing": {}, "/metrics": {"authorization": ""}}.items():
         answer = guarded.ask("GET", path, **headers)
-        assert {name: answer.headers.get(name) for name in guard.HEADERS} == guard.HEADERS
+        expected = guard.HEADERS | {name.lower(): value for name, value in answers.HEADERS.items()}
+        assert {name: answer.headers.get(name) for name in expected} == expected
     rules = guard.HEADERS["content-security-policy"]
     assert rules.startswith("default-src 'none'; script-src 'self';")
     assert "unsafe" not in rules
@@ -180,7 +182,7 @@ def test_every_answer_forbids_what_the_page_does_not_need(guarded: Administratio
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["whole", "in chunks"])
 def test_a_body_that_is_too_large_is_refused(guarded: Administration, chunked: bool) -> None:
-    body = b" " * (guard.MOST_BODY + 1)
+    body = b" " * (endpoints.MOST_BODY + 1)
     headers: dict[str, Any] = {"transfer_encoding": "chunked"} if chunked else {}
     if chunked:
         body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
@@ -200,7 +202,7 @@ def until_closed(served: Administration, said: str) -> bytes:
 
 def test_half_a_request_is_not_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("osrdyne_jobs.http.server.Door", partial(Door, patience=1.0))
-    monkeypatch.setattr(guard, "BODY_TIME", 1.0)
+    monkeypatch.setattr(endpoints, "BODY_TIME", 1.0)
     known = f"POST /api/jobs HTTP/1.1\nHost: x\nAuthorization: Bearer {TOKEN}\nContent-Type: application/json\n"
     with administration(engine) as served:
         assert until_closed(served, "GET /api/jobs HTTP/1.1\nHost:") == b""

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
 import steps
 from osrdyne_relay import RelaySettings, ServeSettings, errors
@@ -186,7 +187,7 @@ def test_the_errors_and_metrics_of_the_page_are_those_of_the_code() -> None:
     ours = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.RelayError)}
     on_the_page = {*re.findall(r"`([A-Z]\w+)`", page("reference/relay-errors.md"))}
     assert ours - on_the_page == {"UnreadableRecord", "NodeStopping"}  # which clients do not raise
-    rendered = NodeMetrics().render().decode()
+    rendered = generate_latest(NodeMetrics().registry).decode()
     names = {*re.findall(r"(?m)^# TYPE (\w+) ", rendered)} - {*re.findall(r"(?m)^# TYPE (\w+_created) ", rendered)}
     assert {*re.findall(r"`(osrdyne_relay_\w+)`", page(SETTINGS_PAGE))} == names
 

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 import pytest
 
 from osrdyne_relay import Answer, CallFailed, Cancelled, Collected, NotCollected, Relay, Request, Stage
-from osrdyne_relay.http import server
+from osrdyne_runtime.serve import server
 from testbed.redis import RedisServer
 from testbed.waiting import PATIENCE, until_async
 from tests.relay.http_nodes import TOKENS, Node, code_of, http_settings, noded, raw

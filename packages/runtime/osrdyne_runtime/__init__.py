@@ -1,4 +1,4 @@
-"""What every program of osrdyne needs, whatever it speaks. Nothing of RabbitMQ, and the standard library only.
+"""What every program of osrdyne needs, and nothing of RabbitMQ. Only `serve` needs more than the standard library.
 
 - `retry`, `outages`: how long to wait before the next try, and what is logged meanwhile.
 - `program`, `forks`, `console`: the process, which process this is, and how all commands print.
@@ -6,5 +6,5 @@
 - `log_lines`: how a library logs. `settings_text` writes a settings file.
 - `addresses`, `hosts`: what is wrong in an address, and which machine it means.
 - `certificates`, `certificate_faults`: a program's own certificate, and what is wrong with that of a server.
-- `door`: what strangers may have of a server.
+- `door`: what strangers may have of a server. `serve`: what serves over HTTP stands on.
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from prometheus_client import generate_latest
+
 from osrdyne.metrics import Metrics
 from osrdyne_infra.monitoring import alerts
 
@@ -11,7 +13,7 @@ from osrdyne_infra.monitoring import alerts
 def test_a_counter_with_an_alert_is_there_before_it_counts() -> None:
     """Prometheus sees no increase in the first value of a series."""
     asked = "\n".join(rule["expr"] for rule in alerts.rules("core", "rail"))
-    shown = Metrics().render().decode()
+    shown = generate_latest(Metrics().registry).decode()
 
     found = re.findall(r'increase\((\w+)\{namespace="rail", job="core-daemon"(?:, (\w+)(=|!=|=~)"([^"]*)")?\}', asked)
 
@@ -27,6 +29,7 @@ def test_a_counter_with_an_alert_is_there_before_it_counts() -> None:
 
 
 def test_every_reason_for_which_a_key_is_not_woken_is_counted_from_the_start() -> None:
-    shown = set(re.findall(r'osrdyne_wakes_refused_total{reason="(\w+)"} 0.0', Metrics().render().decode()))
+    text = generate_latest(Metrics().registry).decode()
+    shown = set(re.findall(r'osrdyne_wakes_refused_total{reason="(\w+)"} 0.0', text))
 
     assert shown == {"keys", "budget", "groups"}

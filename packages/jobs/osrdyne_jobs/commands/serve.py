@@ -58,8 +58,7 @@ def command(
     except ModuleNotFoundError as error:
         raise CannotAsk(f"{error.name} is not installed; install osrdyne-jobs[http]") from None
     log_format.configure(as_json=json)
-    for noisy in ("alembic", "uvicorn"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     secret = token(token_file)
     known = types.load(types_at) if types_at is not None else ()
     opening = _caster(context, pool, broker, broker_file)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib.metadata import version
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from fastapi import Depends, FastAPI, Request, Response
-from fastapi.responses import PlainTextResponse
-from fastapi.security import HTTPBearer
+from aiohttp import web
+from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
 
 from osrdyne_jobs.client import Caster
 from osrdyne_jobs.http import api, guard, metrics, page, problems
 from osrdyne_jobs.http.backend import Backend
+from osrdyne_jobs.http.endpoints import BACKEND, MOST_BODY, THREADS, in_thread
 from osrdyne_jobs.job_types import JobType
+from osrdyne_runtime.serve import answers
+from osrdyne_runtime.serve.server import entrance
 
-_ABOUT = "List, show, create, redo, cancel and delete jobs. Times are those of the database's clock."
+#: Most requests that wait for the database side by side.
+_THREADS = 40
+_METRICS: web.AppKey[CollectorRegistry] = web.AppKey("metrics", CollectorRegistry)
 
 
 def create_app(
@@ -25,8 +30,8 @@ def create_app(
     types: Iterable[JobType] = (),
     client: Caster | None = None,
     let_in: Callable[[object], None] | None = None,
-) -> FastAPI:
-    """Return the application for a server of your own; `serve` brings one.
+) -> web.Application:
+    """Return the application of aiohttp for a server of your own; `serve` brings one.
 
     `engine`: of `osrdyne_jobs.engine_for`; it stays the caller's.
     `token`: what a request must bring as a bearer token, or a function that returns it for each. None: only requests to
@@ -38,31 +43,24 @@ def create_app(
     Raises CannotServe for a token that is too short, or cannot be sent.
     """
     guard.check_token(token)
-    app = FastAPI(
-        title="osrdyne jobs",
-        description=_ABOUT,
-        version=version("osrdyne-jobs"),
-        docs_url=None,  # these two load their scripts from another site
-        redoc_url=None,
-        redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
-    )
-    app.state.backend = Backend(engine, types, client)
-    app.state.metrics = metrics.registry(app.state.backend.reading)
-    app.add_middleware(guard.AccessGuard, token=token, let_in=let_in)
-    problems.install(app)
-    # The guard checks the token; this only has the description say so.
-    described = [Depends(HTTPBearer(auto_error=False))] if token else []
-    app.include_router(api.router, dependencies=described)
-    app.include_router(page.router)
-    app.add_api_route("/healthz", _healthz, include_in_schema=False)
-    app.add_api_route("/metrics", _metrics, include_in_schema=False)
+    middleware = entrance(let_in, guard.TokenGuard(token).is_known, problems.problem_of)
+    app = web.Application(middlewares=[middleware], client_max_size=MOST_BODY)
+    answers.add_headers(app, guard.HEADERS)
+    app[BACKEND] = Backend(engine, types, client)
+    app[THREADS] = ThreadPoolExecutor(_THREADS, thread_name_prefix="osrdyne-jobs-http")
+    app[_METRICS] = metrics.registry(app[BACKEND].reading)
+    app.on_cleanup.append(_end_threads)
+    for one in api.ENDPOINTS:
+        app.router.add_route(one.method, one.path, one.answer)
+    gets = {"/healthz": answers.alive, "/metrics": _metrics, **page.FILES}
+    app.add_routes([web.get(path, answer, allow_head=False) for path, answer in gets.items()])
     return app
 
 
-async def _healthz() -> Response:
-    return PlainTextResponse("ok\n")
+async def _metrics(request: web.Request) -> web.Response:
+    return await in_thread(request, partial(answers.metrics, request.app[_METRICS]))
 
 
-def _metrics(request: Request) -> Response:
-    return Response(metrics.render(request.app.state.metrics), headers={"content-type": metrics.CONTENT_TYPE})
+async def _end_threads(app: web.Application) -> None:
+    # A statement that is under way has a bound of its own.
+    app[THREADS].shutdown(wait=False, cancel_futures=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
 
-from fastapi import Depends, Request
 from sqlalchemy import Connection, Engine
 
 from osrdyne_jobs.client import Caster, JobClient
@@ -50,12 +48,3 @@ class Backend:
 def _bound(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_PATIENCE}s'")
-
-
-async def _of_the_application(request: Request) -> Backend:
-    backend: Backend = request.app.state.backend
-    return backend
-
-
-#: An argument of an endpoint.
-TheBackend = Annotated[Backend, Depends(_of_the_application)]

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection
 
 from osrdyne_jobs import figures
-
-#: The content type of what `render` returns.
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 Reading = Callable[[], AbstractContextManager[Connection]]
 
@@ -65,8 +62,3 @@ def registry(reading: Reading) -> CollectorRegistry:
     own = CollectorRegistry()
     own.register(_Jobs(reading))
     return own
-
-
-def render(own: CollectorRegistry) -> bytes:
-    """Return the metrics as text. Raises what `reading` raises."""
-    return generate_latest(own)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from osrdyne_jobs import documents
+from osrdyne_jobs.job_types import MOST_ID
 
 State = Literal["registered", "running", "failed", "parked", "done", "cancelled"]
 
@@ -25,6 +26,24 @@ def _moment(time: Any) -> Any:
 Time = Annotated[str, BeforeValidator(_moment), Field(json_schema_extra={"format": "date-time"})]
 #: A type or resource that is looked for.
 Name = Annotated[str, AfterValidator(_without_nul)]
+
+
+class Which(BaseModel):
+    """A job of which a path has the id."""
+
+    id: int = Field(ge=1, le=MOST_ID, description="The id of a job.")
+
+
+class Question(BaseModel):
+    """What a list is to have."""
+
+    type: Name | None = None
+    resource: Name | None = None
+    state: State | None = None
+    older_than: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds since the registration.")
+    history: bool = Field(False, description="Look into the history, where jobs move after their end.")
+    after: int = Field(0, ge=0, le=MOST_ID, description="Only jobs with a larger id.")
+    most: int = Field(100, ge=1, le=1000, description="Most jobs of an answer.")
 
 
 class Run(BaseModel):

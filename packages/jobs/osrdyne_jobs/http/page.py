@@ -1,30 +1,28 @@
-"""The page for people: three files, which hold no data. The page asks the API for all that it shows."""
+"""Files: the page for people, which asks the API for all that it shows, and the description of the API."""
 
 from __future__ import annotations
 
 from importlib import resources
 
-from fastapi import APIRouter, Response
+from aiohttp import web
+from aiohttp.typedefs import Handler
 
-_FILES = resources.files("osrdyne_jobs.http") / "static"
-_HTML, _SCRIPT, _STYLE = ((_FILES / name).read_bytes() for name in ("index.html", "page.js", "page.css"))
-
-router = APIRouter(include_in_schema=False)
+_FOLDER = resources.files("osrdyne_jobs.http") / "static"
 
 
-@router.get("/")
-async def page() -> Response:
-    """Return the page."""
-    return Response(_HTML, media_type="text/html")
+def _file(name: str, kind: str) -> Handler:
+    content = (_FOLDER / name).read_bytes()
+
+    async def give(_: web.Request) -> web.Response:
+        return web.Response(body=content, content_type=kind, charset="utf-8")
+
+    return give
 
 
-@router.get("/page.js")
-async def script() -> Response:
-    """Return what it runs."""
-    return Response(_SCRIPT, media_type="text/javascript")
-
-
-@router.get("/page.css")
-async def style() -> Response:
-    """Return how it looks."""
-    return Response(_STYLE, media_type="text/css")
+#: By their paths.
+FILES = {
+    "/": _file("index.html", "text/html"),
+    "/page.js": _file("page.js", "text/javascript"),
+    "/page.css": _file("page.css", "text/css"),
+    "/openapi.json": _file("openapi.json", "application/json"),
+}

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http import HTTPStatus
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from aiohttp import web
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from starlette.exceptions import HTTPException
 
 from osrdyne_jobs.errors import InvalidJob, JobError, NoSchema, NotRegistered, UnknownJob, WrongState
 from osrdyne_runtime import log_lines
@@ -24,7 +20,6 @@ _SLOW = "the database did not answer in time: ask for less, for example jobs of 
 _BROKEN = "this is an error of the server; its log has the details"
 #: The status of an answer to each error.
 _STATUS: Mapping[type[JobError], int] = {
-    InvalidJob: 422,
     UnknownJob: 404,
     WrongState: 409,
     NoSchema: 503,
@@ -41,59 +36,63 @@ class Problem(BaseModel):
     field: str | None = Field(None, description="The part of the request that is wrong, as `payload.year`.")
 
 
-def answer(
+class Refusal(Exception):
+    """Why a request is not answered. `close`: the connection ends with it, of whomever it is."""
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        *,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        close: bool = False,
+    ) -> None:
+        super().__init__(error)
+        self.status, self.error, self.field, self.headers, self.close = status, error, field, headers, close
+
+
+def problem_of(request: web.Request, error: Exception) -> web.Response:
+    """Return what an error is answered by."""
+    match error:
+        case Refusal():
+            answer = _problem(error.status, error.error, field=error.field, headers=error.headers)
+            if error.close:
+                answer.force_close()
+            return answer
+        case NotRegistered() if error.__cause__ is not None:
+            return _of_the_database(error.__cause__)  # its own text has the database's words
+        case InvalidJob():
+            return _problem(422, str(error), field=error.field)
+        case JobError():
+            status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+            return _problem(status, str(error))
+        case SQLAlchemyError():
+            return _of_the_database(error)
+        case web.HTTPException():
+            return _of_the_route(request, error)
+    return _problem(500, _BROKEN)
+
+
+def _problem(
     status: int, error: str, *, field: str | None = None, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
-    """Return an error as an answer."""
-    return JSONResponse(Problem(error=error, field=field).model_dump(), status, dict(headers or {}))
+) -> web.Response:
+    return web.json_response(Problem(error=error, field=field).model_dump(), status=status, headers=headers)
 
 
-def install(app: FastAPI) -> None:
-    """Have an application answer all errors this way."""
-    app.add_exception_handler(JobError, _of_a_job)
-    app.add_exception_handler(SQLAlchemyError, _of_the_database)
-    app.add_exception_handler(RequestValidationError, _of_the_request)
-    app.add_exception_handler(HTTPException, _of_the_route)
-    app.add_exception_handler(Exception, _unexpected)
-
-
-def _of_a_job(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, NotRegistered) and error.__cause__ is not None:
-        return _of_the_database(request, error.__cause__)  # its own text has the database's words
-    if isinstance(error, InvalidJob):
-        return answer(422, str(error), field=error.field)
-    status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
-    return answer(status, str(error))
-
-
-def _of_the_database(_: Request, error: BaseException) -> JSONResponse:
+def _of_the_database(error: BaseException) -> web.Response:
     cause = error.orig if isinstance(error, DBAPIError) else None
     state = getattr(cause, "sqlstate", None)
     if state == _NO_TABLE or "no such table" in str(cause):
-        return answer(503, str(NoSchema()))
+        return _problem(503, str(NoSchema()))
     logger.warning("the database did not answer", extra={"reason": str(cause or error).strip().partition("\n")[0]})
-    return answer(503, _SLOW if state == _TIMEOUT else _AWAY)
+    return _problem(503, _SLOW if state == _TIMEOUT else _AWAY)
 
 
-def _of_the_request(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-    if first["type"] == "json_invalid":
-        return answer(422, f"body: {first['ctx']['error']}", field="body")
-    return answer(422, f"{field}: {first['msg'].removeprefix('Value error, ')}", field=field)
-
-
-def _of_the_route(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+def _of_the_route(request: web.Request, error: web.HTTPException) -> web.Response:
     texts = {
-        404: f"there is nothing at {request.url.path}; /openapi.json has what there is",
-        405: f"{request.method} is not possible at {request.url.path}; /openapi.json has what is",
-        400: "the body cannot be read as JSON",
+        404: f"there is nothing at {request.path}; /openapi.json has what there is",
+        405: f"{request.method} is not possible at {request.path}; /openapi.json has what is",
     }
-    text = texts.get(error.status_code, HTTPStatus(error.status_code).phrase)
-    return answer(error.status_code, text, headers=error.headers)
-
-
-def _unexpected(_: Request, __: Exception) -> JSONResponse:
-    return answer(500, _BROKEN)  # which the server logs, with the error
+    allowed = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
+    return _problem(error.status, texts.get(error.status, error.reason), headers=allowed)

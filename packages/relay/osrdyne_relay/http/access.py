@@ -28,11 +28,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import AccessDenied
 from osrdyne_runtime import log_lines
+from osrdyne_runtime.serve import tokens
 
 log = log_lines.logger(__name__)
 
-#: Fewest characters of a token.
-SHORTEST_TOKEN = 16
 #: Seconds between two looks whether a file has changed.
 LOOK_EVERY = 2.0
 
@@ -142,9 +141,8 @@ class Access:
         """Return the client that shows a token or a certificate; a token counts first. Raises AccessDenied."""
         found = None
         if authorization is not None:
-            scheme, _, token = authorization.partition(" ")
-            if scheme.lower() == "bearer" and len(token.strip()) >= SHORTEST_TOKEN:
-                found = self._by_token.get(sha256_of(token.strip()))
+            if (token := tokens.bearer(authorization)) is not None:
+                found = self._by_token.get(sha256_of(token))
         else:
             found = next(filter(None, map(self._by_certificate.get, names_of(certificate))), None)
         if found is None:

@@ -1,30 +1,35 @@
-"""The application: all routes, behind `answering.around`."""
+"""The application: all routes, behind what every request passes."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
 from osrdyne_relay import wire
-from osrdyne_relay.http import callers, health, sockets, streams, workers
-from osrdyne_relay.http.answering import DESK, DOOR, around
+from osrdyne_relay.http import callers, sockets, streams, workers
+from osrdyne_relay.http.answering import CLIENT, DESK, identify, problem_of, sent
 from osrdyne_relay.http.desk import Desk
 from osrdyne_runtime.door import Door
+from osrdyne_runtime.serve import answers
+from osrdyne_runtime.serve.server import entrance
 
 #: A request's path below `wire.REQUESTS`.
 _ONE = wire.REQUESTS + "/{id:[0-9a-f]{32}}"
 #: A data stream's.
 _STREAM = wire.STREAMS + "/{id:[0-9a-f]{32}}"
+#: Strangers do not learn why not.
+_NOT_READY = "not ready; the log says why"
 
 
 def create_app(desk: Desk, most_bytes: int, door: Door) -> web.Application:
     """Return the application of a node. `most_bytes`: of a body."""
-    app = web.Application(middlewares=[around], client_max_size=most_bytes)
-    app[DESK], app[DOOR] = desk, door
+    app = web.Application(middlewares=[sent, entrance(door.let_in, identify, problem_of)], client_max_size=most_bytes)
+    app[DESK] = desk
+    answers.add_headers(app)
     app.add_routes(
         [
-            web.get("/livez", health.livez),
-            web.get("/readyz", health.readyz),
-            web.get("/metrics", health.show_metrics),
+            web.get("/livez", answers.alive),
+            web.get("/readyz", answers.readiness(lambda: None if desk.ready else _NOT_READY)),
+            web.get("/metrics", _metrics),
             web.post(wire.CALL, callers.call),
             web.post(wire.POLL, workers.poll),
             web.get(wire.SOCKET, sockets.socket),
@@ -39,3 +44,10 @@ def create_app(desk: Desk, most_bytes: int, door: Door) -> web.Application:
         ]
     )
     return app
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    desk = request.app[DESK]
+    request[CLIENT].may_read_metrics()
+    desk.count()
+    return answers.metrics(desk.metrics.registry)

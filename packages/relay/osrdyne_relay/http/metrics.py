@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
-
-#: The content type of what `render` returns.
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class NodeMetrics:
     """A registry of its own."""
 
     def __init__(self) -> None:
-        self._registry = own = CollectorRegistry()
+        self.registry = own = CollectorRegistry()
         self.calls = Counter(
             "osrdyne_relay_calls", "Calls that came over HTTP, by what they came to.", ["outcome"], registry=own
         )
@@ -34,7 +31,3 @@ class NodeMetrics:
         self.connections = Gauge("osrdyne_relay_connections", "Connections over HTTP.", registry=own)
         self.redis_up = Gauge("osrdyne_relay_redis_up", "Whether Redis answered last time, 0 or 1.", registry=own)
         self.redis_outages = Counter("osrdyne_relay_redis_outages", "Outages of Redis.", registry=own)
-
-    def render(self) -> bytes:
-        """Return the metrics as text."""
-        return generate_latest(self._registry)

@@ -16,22 +16,18 @@ from aiohttp import web
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay import Relay
 from osrdyne_relay.http.access import Access, WatchedFiles
-from osrdyne_relay.http.answering import of_text
 from osrdyne_relay.http.app import create_app
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.keepalive import keep_alive
 from osrdyne_relay.settings import RelaySettings, ServeSettings
 from osrdyne_relay.wire import MOST_HEADER
-from osrdyne_runtime import certificates, hosts, log_lines
+from osrdyne_runtime import certificates, log_lines
 from osrdyne_runtime.door import Door
+from osrdyne_runtime.serve.listening import CannotListen, address, listen
+from osrdyne_runtime.serve.server import served
 
 log = log_lines.logger(__name__)
 
-_BACKLOG = 1024
-#: Seconds for the rest of a body that was refused, and for handlers at the end.
-_LINGER, _LAST = 2.0, 5.0
-#: Seconds in which requests that came last are answered that the node stops.
-_UNANSWERED = 1.0
 #: Bytes that are read ahead of a connection, twice as many at most.
 _READ = 65_536
 #: Files that a process has open beside its connections.
@@ -50,45 +46,32 @@ async def serve(
         raise SettingsError("relay.serve", "is missing; give this table with at least an `access_file`")
     tls, relay = _tls(own), Relay(settings)
     desk = Desk(relay, Access.read(own.access_file), own)
-    listener = _listener(own)
     _allow_files(own.connections + _OTHER_FILES)
     door = Door(most=own.connections, tls=tls, most_waiting=own.strangers, patience=own.stranger_timeout)
-    runner = web.AppRunner(
-        create_app(desk, settings.most_bytes, door),
+    desk.metrics.connections.set_function(lambda: door.connections)
+    app = create_app(desk, settings.most_bytes, door)
+
+    async def end_calls(_: web.Application) -> None:
+        await relay.close()  # so that handlers still send errors
+
+    app.on_shutdown.append(end_calls)
+    listeners = _listeners(own)
+    serving = served(
+        app,
+        listeners,
+        door,
+        idle=own.idle_timeout,
         handler_cancellation=True,
-        access_log=None,
-        keepalive_timeout=own.idle_timeout,
         max_field_size=MOST_HEADER + 256,
         max_headers=40,
         read_bufsize=_READ,
-        lingering_time=_LINGER,
-        auto_decompress=False,
-        shutdown_timeout=_LAST,
     )
-    await runner.setup()
-    try:
-        async with relay:
-            assert runner.server is not None
-            desk.metrics.connections.set_function(lambda: door.connections)
-            runner.server.request_handler = of_text(runner.server.request_handler)
-            protocols = door.around(runner.server)
-            server = await asyncio.get_running_loop().create_server(protocols, sock=listener, backlog=_BACKLOG)
-            try:
-                address = _address(listener, tls is not None)
-                log.info("the node is served", extra={"address": address})
-                if listening is not None:
-                    listening(address)
-                await _until(stop, desk, relay, [*desk.roots(), *_watching(own, desk, tls)])
-                await asyncio.sleep(0)  # the loop takes the connections that the system has accepted
-                server.close()
-                # Without an answer, a client cannot know whether its request ran.
-                await door.emptied(_UNANSWERED)
-            finally:
-                server.close()
-                door.close()
-    finally:
-        listener.close()
-        await runner.cleanup()
+    async with relay, serving:
+        where = address(listeners[0], "http" if tls is None else "https")
+        log.info("the node is served", extra={"address": where})
+        if listening is not None:
+            listening(where)
+        await _until(stop, desk, relay, [*desk.roots(), *_watching(own, desk, tls)])
 
 
 async def _until(stop: asyncio.Event, desk: Desk, relay: Relay, roots: list[Coroutine[Any, Any, None]]) -> None:
@@ -110,30 +93,16 @@ async def _until(stop: asyncio.Event, desk: Desk, relay: Relay, roots: list[Coro
         await asyncio.gather(stopped, *running, return_exceptions=True)
 
 
-def _listener(settings: ServeSettings) -> socket.socket:
-    """Return a socket that is bound. Raises SettingsError."""
-    host, port = settings.host, settings.port
+def _listeners(settings: ServeSettings) -> list[socket.socket]:
+    """Return sockets that listen. Raises SettingsError."""
+    guarded = settings.certificate_file is not None or settings.plain_http
     try:
-        family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        # The address, not the name: that may mean another machine.
-        reached = not hosts.is_loopback(str(where[0]))
-        if reached and settings.certificate_file is None and not settings.plain_http:
-            raise SettingsError(
-                "relay.serve.host",
-                f"{host} can be reached from other machines: set certificate_file, or listen on 127.0.0.1",
-            )
-        listener = socket.socket(family, kind)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            keep_alive(listener)
-            listener.bind(where)
-        except BaseException:
-            listener.close()
-            raise
-    except OSError as error:
-        why = f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another address or port"
-        raise SettingsError("relay.serve.host", why) from error
-    return listener
+        made = listen(settings.host, settings.port, others_need=None if guarded else "set certificate_file")
+    except CannotListen as error:
+        raise SettingsError("relay.serve.host", str(error)) from error
+    for one in made:
+        keep_alive(one)
+    return made
 
 
 def _tls(settings: ServeSettings) -> ssl.SSLContext | None:
@@ -172,8 +141,3 @@ def _allow_files(number: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _address(listener: socket.socket, tls: bool) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

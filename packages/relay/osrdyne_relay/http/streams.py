@@ -14,7 +14,7 @@ from aiohttp import web
 
 from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, NodeStopping, StreamLost, TooLarge
-from osrdyne_relay.http.answering import CLIENT, DESK, HEADERS, check_plain
+from osrdyne_relay.http.answering import CLIENT, DESK, check_plain
 from osrdyne_relay.http.desk import Desk
 from osrdyne_relay.streams.base import CHUNK, HandedOver
 
@@ -50,7 +50,7 @@ async def _sent(request: web.Request, desk: Desk) -> AsyncIterator[bytes]:
 async def read(request: web.Request) -> web.StreamResponse:
     """Give a stream, as fast as the client takes it. Where its rest is lost, the connection ends before its end."""
     desk = request.app[DESK]
-    answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "application/octet-stream"})
+    answer = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
     with _open(request):
         chunks = desk.relay.streams.read(request.match_info["id"])
         # What is not there is said before an answer has begun.

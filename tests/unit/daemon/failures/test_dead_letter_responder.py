@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from osrdyne.broker.publisher import MessageRefused
 from osrdyne.failures import dead_letter_rules
@@ -155,7 +156,7 @@ async def test_what_the_broker_dropped_from_the_inventory_is_counted_and_gone() 
         await until(lambda: one.acked == [1])
         assert one.publisher.sent == []
         assert one.state.dropped == 1
-        assert 'osrdyne_poison_total{outcome="dropped"} 1.0' in one.metrics.render().decode()
+        assert 'osrdyne_poison_total{outcome="dropped"} 1.0' in generate_latest(one.metrics.registry).decode()
 
 
 async def test_a_flood_of_dropped_requests_and_of_copies_without_room_is_a_few_lines_in_the_daemons_log(

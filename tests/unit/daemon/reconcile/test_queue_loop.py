@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from osrdyne.broker.channel_pool import ChannelPool
 from osrdyne.drivers.base import Group, GroupState
@@ -349,7 +350,7 @@ async def test_a_queue_that_the_broker_lost_is_created_again_and_reported(caplog
     assert not loop.broker.queues["42"].lost
     assert loop.lifecycle.events == [("queue-ready", "42"), ("queue-lost", "42"), ("queue-ready", "42")]
     assert "42" in loop.state.remade
-    text = loop.metrics.render().decode()
+    text = generate_latest(loop.metrics.registry).decode()
     assert "osrdyne_queues_lost_by_broker_total 1.0" in text
     assert "osrdyne_messages_lost_by_broker_total 4.0" in text
     (told,) = [one for one in caplog.records if one.levelname == "WARNING"]
