@@ -25,6 +25,7 @@ from osrdyne.drivers import registry
 from osrdyne_pool import settings_file
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.settings import secrets
 
 #: Addresses with credentials, by table. Each is a setting, or in the file that the setting `{name}_file` names.
 _ADDRESSES = (("broker", "amqp_uri"), ("broker", "management_uri"), ("driver", "worker_amqp_uri"))
@@ -160,7 +161,7 @@ def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: 
         )
         for where, found in (("the environment", chosen), (str(path), rest)):
             if len(found) > 1:
-                raise SettingsError(f"{table}.{name}", f"is given twice in {where}, itself and as a file; give one")
+                raise secrets.given_twice(f"{table}.{name}", where)
         if chosen:
             for form in rest:
                 del values[table][form]

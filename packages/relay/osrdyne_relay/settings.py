@@ -18,6 +18,7 @@ from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_runtime import addresses
 from osrdyne_runtime.door import PATIENCE
+from osrdyne_runtime.settings import secrets
 
 
 def _seconds(value: object) -> object:
@@ -65,8 +66,7 @@ class RedisSettings(_Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if (self.url is None) == (self.url_file is None):
-            raise ValueError("give either `url` or `url_file`")
+        secrets.check_one(self.url, self.url_file, "url", variable="url")
         # What is wrong in an address otherwise, `address` says.
         if self.url is not None and not addresses.problem(self.url, "redis", "rediss") and urlsplit(self.url).password:
             raise ValueError("`url` holds a password: put the address in a file and name it as `url_file`")
@@ -88,15 +88,15 @@ class RedisSettings(_Settings):
 
     def address(self) -> SplitResult:
         """Return the address in its parts. Reads `url_file`; raises SettingsError."""
-        given = self.url if self.url_file is None else secret(self.url_file, "redis.url_file")
+        given = secrets.given(self.url, self.url_file, "redis.url")
         wrong = addresses.problem(given, "redis", "rediss")
-        if wrong is None and not re.fullmatch(r"/?\d{0,4}", urlsplit(given or "").path):
+        if wrong is None and not re.fullmatch(r"/?\d{0,4}", urlsplit(given).path):
             wrong = "has a path that is not the number of a database"
-        if wrong is None and urlsplit(given or "").query:
+        if wrong is None and urlsplit(given).query:
             wrong = "has parameters behind the database, which are settings beside it"
         if wrong is not None:
             raise SettingsError("redis.url", f"{wrong}; write redis://host:6379/0, or rediss:// for TLS")
-        return urlsplit(given or "")
+        return urlsplit(given)
 
 
 def sentinel_at(text: str) -> tuple[str, int]:
@@ -243,21 +243,3 @@ class RelaySettings(_Settings):
             first = error.errors()[0]
             where = ".".join([path, *map(str, first["loc"])])
             raise SettingsError(where, first["msg"].removeprefix("Value error, ")) from None
-
-
-def secret(file: Path, setting: str) -> str:
-    """Return the first line of a file. Raises SettingsError, which names the setting."""
-    lines = text_of(file, setting).splitlines()
-    if not lines or not lines[0].strip():
-        raise SettingsError(setting, f"is empty: {file}")
-    return lines[0].strip()
-
-
-def text_of(file: Path, setting: str) -> str:
-    """Return what a file holds. Raises SettingsError, which names the setting."""
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SettingsError(setting, f"cannot be read: {error.strerror}: {file}") from None
-    except ValueError:
-        raise SettingsError(setting, f"is not a file of UTF-8 text: {file}") from None

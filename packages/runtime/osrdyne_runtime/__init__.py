@@ -4,6 +4,7 @@
 - `program`, `forks`, `console`: the process, which process this is, and how all commands print.
 - `thread_bridge` hands actions from threads to a loop.
 - `log_lines`: how a library logs. `settings_text` writes a settings file.
+- `settings` with `secrets`: the one reader of passwords, tokens and addresses that hold one.
 - `addresses`, `hosts`: what is wrong in an address, and which machine it means.
 - `certificates`, `certificate_faults`: a program's own certificate, and what is wrong with that of a server.
 - `door`: what strangers may have of a server.

@@ -19,8 +19,8 @@ from osrdyne_relay.checking import checked_request, checked_timeouts
 from osrdyne_relay.errors import CallRefused, InvalidCall, NodeFailed, NodesAway, RelayError, StreamLost
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.redis.names import check_endpoint
-from osrdyne_relay.settings import secret
 from osrdyne_runtime import addresses, certificate_faults, certificates, log_lines
+from osrdyne_runtime.settings import secrets
 
 log = log_lines.logger(__name__)
 
@@ -64,7 +64,7 @@ class Nodes:
         if not self.urls:
             raise SettingsError("url", "names no node; give https://HOST:8044")
         if token is not None and token_file is not None:
-            raise SettingsError("token", "is given twice; give either `token` or `token_file`")
+            raise secrets.given_twice("token")
         if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
             raise SettingsError("token", "is not printable ASCII without blanks")
         self._token, self._token_file = token, token_file
@@ -118,7 +118,7 @@ class Nodes:
     def authorization(self) -> dict[str, str]:
         """Return the header that shows the token, where there is one. Raises NodesAway: its file may be away."""
         try:
-            token = secret(self._token_file, "token_file") if self._token_file is not None else self._token
+            token = secrets.in_file(self._token_file, "token_file") if self._token_file is not None else self._token
         except SettingsError as error:
             raise NodesAway(str(error)) from None
         return {} if token is None else {"Authorization": f"Bearer {token}"}

@@ -1,0 +1,1 @@
+"""What programs are given: `secrets` reads passwords, tokens and addresses that hold one."""
