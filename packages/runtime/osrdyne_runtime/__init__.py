@@ -1,10 +1,11 @@
-"""What every program of osrdyne needs, whatever it speaks. Nothing of RabbitMQ, and the standard library only.
+"""What every program of osrdyne needs, whatever it speaks. Nothing of RabbitMQ, and the standard library only but
+for `settings.model`, which needs pydantic.
 
 - `retry`, `outages`: how long to wait before the next try, and what is logged meanwhile.
 - `program`, `forks`, `console`: the process, which process this is, and how all commands print.
 - `thread_bridge` hands actions from threads to a loop.
 - `log_lines`: how a library logs. `settings_text` writes a settings file.
-- `settings` with `secrets`: the one reader of passwords, tokens and addresses that hold one.
+- `settings`: the one reader of secrets, the strict model of tables of settings, and the one line about what is wrong.
 - `addresses`, `hosts`: what is wrong in an address, and which machine it means.
 - `certificates`, `certificate_faults`: a program's own certificate, and what is wrong with that of a server.
 - `door`: what strangers may have of a server.

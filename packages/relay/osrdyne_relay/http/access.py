@@ -23,11 +23,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import AccessDenied
 from osrdyne_runtime import log_lines
+from osrdyne_runtime.settings import secrets
+from osrdyne_runtime.settings.model import StrictModel
 
 log = log_lines.logger(__name__)
 
@@ -51,10 +53,8 @@ _Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Pattern = Annotated[str, StringConstraints(min_length=1), AfterValidator(_pattern)]
 
 
-class Grant(BaseModel):
+class Grant(StrictModel):
     """What one client may do. A pattern is an endpoint, or the begin of some and `*`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: Of its token; of the old and the new one while it changes.
     token_sha256: Annotated[tuple[_Hash, ...], BeforeValidator(_several)] = ()
@@ -69,9 +69,7 @@ class Grant(BaseModel):
     most: int | None = Field(default=None, ge=1, le=1_000_000)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _File(StrictModel):
     clients: dict[Annotated[str, StringConstraints(min_length=1, max_length=200)], Grant]
 
 
@@ -127,14 +125,11 @@ class Access:
     @classmethod
     def read(cls, file: Path) -> Self:
         """Return what a file says. Raises SettingsError."""
+        text = secrets.text_in(file, "relay.serve.access_file")
         try:
-            return cls(_File.model_validate(tomllib.loads(file.read_text(encoding="utf-8-sig"))).clients)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise SettingsError(f"{file}: {where}", first["msg"].removeprefix("Value error, ")) from None
-        except OSError as error:
-            raise SettingsError("relay.serve.access_file", f"cannot be read: {error.strerror}: {file}") from None
+            return cls(_File.from_mapping(tomllib.loads(text)).clients)
+        except SettingsError as error:
+            raise SettingsError(f"{file}: {error.path}", error.problem) from None
         except (ValueError, RecursionError) as error:
             raise SettingsError(str(file), f"is no access file: {error}") from None
 
