@@ -22,6 +22,11 @@ PLACES: dict[str, tuple[str, str, dict[str, str]]] = {
             "packages/pool/osrdyne_pool/settings_file.py": "a settings file",
         },
     ),
+    "requests of the management API": (
+        r"import urllib\.request",
+        "packages/pool/osrdyne_pool/broker/management.py",
+        {"daemon/osrdyne/commands/status.py": "the status of a daemon, in standard library"},
+    ),
     "strict settings": (
         r'extra="forbid"',
         "packages/runtime/osrdyne_runtime/settings/model.py",
