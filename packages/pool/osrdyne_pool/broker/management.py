@@ -120,5 +120,5 @@ def _text_of(error: urllib.error.HTTPError) -> str:
     with error:
         try:
             return error.read(_MOST_TEXT).decode(errors="replace")
-        except (OSError, http.client.HTTPException):
+        except (OSError, ValueError, http.client.HTTPException):
             return ""
