@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import ssl
 import tomllib
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import AccessDenied
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.settings import secrets
+from osrdyne_runtime.settings.changes import FileChanges
 from osrdyne_runtime.settings.model import StrictModel
 
 log = log_lines.logger(__name__)
@@ -164,15 +164,12 @@ class WatchedFiles:
     """Files that are read again when they change. What cannot be read leaves what was read before."""
 
     def __init__(self, files: list[Path], read: Callable[[], None]) -> None:
-        self._files, self._read = files, read
-        self._seen = self._state()
+        self._files, self._read, self._changes = files, read, FileChanges(files)
 
     def look(self) -> None:
         """Read the files where they have changed. Raises nothing."""
-        seen = self._state()
-        if seen == self._seen:
+        if not self._changes.found():
             return
-        self._seen = seen
         try:
             self._read()
         except (SettingsError, OSError, ssl.SSLError) as error:
@@ -185,14 +182,3 @@ class WatchedFiles:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             self.look()
-
-    def _state(self) -> list[tuple[int, int, int] | None]:
-        return [_stat(one) for one in self._files]
-
-
-def _stat(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(file)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
