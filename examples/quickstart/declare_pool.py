@@ -7,13 +7,11 @@ users with few rights, see docs/howto/pulumi.md.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import sys
-import urllib.request
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
+from osrdyne_pool.broker.management import ManagementClient
 from osrdyne_pool.broker.management_json import requests
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import topology
@@ -22,16 +20,13 @@ from osrdyne_pool.topology import topology
 def declare(management_uri: str, vhost: str, pool: str) -> None:
     """Declare a pool in a virtual host, by the management API of its broker."""
     address = urlsplit(management_uri)
-    login = f"{unquote(address.username or '')}:{unquote(address.password or '')}".encode()
-    header = {"Authorization": f"Basic {base64.b64encode(login).decode()}", "Content-Type": "application/json"}
-    api = f"{address.scheme}://{address.netloc.rpartition('@')[2]}/api"
+    server = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
+    broker = ManagementClient(server, unquote(address.username or ""), unquote(address.password or ""))
     declared = topology(PoolSettings(pool))
     for one in requests(declared, vhost):
         if one.path[0] in ("users", "permissions", "user-limits", "vhost-limits"):
             continue
-        url = "/".join([api, *(quote(part, safe="") for part in one.path)])
-        request = urllib.request.Request(url, json.dumps(one.body).encode(), header, method=one.method)  # noqa: S310
-        urllib.request.urlopen(request, timeout=30).close()  # noqa: S310
+        broker.call(one.method, *one.path, body=one.body)
     print(f"the pool {pool} is declared: {len(declared.exchanges)} exchanges, {len(declared.queues)} queues")
 
 

@@ -1,21 +1,23 @@
 """What the values of a stack's configuration may be, and how what pydantic finds wrong is worded. Pure.
 
-A check takes what a person wrote and returns what the program uses, or raises `Wrong` with what is allowed. A `Table`
-is a pydantic model whose fields have such checks, and `read` makes it of a value: what is wrong keeps its path.
+A check takes what a person wrote and returns what the program uses, or raises `Wrong` with what is allowed. The fields
+of a `StrictModel` have such checks, and `read` makes it of a value: what is wrong keeps its path.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import BeforeValidator
 
 from osrdyne_pool import images
+from osrdyne_protocol.errors import SettingsError
 from osrdyne_runtime import addresses
+from osrdyne_runtime.settings.model import StrictModel
 
 Check = Callable[[object], Any]
 
@@ -36,45 +38,22 @@ class Wrong(ValueError):
 def table(value: object, known: tuple[str, ...]) -> dict[str, Any]:
     """Return a table that has no other names than these."""
     if not isinstance(value, dict):
-        raise Wrong(f"{value!r} is no table of {', '.join(known)}")
+        raise Wrong(f"{value!r} is not a table of {', '.join(known)}")
     for name in value:
         if name not in known:
             raise Wrong(f"is not a setting; known are {', '.join(known)}", f".{name}")
     return value
 
 
-class Table(BaseModel):
-    """A table of settings. A field that is excluded is not for a person to set."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, value: object) -> dict[str, Any]:
-        return table(value, tuple(name for name, field in cls.model_fields.items() if not field.exclude))
-
-
-Kind = TypeVar("Kind", bound=Table)
+Kind = TypeVar("Kind", bound=StrictModel)
 
 
 def read(kind: type[Kind], value: object) -> Kind:
     """Return a value as a table of a kind. Raises Wrong for the first of what is wrong."""
     try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        cause = first.get("ctx", {}).get("error")
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-        raise Wrong(_problem(first), path + getattr(cause, "path", "")) from None
-
-
-def _problem(error: Mapping[str, Any]) -> str:
-    worded = {
-        "missing": "is missing",
-        "tuple_type": f"{error['input']!r} is no list",
-        "dict_type": f"{error['input']!r} is no table of names and values",
-    }
-    return worded.get(error["type"]) or str(error.get("ctx", {}).get("error") or error["msg"])
+        return kind.from_mapping(value)
+    except SettingsError as error:
+        raise Wrong(error.problem, error.path and f".{error.path}") from None
 
 
 def each(check: Check, values: object) -> tuple[Any, ...]:

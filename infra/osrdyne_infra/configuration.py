@@ -18,7 +18,7 @@ from pydantic import BeforeValidator
 from osrdyne_infra import checks
 from osrdyne_infra.broker import settings as broker_settings
 from osrdyne_infra.broker.settings import BrokerDeployment
-from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, Table, Wrong
+from osrdyne_infra.checks import AmqpAddress, Check, Filled, HttpAddress, Wrong
 from osrdyne_infra.cluster.settings import Cluster, PoolCluster, WorkerSettings
 from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.jobs import settings as jobs_settings
@@ -28,6 +28,7 @@ from osrdyne_pool.topology import Users
 from osrdyne_protocol import foreign_json
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.settings.model import StrictModel
 
 if TYPE_CHECKING:
     from osrdyne_infra.relay.settings import RelayPlace
@@ -73,7 +74,7 @@ OF_BROKER = ("broker_deployment", "admin_password", "kubernetes", "kubeconfig")
 FOREIGN = ("pulumi",)
 
 
-class BrokerAddress(Table):
+class BrokerAddress(StrictModel):
     """Where the broker is, and the user that declares things there."""
 
     #: Management API, as this machine reaches it; no user, no path.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-import urllib.error
 from random import Random
 
 from faults import load, timing
 from faults.rig import Rig
+from osrdyne_pool.broker.management import ManagementRefused
 from testbed import lost_events
 
 #: Seconds for which such a fault lasts: twice as long as a key without activity stays bound.
@@ -77,6 +77,6 @@ def _close_event_connections(rig: Rig) -> int:
         if str(one.get("client_properties", {}).get("connection_name", "")).endswith((", events", ", activity"))
     }
     for name in names:
-        with contextlib.suppress(urllib.error.HTTPError):  # it is closed already
+        with contextlib.suppress(ManagementRefused):  # it is closed already
             rig.broker.management.delete("connections", name)
     return len(names)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from faults.clock import Clock
 from faults.journal import Journals
 from faults.ledger import Ledger
 from faults.proxy import Proxy
+from osrdyne_pool.broker.management import ManagementRefused
 from osrdyne_pool.topology import Topology, topology
 from osrdyne_protocol import names
 from testbed import ROOT
@@ -252,7 +252,7 @@ class Rig:
         prefix = self.pool.names.request_queue_prefix
         for queue in self.pool.queues():
             # One that has gone meanwhile, or that the broker has not started yet, cannot be asked.
-            with contextlib.suppress(urllib.error.HTTPError):
+            with contextlib.suppress(ManagementRefused):
                 if queue.startswith(prefix) and is_lost(self.broker.management, VHOST, queue):
                     self._dead.append((self._key(queue), at))
 

@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import urllib.error
-import urllib.request
+from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
+
+from osrdyne_pool.broker.management import FRESH_TOTALS, ManagementClient
 
 
 class Management:
-    """Calls of the HTTP API with one user's rights. An answer of 4xx or 5xx raises
-    `urllib.error.HTTPError`.
-    """
+    """Calls of the HTTP API with one user's rights. An answer of 4xx or 5xx raises `ManagementRefused`."""
 
     def __init__(self, url: str, user: str, password: str) -> None:
-        self._url = url
-        self._token = base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._client = ManagementClient(url, user, password, timeout=30)
+        # To delete a vhost with a thousand queues takes a busy broker a minute and more.
+        self._deleting = replace(self._client, timeout=200)
 
-    def call(self, method: str, *path: str, query: str = "", body: object = None) -> Any:
+    def call(self, method: str, *path: str, query: dict[str, str] | None = None, body: object = None) -> Any:
         """One request; `path` is given in parts, which are quoted here (a vhost is often "/")."""
-        address = f"{self._url}/api/" + "/".join(quote(part, safe="") for part in path) + query
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(address, method=method, data=data)  # noqa: S310 - our own broker
-        request.add_header("Authorization", f"Basic {self._token}")
-        request.add_header("Content-Type", "application/json")
-        try:
-            # To delete a vhost with a thousand queues takes a busy broker a minute and more.
-            with self._opener.open(request, timeout=200 if method == "DELETE" else 30) as answer:
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            # Its own text is the status alone; the broker's reason is what tells.
-            error.msg = f"{error.msg}: {error.read().decode(errors='replace')[:500]}"
-            raise
-        return json.loads(text) if text else None
+        client = self._deleting if method == "DELETE" else self._client
+        return client.call(method, *path, query=query, body=body)
 
-    def get(self, *path: str, query: str = "") -> Any:
+    def get(self, *path: str, query: dict[str, str] | None = None) -> Any:
         return self.call("GET", *path, query=query)
 
     def put(self, *path: str, body: object) -> None:
@@ -52,15 +36,7 @@ class Management:
 
         They come straight from the queue's own samples, which are the youngest that this API has.
         """
-        try:
-            found: dict[str, Any] = self.get(
-                "queues", vhost, name, query="?disable_stats=true&enable_queue_totals=true"
-            )
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 404:
-                    return None
-            raise
+        found: dict[str, Any] | None = self._client.find("queues", vhost, name, query=FRESH_TOTALS)
         return found
 
     def add_vhost(self, name: str, user: str) -> None:

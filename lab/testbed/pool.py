@@ -9,7 +9,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from osrdyne_pool.broker import management_json
+from osrdyne_pool.broker.management import ManagementRefused
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Topology, Users, topology
 from osrdyne_protocol.names import PoolNames
@@ -64,7 +64,7 @@ class Pool:
         pool = cls(broker, vhost, parsed, users, passwords)
         try:
             pool.apply()
-        except urllib.error.HTTPError as error:
+        except ManagementRefused as error:
             # RabbitMQ 4.0 can crash while it declares a queue, and answers with that (rabbit_quorum_queue:handle_tick).
             if "'EXIT'" not in str(error):
                 raise
@@ -89,9 +89,8 @@ class Pool:
         def applied() -> bool:
             try:
                 self.apply()
-            except urllib.error.HTTPError as error:
-                with error:
-                    return False
+            except ManagementRefused:
+                return False
             return True
 
         until(applied, what="the topology")

@@ -84,6 +84,13 @@ class Unreachable(Refused):
     """Nothing answers at the address."""
 
 
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: it would get the password."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 class Api:
     """The management API: GET always, PUT and POST only when this is no rehearsal."""
 
@@ -93,7 +100,7 @@ class Api:
         self.timeout, self.rehearse = given["timeout"], rehearse
         self._certificate_faults: dict[str, str] = given["certificate_faults"]
         self._token = base64.b64encode(f"{self.user}:{password}".encode()).decode()
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), NoRedirect()]
         if self.url.startswith("https:"):
             handlers.append(urllib.request.HTTPSHandler(context=context(given["tls"])))
         self._opener = urllib.request.build_opener(*handlers)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import urllib.error
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +16,7 @@ from pathlib import Path
 import pika
 import pytest
 
+from osrdyne_pool.broker.management import ManagementRefused
 from testbed.foreign_client import ForeignClient
 from testbed.pool import DaemonProcess, Pool
 from testbed.waiting import until
@@ -319,7 +319,7 @@ def test_9_no_password_appears_where_people_look(
     for connection in pool.broker.management.get("connections"):
         if connection["user"] == pool.users.daemon:
             # The daemon ends the one for its events when it loses the other.
-            with contextlib.suppress(urllib.error.HTTPError):
+            with contextlib.suppress(ManagementRefused):
                 pool.broker.management.delete("connections", connection["name"])
     daemon.wait_for("waiting")
     secrets = [one.encode() for one in pool.passwords.values()]

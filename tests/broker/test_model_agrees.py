@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
-from urllib.error import HTTPError
 
 import pytest
 
 from osrdyne_amqp import Connection
 from osrdyne_pool.broker import quorum
+from osrdyne_pool.broker.management import ManagementRefused
 from simulation import virtual_time
 from simulation.model.programs import ALL, FAULTY
 from simulation.model.programs.model_bench import ModelBench
@@ -90,8 +90,8 @@ class RealBench:
         path = ("queues", "quorum", self._vhost.name, queue, "status")
         try:
             members = await asyncio.to_thread(self._api.get, *path)
-        except HTTPError as error:
-            if error.code == 404:
+        except ManagementRefused as error:
+            if error.status == 404:
                 return None
             raise
         return quorum.never_led(quorum.read(members))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import urllib.error
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from osrdyne_pool.broker import quorum
+from osrdyne_pool.broker.management import ManagementRefused
 from testbed.broker import Broker
 from testbed.waiting import until
 
@@ -61,7 +61,7 @@ def close(channel: BlockingChannel) -> None:
 
 
 def members(broker: Broker, name: str, vhost: str = VHOST) -> tuple[quorum.Member, ...]:
-    """Return what the status API says of the queue's members. Raises HTTPError."""
+    """Return what the status API says of the queue's members. Raises ManagementRefused."""
     return quorum.read(broker.management.get("queues", "quorum", vhost, name, "status"))
 
 
@@ -104,9 +104,8 @@ def fate_of(broker: Broker, channel: BlockingChannel, name: str) -> str:
         nonlocal since
         try:
             found = members(broker, name)
-        except urllib.error.HTTPError as error:
-            with error:
-                return GONE if error.code == 404 else None
+        except ManagementRefused as error:
+            return GONE if error.status == 404 else None
         if any(one.state == "leader" for one in found):
             return WELL
         since = (since or time.monotonic()) if quorum.never_led(found) else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pika.adapters.blocking_connection import BlockingChannel
 
+from osrdyne_pool.broker.management import ManagementRefused
 from testbed.broker import Broker
 from testbed.broker_cluster import BrokerCluster
 from tests.broker_facts.fates import PERSISTENT, Fate, close, declare, fates, members, open_channel
@@ -56,7 +57,7 @@ def look(broker: Broker, queue: str) -> str:
     """Return state, term and last index of all members in few words; or the error."""
     try:
         found = members(broker, queue)
-    except OSError as error:
+    except (ManagementRefused, OSError) as error:
         return str(error)
     return ", ".join(f"{one.state} {one.term}/{one.last_index}" for one in found)
 

@@ -6,11 +6,11 @@ import contextlib
 import multiprocessing
 import threading
 import time
-import urllib.error
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from osrdyne_pool.broker import quorum
+from osrdyne_pool.broker.management import ManagementRefused
 from testbed.broker import Broker
 from tests.broker_facts.fates import members
 
@@ -71,9 +71,8 @@ def watched(brokers: Sequence[Broker], queues: Callable[[], Sequence[str]]) -> I
 def _sample(broker: Broker, queue: str) -> tuple[str, bool]:
     try:
         found = members(broker, queue)
-    except urllib.error.HTTPError as error:
-        with error:
-            return f"HTTP {error.code}", False
+    except ManagementRefused as error:
+        return f"HTTP {error.status}", False
     except OSError:
         return "no answer", False
     shown = [f"{one.state}{' in term 0' if one.term == 0 else ''}" for one in found]

@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_a_no_that_names_the_field_and_nothing_is_registere
         (("--types", f"{__name__}:NO_TYPES"), "is no iterable of JobType, and no mapping with such keys"),
         (("--types", f"{__name__}:NOBODY"), "is no iterable of JobType, and no mapping with such keys"),
         (("--types", f"{__name__}:jobs.x"), "cannot be loaded: AttributeError"),
-        (("--broker-file", "/nowhere/uri"), "--broker-file /nowhere/uri cannot be read: No such file"),
+        (("--broker-file", "/nowhere/uri"), "--broker-file: cannot be read: No such file or directory: /nowhere/uri"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named_before_a_job_is_registered(

@@ -99,7 +99,7 @@ def test_a_file_of_sqlite_that_does_not_exist_is_an_error_and_stays_so(tmp_path:
         ),
         ("jobs:secret", "the database's address is no URL; write postgresql://user:password@host/database"),
         ("mysql://jobs:secret@db/jobs", "jobs are kept in PostgreSQL or SQLite, not in mysql"),
-        ("", "the database's address is no URL"),
+        ("", "the database's address: is empty"),
     ],
 )
 def test_a_database_that_is_away_or_misspelt_is_named_without_password(address: str, why: str) -> None:
@@ -109,13 +109,13 @@ def test_a_database_that_is_away_or_misspelt_is_named_without_password(address: 
 def test_without_an_address_it_says_how_to_give_one() -> None:
     done = osrdyne("jobs", "list")
 
-    assert "no database is named; give --database-file FILE, or set OSRDYNE_JOBS_DATABASE" in refused(done)
+    assert "name a file that holds it by --database-file, or set OSRDYNE_JOBS_DATABASE" in refused(done)
 
 
 def test_a_file_that_cannot_be_read_is_named() -> None:
     done = osrdyne("jobs", "list", "--database-file", "/nowhere/address")
 
-    assert "--database-file /nowhere/address cannot be read: No such file" in refused(done)
+    assert "--database-file: cannot be read: No such file or directory: /nowhere/address" in refused(done)
 
 
 @pytest.mark.full
@@ -126,7 +126,7 @@ def test_a_wrong_password_is_refused_in_one_line_without_it(postgres: Postgres) 
 def test_a_program_finds_the_address_by_the_same_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in (FILE_VARIABLE, VARIABLE):
         monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(JobError, match=f"no database is named; set {FILE_VARIABLE} or {VARIABLE}"):
+    with pytest.raises(JobError, match=f"is missing; name a file that holds it by {FILE_VARIABLE}, or set {VARIABLE}"):
         engine_from_environment()
 
     monkeypatch.setenv(VARIABLE, "sqlite:////itself")

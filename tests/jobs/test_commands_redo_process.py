@@ -155,7 +155,11 @@ def test_while_postgresql_is_away_it_waits(private_postgres: Postgres, start: Ca
     [
         ((), {}, "no pool is named; give --pool NAME, or the daemon's settings file by --settings"),
         (("--settings", "/nowhere.toml"), {}, "/nowhere.toml: does not exist; name the settings file"),
-        (("--pool", "core"), {}, "no broker is named; give --broker-file FILE, or set OSRDYNE_CLIENT_URI"),
+        (
+            ("--pool", "core"),
+            {},
+            "name a file that holds it by --broker-file, or set OSRDYNE_CLIENT_URI",
+        ),
         (("--pool", "Core"), {"OSRDYNE_CLIENT_URI": NOBODY}, "pool name 'Core': use lower-case letters"),
         (
             ("--pool", "core", "--ready-file", "/nowhere/ready"),

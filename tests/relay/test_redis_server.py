@@ -83,7 +83,7 @@ def test_files_of_a_node_are_checked_without_a_node(tmp_path: Path) -> None:
     (tmp_path / "access.toml").write_text('[clients.a]\ncall = ["*maps"]\n')
     done = osrdyne("relay", "check", *files)
     assert done.code == 2
-    assert "clients.a.call.0" in done.line
+    assert "clients.a.call[0]" in done.line
     (tmp_path / "relay.toml").write_text("[relay]\nprefixes = 1\n")
     assert "relay." in osrdyne("relay", "check", *files[2:]).line
     assert "give --settings FILE or --access-file FILE" in osrdyne("relay", "check").line

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import secrets
-import urllib.error
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from osrdyne_pool.broker import lost, management_json
+from osrdyne_pool.broker.management import ManagementRefused
 from osrdyne_pool.settings import PoolLimits, PoolSettings
 from osrdyne_pool.topology import Users, topology
 from testbed.lost_queue import is_lost, lose, lose_stream, mend
@@ -83,9 +83,8 @@ class Applied:
         """Whether the broker lets that user in (the daemon's and the monitor's may use the management API)."""
         try:
             Management(self.vhost.broker.management_url, user, password).get("whoami")
-        except urllib.error.HTTPError as error:
-            with error:
-                return False
+        except ManagementRefused:
+            return False
         return True
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import threading
-import urllib.error
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -17,6 +16,7 @@ import pytest
 from osrdyne_amqp.address import from_file
 from osrdyne_amqp.errors import AccessRefused
 from osrdyne_client import Client, Reply
+from osrdyne_pool.broker.management import ManagementRefused
 from osrdyne_pool.topology import request_queue_arguments, topology
 from osrdyne_worker import Request, WorkerEnvironment, loop, serve
 from testbed.pool import DaemonProcess, Pool
@@ -51,7 +51,7 @@ def change_password(pool: Pool, user: str, password: str, expected: int) -> None
     pool.broker.management.put("users", user, body={"password": password, "tags": ",".join(tags)})
     pool.passwords[user] = password
     for name in old:
-        with contextlib.suppress(urllib.error.HTTPError):
+        with contextlib.suppress(ManagementRefused):
             pool.broker.management.delete("connections", name)
 
 

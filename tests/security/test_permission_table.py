@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-import urllib.error
 from collections.abc import Callable, Iterator
-from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
+from osrdyne_pool.broker.management import ManagementRefused
 from testbed.management import Management
 from testbed.pool import Pool
 from testbed.waiting import until
@@ -87,7 +86,7 @@ def purge(queue: Callable[[Pool], str]) -> Action:
 def others(api: Management, pool: Pool) -> None:
     """Raise as for a refusal where no other virtual host than the pool's is shown."""
     if {one["name"] for one in api.get("vhosts")} <= {pool.vhost}:
-        raise urllib.error.HTTPError("", 403, "none", Message(), None)
+        raise ManagementRefused("GET", "vhosts", 403, "none")
 
 
 def request_queue(pool: Pool) -> str:

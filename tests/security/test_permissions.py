@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import urllib.error
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
+from osrdyne_pool.broker.management import ManagementRefused
 from osrdyne_pool.topology import request_queue_arguments
 from testbed.management import Management
 from testbed.pool import Pool
@@ -202,9 +202,8 @@ def code(call: Callable[[], Any]) -> int:
     """HTTP status of a call."""
     try:
         call()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
+    except ManagementRefused as error:
+        return error.status
     return 200
 
 

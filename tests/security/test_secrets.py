@@ -10,7 +10,6 @@ import secrets
 import stat
 import subprocess
 import sys
-import urllib.error
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import pika
 import pytest
 
 from osrdyne_client import Client, RemoteError
+from osrdyne_pool.broker.management import ManagementRefused
 from testbed.broker import Broker
 from testbed.command_line import osrdyne
 from testbed.pool import DaemonProcess, Pool
@@ -115,7 +115,7 @@ def wrong_password(pool: Pool, daemon: DaemonProcess) -> None:
     api.put("users", user, body={"password": "another", "tags": "management"})
     for one in until(lambda: [c for c in api.get("connections") if c["user"] == user]):
         # The daemon ends the one for its events when it loses the other.
-        with contextlib.suppress(urllib.error.HTTPError):
+        with contextlib.suppress(ManagementRefused):
             api.delete("connections", one["name"])
     daemon.wait_for("waiting")
     for command in (["lint", "--live", "--settings", str(daemon.directory / "settings.toml")],):

@@ -1,9 +1,8 @@
 """The broker's management API, read only: which request queues there are, and what is in them.
 
-Only this module uses HTTP to reach the broker (through pyrabbit2, each call in a thread, because it blocks).
-Its message counts are seconds late, and each decision allows for that
-(docs/reference/rabbitmq-facts.md#counts-that-come-late). Library exceptions become `ManagementError` here, with what,
-where and what to do, and without the password.
+Each call is in a thread: `osrdyne_pool.broker.management` blocks. The message counts of the API are seconds late, and
+each decision allows for that (docs/reference/rabbitmq-facts.md#counts-that-come-late). Errors become `ManagementError`
+here, with what, where and what to do, and without the password.
 """
 
 from __future__ import annotations
@@ -12,18 +11,16 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
-
-import pyrabbit2.http
 
 from osrdyne.errors import ManagementError
 from osrdyne.state.values import QueueTotals
 from osrdyne_amqp.address import Address, present
 from osrdyne_amqp.connecting import tls
 from osrdyne_amqp.errors import BrokerError
-from osrdyne_pool.broker import management_json, quorum
+from osrdyne_pool.broker import management, management_json, quorum
 from osrdyne_pool.topology import Topology, own_key
 from osrdyne_protocol import foreign_json
 from osrdyne_protocol.errors import causes
@@ -35,8 +32,6 @@ _PAGE_SIZE = 500
 _MOST_PAGES = 2000
 #: Calls under way at once.
 _MOST_CALLS = 4
-#: Requests a queue's own samples, which are younger than those of the API's aggregates.
-_FRESH = {"disable_stats": "true", "enable_queue_totals": "true"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -85,7 +80,7 @@ class ManagementApi:
         """
         name = quote(queue, safe="")
         try:
-            raw = await self._get(f"queues/{self._vhost}/{name}", _FRESH)
+            raw = await self._get(f"queues/{self._vhost}/{name}", management.FRESH_TOTALS)
             bindings = await self._get(f"queues/{self._vhost}/{name}/bindings")
         except _NotFound:
             return None
@@ -197,23 +192,24 @@ class ManagementApi:
         self._server = server = self._present(self._server)
         where = server.where
         try:
-            return await asyncio.to_thread(server.client.do_call, path, "GET", params=params)
-        except pyrabbit2.http.HTTPError as error:
+            return await asyncio.to_thread(server.get, path, params)
+        except management.ManagementRefused as error:
             if error.status == 404:
                 raise _NotFound(f"{where}/api/{path}: not found") from None
-            alarmed = alarms(str(error.reason)) if path == _ALARMS else None
+            alarmed = alarms(error.text) if path == _ALARMS else None
             if alarmed is not None:
                 raise _Alarm(alarmed) from None
             hint = "see the broker's log"
             if error.status in (401, 403):
-                hint = _REFUSALS.get(str(error.detail), _REFUSED).format(user=f"user '{server.user}'")
+                hint = _REFUSALS.get(error.reason, _REFUSED).format(user=f"user '{server.user}'")
             raise ManagementError(f"{where}/api/{path} answered {error.status}: {hint}") from None
-        except (pyrabbit2.http.NetworkError, OSError) as error:
-            raise ManagementError(f"no management API at {where}: {_cause(error, server.cacertfile)}") from None
-        except Exception as error:  # noqa: BLE001 - the library, and what it uses, fail in many ways on odd answers
-            raise ManagementError(
-                f"{where}/api/{path} answered what cannot be read ({type(error).__name__}); {_STRANGER}"
-            ) from None
+        except management.ManagementAway as error:
+            raise ManagementError(f"no management API at {where}: {_cause(error, server.options.cacertfile)}") from None
+        except management.ManagementUnreadable as error:
+            what = type(error.__cause__).__name__
+            raise ManagementError(f"{where}/api/{path} answered what cannot be read ({what}); {_STRANGER}") from None
+        except BrokerError as error:
+            raise ManagementError(f"management_uri: {error}") from None
 
     @contextlib.contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -246,8 +242,8 @@ class _Server:
     uri: str = field(repr=False)
     where: str
     user: str
-    cacertfile: str | None
-    client: Any
+    options: tls.TlsOptions
+    client: management.ManagementClient
 
     @classmethod
     def of(cls, uri: str, timeout: float) -> _Server:
@@ -260,20 +256,17 @@ class _Server:
                 "keyfile, and a password is always needed"
             )
         if not options.is_default:
-            options.context()  # raises an error that names an unusable file; the library's errors do not
+            options.context()  # raises an error that names an unusable file
         host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
-        address = f"{host}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
-        client = pyrabbit2.http.HTTPClient(
-            address + parts.path.rstrip("/").removesuffix("/api"),  # which the library below adds
-            # As bytes: the library below would write them in Latin-1, and the broker reads UTF-8.
-            unquote(parts.username or "").encode(),
-            unquote(parts.password or "").encode(),
-            timeout=timeout,
-            scheme=parts.scheme,
-            verify=options.cacertfile or True,
-            cert=(options.certfile, options.keyfile) if options.keyfile else options.certfile,
-        )
-        return cls(uri, f"{parts.scheme}://{address}", unquote(parts.username or ""), options.cacertfile, client)
+        where = f"{parts.scheme}://{host}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
+        user = unquote(parts.username or "")
+        client = management.ManagementClient(where + parts.path, user, unquote(parts.password or ""), timeout=timeout)
+        return cls(uri, where, user, options, client)
+
+    def get(self, path: str, params: Mapping[str, str] | None) -> Any:
+        """Ask, over TLS by the files as they are now. Raises the errors of the client, and BrokerError for a file."""
+        client = self.client if self.options.is_default else replace(self.client, tls=self.options.context())
+        return client.request("GET", path, params)
 
 
 def _split(uri: str) -> SplitResult:
@@ -311,7 +304,7 @@ def _cause(error: BaseException, cacertfile: str | None) -> str:
         if isinstance(cause, ssl.SSLError):
             return tls.problem(cause, cacertfile)
     texts = [cause.strerror for cause in found if isinstance(cause, OSError) and cause.strerror]
-    return f"{texts[0] if texts else error}; is the broker up, with rabbitmq_management?"
+    return f"{texts[0] if texts else error.__cause__ or error}; is the broker up, with rabbitmq_management?"
 
 
 def alarms(answer: str) -> str | None:

@@ -113,7 +113,7 @@ def _body(body: str | None, file: Path | None) -> bytes:
         try:
             return file.read_bytes()
         except OSError as error:
-            raise CannotAsk(f"--file {file} cannot be read: {broker_address.why(error)}") from None
+            raise CannotAsk(f"--file {file} cannot be read: {error.strerror}") from None
     if body == "-":
         return sys.stdin.buffer.read()
     # Bytes of the command line that are no UTF-8 arrive as they were typed.

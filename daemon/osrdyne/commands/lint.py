@@ -29,6 +29,7 @@ from osrdyne_pool.topology import Topology, Users, topology
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime.console.output import NO, CannotAsk, one_line_errors, print_json
+from osrdyne_runtime.settings import secrets
 
 
 @one_line_errors
@@ -104,10 +105,7 @@ def judge(expected: Topology, found: Topology, *, with_users: bool) -> list[Find
 def _management(broker: BrokerSettings, file: Path | None) -> str:
     if file is None:
         return secret(broker.management_uri, broker.management_uri_file, "broker.management_uri")
-    try:
-        return secret(None, file, "--management")
-    except SettingsError as error:
-        raise CannotAsk(f"--management: {error.problem}") from None
+    return secrets.in_file(file, "--management")
 
 
 def _vhost(settings: DaemonSettings) -> str:

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from osrdyne.base.model import StrictModel
 from osrdyne.drivers.base import Driver
 from osrdyne_pool.settings import PoolSettings
+from osrdyne_runtime.settings.model import StrictModel
 
 
 class DriverSettings(StrictModel, abc.ABC):

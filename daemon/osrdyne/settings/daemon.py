@@ -20,11 +20,12 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as UnreadableVariable
 
 from osrdyne.base.credentials import ENVIRONMENT_PREFIX
-from osrdyne.base.model import Seconds, StrictModel
 from osrdyne.drivers import registry
 from osrdyne_pool import settings_file
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.settings import secrets
+from osrdyne_runtime.settings.model import Seconds, StrictModel, first_problem
 
 #: Addresses with credentials, by table. Each is a setting, or in the file that the setting `{name}_file` names.
 _ADDRESSES = (("broker", "amqp_uri"), ("broker", "management_uri"), ("driver", "worker_amqp_uri"))
@@ -139,12 +140,8 @@ def load(path: Path) -> DaemonSettings:
     except RecursionError:
         raise SettingsError("environment", "a variable with a table is nested too deeply") from None
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "settings"
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, SettingsError):
-            raise SettingsError(f"{path}: {cause.path}", cause.problem) from None
-        raise SettingsError(f"{path}: {where}", _problem(first)) from None
+        found = first_problem(error, words=_words)
+        raise SettingsError(f"{path}: {found.path or 'settings'}", found.problem) from None
 
 
 def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: Path) -> None:
@@ -160,17 +157,11 @@ def _choose_forms(environment: Mapping[str, Any], values: dict[str, Any], path: 
         )
         for where, found in (("the environment", chosen), (str(path), rest)):
             if len(found) > 1:
-                raise SettingsError(f"{table}.{name}", f"is given twice in {where}, itself and as a file; give one")
+                raise secrets.given_twice(f"{table}.{name}", where)
         if chosen:
             for form in rest:
                 del values[table][form]
 
 
-def _problem(error: Mapping[str, Any]) -> str:
-    if error["type"] == "extra_forbidden":
-        return "is not a setting; see docs/reference/settings.md for those there are"
-    if error["type"] == "missing":
-        return "is missing"
-    if error["type"] == "union_tag_invalid" and (why := registry.broken.get(error["ctx"]["tag"])):
-        return why
-    return str(error["msg"]).removeprefix("Value error, ")
+def _words(error: Mapping[str, Any]) -> str | None:
+    return registry.broken.get(error["ctx"]["tag"]) if error["type"] == "union_tag_invalid" else None

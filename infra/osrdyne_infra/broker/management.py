@@ -1,25 +1,20 @@
 """What is on the broker, through its management API. Only reads, except for `mend` and `limits`.
 
-The one module of the program that speaks HTTP. Every failure is a BrokerError that says what to do, and never holds a
+Every failure is a BrokerError that says what to do, and never holds a
 password.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote
 
 from osrdyne_infra.errors import BrokerUnusable
 from osrdyne_pool.broker import default_login, quorum
-from osrdyne_protocol import foreign_json
-from osrdyne_protocol.foreign_json import MOST_BYTES_OF_ENGINES
+from osrdyne_pool.broker.management import FRESH_TOTALS, ManagementClient, ManagementRefused, ManagementUnreadable
 from osrdyne_runtime import certificate_faults
 
 #: Seconds to wait for one answer.
@@ -63,7 +58,7 @@ class Management:
 
     def messages(self, vhost: str) -> dict[str, int]:
         """Return the queues of a vhost that hold messages, ready or unacknowledged, with their number."""
-        found = self._call("queues", vhost, query="?disable_stats=true&enable_queue_totals=true") or []
+        found = self._call("queues", vhost, query=FRESH_TOTALS) or []
         return {one["name"]: int(one["messages"]) for one in found if one.get("messages")}
 
     def members(self, vhost: str, queue: str) -> tuple[quorum.Member, ...]:
@@ -95,25 +90,21 @@ class Management:
             raise BrokerUnusable(f"{self.url} has no {'/'.join(path)}: is that RabbitMQ's management API?")
         return found
 
-    def _call(self, *path: str, query: str = "", method: str = "GET", body: object = None) -> Any:
-        address = f"{self.url}/api/" + "/".join(quote(part, safe="") for part in path) + query
-        token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(address, data, headers, method=method)  # noqa: S310
+    def _call(
+        self, *path: str, method: str = "GET", query: Mapping[str, str] | None = None, body: object = None
+    ) -> Any:
         try:
-            with self._opener().open(request, timeout=TIMEOUT) as answer:
-                text = answer.read()
-                return foreign_json.read(text, most=MOST_BYTES_OF_ENGINES) if text else {}
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code == 404 and method in ("GET", "DELETE"):
-                    return None
-                raise BrokerUnusable(self._refusal(error.code)) from None
-        except (OSError, ValueError) as error:
-            raise BrokerUnusable(self._silence(error)) from None
+            trusted = ssl.create_default_context(cafile=self.cacertfile) if self.cacertfile else None
+            client = ManagementClient(self.url, self.user, self.password, trusted, TIMEOUT)
+            return client.call(method, *path, query=query, body=body)
+        except ManagementRefused as error:
+            if error.status == HTTPStatus.NOT_FOUND and method in ("GET", "DELETE"):
+                return None
+            raise BrokerUnusable(self._refusal(error.status)) from None
+        except (ManagementUnreadable, OSError) as error:  # ManagementAway is one
+            raise BrokerUnusable(self._silence(error.__cause__ or error)) from None
 
-    def _silence(self, error: Exception) -> str:
+    def _silence(self, error: BaseException) -> str:
         authority, setting = self.cacertfile or None, "osrdyne:broker.cacertfile"
         if fault := certificate_faults.fault(error, authority=authority, setting=setting):
             return f"the broker at {self.url} is not trusted: {fault}"
@@ -129,13 +120,6 @@ class Management:
                 f"has no tag; give them in osrdyne:broker.admin and by `pulumi config set --secret admin_password`"
             )
         return f"the broker at {self.url} answers {code}; see its log"
-
-    def _opener(self) -> urllib.request.OpenerDirector:
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-        if self.url.startswith("https:"):
-            trusted = ssl.create_default_context(cafile=self.cacertfile or None)
-            handlers.append(urllib.request.HTTPSHandler(context=trusted))
-        return urllib.request.build_opener(*handlers)
 
 
 def _is_new_enough(version: str) -> bool:

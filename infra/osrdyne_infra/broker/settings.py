@@ -7,8 +7,9 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from osrdyne_infra.checks import Filled, Image, Quantity, Table, Wrong, choice, integer
+from osrdyne_infra.checks import Filled, Image, Quantity, Wrong, choice, integer
 from osrdyne_infra.cluster.settings import Resources
+from osrdyne_runtime.settings.model import StrictModel
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
@@ -20,7 +21,7 @@ def plain(value: object) -> str:
     return value
 
 
-class BrokerDeployment(Table):
+class BrokerDeployment(StrictModel):
     """A RabbitMQ on the cluster."""
 
     #: `statefulset`: one node of our own; `cluster-operator`: what the RabbitMQ Cluster Operator makes.

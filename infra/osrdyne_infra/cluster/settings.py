@@ -10,8 +10,9 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from osrdyne_infra import checks
-from osrdyne_infra.checks import Check, Count, Filled, Flag, Image, Namespace, Network, Quantity, Table, Text, Wrong
+from osrdyne_infra.checks import Check, Count, Filled, Flag, Image, Namespace, Network, Quantity, Text, Wrong
 from osrdyne_protocol.durations import parse_seconds
+from osrdyne_runtime.settings.model import StrictModel
 
 #: Variables of a worker that are the driver's begin so.
 _OURS = "WORKER_"
@@ -83,7 +84,7 @@ Resources = Annotated[
 PullPolicy = Annotated[str, BeforeValidator(checks.choice("IfNotPresent", "Always", "Never"))]
 
 
-class Cluster(Table):
+class Cluster(StrictModel):
     """Which cluster, and where in it."""
 
     #: Name of the namespace of a broker; with a hyphen and the pool's name after it, that of a pool.
@@ -99,7 +100,7 @@ class Cluster(Table):
         return f"{self.namespace}-{pool}"
 
 
-class DaemonPods(Table):
+class DaemonPods(StrictModel):
     """How the daemons of all pools run."""
 
     image: Image
@@ -120,7 +121,7 @@ class DaemonPods(Table):
     intervals: Annotated[dict[str, int | float], BeforeValidator(_numbers(INTERVALS))] = Field(default_factory=dict)
 
 
-class NetworkAccess(Table):
+class NetworkAccess(StrictModel):
     """The only peers that the pods may speak with."""
 
     #: Where the broker is: ranges of addresses, or the name of a namespace.
@@ -159,7 +160,7 @@ _FOR: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class WorkerSettings(Table):
+class WorkerSettings(StrictModel):
     """What a worker of one pool is started from."""
 
     image: Image

@@ -8,9 +8,10 @@ from urllib.parse import quote, urlsplit
 from pydantic import BeforeValidator, Field
 
 from osrdyne_infra import checks
-from osrdyne_infra.checks import Filled, Image, Table
+from osrdyne_infra.checks import Filled, Image
 from osrdyne_infra.cluster.settings import PullPolicy, Resources
 from osrdyne_protocol.names import DatabaseNames
+from osrdyne_runtime.settings.model import StrictModel
 
 PostgresAddress = Annotated[str, BeforeValidator(checks.address("postgresql"))]
 
@@ -23,7 +24,7 @@ AUTHORITY_FILE = "ca.pem"
 PORT = 5432
 
 
-class RedoPods(Table):
+class RedoPods(StrictModel):
     """How the redo processes of all pools with jobs run."""
 
     #: That of the daemons by default, which has them.
@@ -37,7 +38,7 @@ class RedoPods(Table):
     )
 
 
-class JobsPlace(Table):
+class JobsPlace(StrictModel):
     """The PostgreSQL server of the pools with jobs, and its administrator."""
 
     #: As this machine reaches it; no user, no database. Options of TLS in its query, as libpq has them.

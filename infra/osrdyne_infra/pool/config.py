@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -23,6 +22,8 @@ from osrdyne_infra.errors import ConfigurationError
 from osrdyne_infra.pool.users import AUTHORITY
 from osrdyne_infra.pool.worker_templates import SECRET_KEY, templates, worker_secret
 from osrdyne_pool.settings import PoolSettings
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.settings import secrets
 from osrdyne_runtime.settings_text import to_toml
 
 #: Where the daemon's container finds what is made here.
@@ -145,10 +146,7 @@ def authority(settings: StackSettings) -> str:
 def certificate(file: str, setting: str, name: str = "cacertfile") -> str:
     """Return what the PEM file holds that a setting names. Raises ConfigurationError."""
     try:
-        return Path(file).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no text"
-        problem = f"{file} cannot be read ({reason}); give the path of a PEM file"
-        raise ConfigurationError(
-            f"osrdyne:{setting}.{name}", problem, f"osrdyne:{setting}: {{..., {name}: /etc/{name}.pem}}"
-        ) from None
+        return secrets.text_in(file, f"osrdyne:{setting}.{name}")
+    except SettingsError as error:
+        problem = f"{error.problem}; give the path of a PEM file"
+        raise ConfigurationError(error.path, problem, f"osrdyne:{setting}: {{..., {name}: /etc/{name}.pem}}") from None

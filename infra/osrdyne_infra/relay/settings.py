@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from osrdyne_infra import checks
-from osrdyne_infra.checks import Filled, Image, Table, Text, Wrong
+from osrdyne_infra.checks import Filled, Image, Text, Wrong
 from osrdyne_infra.cluster.settings import PullPolicy, Resources
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.http.access import Access, Grant
 from osrdyne_relay.settings import RelaySettings, ServeSettings
+from osrdyne_runtime.settings.model import StrictModel
 
 #: Name of the namespace, after that of the cluster's settings and a hyphen. No pool has it.
 NAMESPACE = "relay"
@@ -40,7 +41,7 @@ _OURS: Mapping[str, tuple[str, ...]] = {
 S3_FILES: Mapping[str, str] = {"access_key": "access_key_file", "secret_key": "secret_key_file", "ca.pem": "ca_file"}
 
 
-class RedisPod(Table):
+class RedisPod(StrictModel):
     """The Redis of the relay, which keeps nothing."""
 
     image: Image
@@ -51,7 +52,7 @@ class RedisPod(Table):
     )
 
 
-class NodePods(Table):
+class NodePods(StrictModel):
     """The nodes, and the Service by which others reach them."""
 
     #: That of the daemons by default, which has them.
@@ -66,7 +67,7 @@ class NodePods(Table):
     annotations: dict[str, Text] = Field(default_factory=dict)
 
 
-class RelayPlace(Table):
+class RelayPlace(StrictModel):
     """A relay on the cluster."""
 
     redis: RedisPod
@@ -106,11 +107,9 @@ class RelayPlace(Table):
         except SettingsError as error:
             raise Wrong(error.problem, error.path.replace("relay.", ".settings.", 1)) from None
         try:
-            Access({name: Grant.model_validate(one) for name, one in self.clients.items()})
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise Wrong(f"{first['msg'].removeprefix('Value error, ')}: {where}", ".clients") from None
+            Access({name: Grant.from_mapping(one, path=name) for name, one in self.clients.items()})
+        except SettingsError as error:
+            raise Wrong(error.problem, f".clients.{error.path}") from None
         except ValueError as error:
             raise Wrong(str(error), ".clients") from None
         return self

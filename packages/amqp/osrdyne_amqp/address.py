@@ -7,20 +7,22 @@ function instead of a text needs no restart then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_amqp.errors import InvalidUri
-from osrdyne_protocol.errors import ProtocolError
+from osrdyne_protocol.errors import ProtocolError, SettingsError
 from osrdyne_runtime import addresses
+from osrdyne_runtime.settings import secrets
 
 #: The address, or a function that returns the present one; called on the event loop, so it must not take long.
 Address = str | Callable[[], str]
 
 
 def from_file(path: str | Path) -> Callable[[], str]:
-    """Return a function that reads an address from a file: one line, readable by this user only."""
-    return lambda: Path(path).read_text(encoding="utf-8-sig").strip()
+    """Return a function that reads an address from a file: its first line, as `secrets.in_file` does."""
+    return partial(secrets.in_file, path, "the broker's address")
 
 
 def present(address: Address) -> str:
@@ -29,6 +31,8 @@ def present(address: Address) -> str:
         return address
     try:
         return address()
+    except SettingsError as error:
+        raise InvalidUri(f"the broker's address {error.problem}") from None
     except OSError as error:
         raise InvalidUri(f"the broker's address cannot be read: {error.strerror}: {error.filename}") from None
     except ProtocolError as error:

@@ -8,7 +8,7 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from osrdyne_bus.errors import MessagingError
-from osrdyne_protocol.errors import OsrdyneError
+from osrdyne_protocol.errors import OsrdyneError, SettingsError
 from osrdyne_runtime import addresses
 
 _LOOKS_LIKE = "it looks like amqp://user:password@host:5672/vhost, or amqps:// for TLS"
@@ -64,6 +64,8 @@ def peers_of(addresses: Addresses) -> tuple[Peer, ...]:
     if callable(addresses):
         try:
             addresses = addresses()
+        except SettingsError as error:
+            raise InvalidPeer(f"the address of a peer {error.problem}") from None
         except OSError as error:
             raise InvalidPeer(f"the address of a peer cannot be read: {error.strerror}: {error.filename}") from None
         except OsrdyneError as error:

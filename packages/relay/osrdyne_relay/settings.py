@@ -7,35 +7,23 @@ setting.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_runtime import addresses
 from osrdyne_runtime.door import PATIENCE
+from osrdyne_runtime.settings import model, secrets
+from osrdyne_runtime.settings.model import StrictModel
+
+#: More than 0 seconds, and 30 days at most.
+Seconds = Annotated[model.Seconds, Field(gt=0, le=30 * 86_400)]
 
 
-def _seconds(value: object) -> object:
-    return parse_seconds(value) if isinstance(value, str) else value
-
-
-#: More than 0, in seconds.
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=30 * 86_400, allow_inf_nan=False)]
-
-
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-_NO_ADDRESS = "is no address; write redis://host:6379/0, or rediss:// for TLS"
-
-
-class RedisSettings(_Settings):
+class RedisSettings(StrictModel):
     """How a node reaches Redis."""
 
     #: `redis://host:6379/0`, or `rediss://` for TLS. An address with a password belongs in `url_file`.
@@ -65,8 +53,7 @@ class RedisSettings(_Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if (self.url is None) == (self.url_file is None):
-            raise ValueError("give either `url` or `url_file`")
+        secrets.check_one(self.url, self.url_file, "redis.url", variable="redis.url")
         # What is wrong in an address otherwise, `address` says.
         if self.url is not None and not addresses.problem(self.url, "redis", "rediss") and urlsplit(self.url).password:
             raise ValueError("`url` holds a password: put the address in a file and name it as `url_file`")
@@ -88,15 +75,15 @@ class RedisSettings(_Settings):
 
     def address(self) -> SplitResult:
         """Return the address in its parts. Reads `url_file`; raises SettingsError."""
-        given = self.url if self.url_file is None else secret(self.url_file, "redis.url_file")
+        given = secrets.given(self.url, self.url_file, "redis.url")
         wrong = addresses.problem(given, "redis", "rediss")
-        if wrong is None and not re.fullmatch(r"/?\d{0,4}", urlsplit(given or "").path):
+        if wrong is None and not re.fullmatch(r"/?\d{0,4}", urlsplit(given).path):
             wrong = "has a path that is not the number of a database"
-        if wrong is None and urlsplit(given or "").query:
+        if wrong is None and urlsplit(given).query:
             wrong = "has parameters behind the database, which are settings beside it"
         if wrong is not None:
             raise SettingsError("redis.url", f"{wrong}; write redis://host:6379/0, or rediss:// for TLS")
-        return urlsplit(given or "")
+        return urlsplit(given)
 
 
 def sentinel_at(text: str) -> tuple[str, int]:
@@ -108,7 +95,7 @@ def sentinel_at(text: str) -> tuple[str, int]:
     return str(parts.hostname), parts.port
 
 
-class Timings(_Settings):
+class Timings(StrictModel):
     """How long things take, in seconds. All nodes of a relay should have the same."""
 
     #: Between two heartbeats of a call, on both sides.
@@ -140,7 +127,7 @@ class Timings(_Settings):
         return self
 
 
-class S3Settings(_Settings):
+class S3Settings(StrictModel):
     """A bucket of S3, or of a server that speaks its protocol."""
 
     #: Address of the server, without the bucket: `https://s3.eu-west-1.amazonaws.com` for example.
@@ -156,7 +143,7 @@ class S3Settings(_Settings):
     ca_file: Path | None = None
 
 
-class StreamSettings(_Settings):
+class StreamSettings(StrictModel):
     """Where data streams are. Without a place, bodies alone can be sent."""
 
     #: A directory that all nodes share.
@@ -172,7 +159,7 @@ class StreamSettings(_Settings):
         return self
 
 
-class ServeSettings(_Settings):
+class ServeSettings(StrictModel):
     """How a node is reached over HTTPS: `osrdyne relay serve`."""
 
     #: Address and port to listen on. Port 0 lets the system choose.
@@ -219,7 +206,7 @@ class ServeSettings(_Settings):
         return self
 
 
-class RelaySettings(_Settings):
+class RelaySettings(StrictModel):
     """A node of a relay."""
 
     redis: RedisSettings
@@ -235,29 +222,6 @@ class RelaySettings(_Settings):
     serve: ServeSettings | None = None
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any], *, path: str = "relay") -> Self:
+    def from_mapping(cls, values: object, *, path: str = "relay") -> Self:
         """Parse a mapping, a table of TOML for example. Raises SettingsError, which names the setting."""
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join([path, *map(str, first["loc"])])
-            raise SettingsError(where, first["msg"].removeprefix("Value error, ")) from None
-
-
-def secret(file: Path, setting: str) -> str:
-    """Return the first line of a file. Raises SettingsError, which names the setting."""
-    lines = text_of(file, setting).splitlines()
-    if not lines or not lines[0].strip():
-        raise SettingsError(setting, f"is empty: {file}")
-    return lines[0].strip()
-
-
-def text_of(file: Path, setting: str) -> str:
-    """Return what a file holds. Raises SettingsError, which names the setting."""
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SettingsError(setting, f"cannot be read: {error.strerror}: {file}") from None
-    except ValueError:
-        raise SettingsError(setting, f"is not a file of UTF-8 text: {file}") from None
+        return super().from_mapping(values, path=path)

@@ -153,7 +153,7 @@ def present_address(environment: WorkerEnvironment) -> str:
     """
     if environment.amqp_uri_file is not None:
         try:
-            return present(from_file(environment.amqp_uri_file)) or environment.amqp_uri
+            return present(from_file(environment.amqp_uri_file))
         except InvalidUri:
             if not environment.amqp_uri:
                 raise

@@ -28,7 +28,7 @@ def test_durations_are_seconds_or_iso_8601() -> None:
         ({"redis": URL, "colour": 1}, "relay.colour"),
         ({"redis": {**URL, "pasword_file": "x"}}, "relay.redis.pasword_file"),
         ({"redis": {}}, "url_file"),
-        ({"redis": {**URL, "url_file": "x"}}, "either"),
+        ({"redis": {**URL, "url_file": "x"}}, "url.* is given twice, itself and as a file"),
         ({"redis": {"url": "redis://:hidden@localhost"}}, "url_file"),
         ({"redis": {**URL, "sentinels": ["a:1"]}}, "sentinel_master"),
         ({"redis": {**URL, "sentinels": ["a"], "sentinel_master": "m"}}, "host:port"),

@@ -10,7 +10,7 @@ import pytest
 import steps
 from osrdyne.base import credentials
 from osrdyne_pool import settings_file
-from osrdyne_relay import settings as relay_settings
+from osrdyne_runtime.settings import secrets
 
 #: Readers of what osrdyne, or the system, wrote.
 OWN = {
@@ -37,7 +37,7 @@ def test_settings_and_addresses_begin_behind_a_byte_order_mark(tmp_path: Path) -
 
     assert settings_file.read_pool(tmp_path / "settings.toml").name == "core"
     assert credentials.secret(None, tmp_path / "secret", "broker.amqp_uri") == "amqp://u:p@h/v"
-    assert relay_settings.secret(tmp_path / "secret", "redis.url_file") == "amqp://u:p@h/v"
+    assert secrets.in_file(tmp_path / "secret", "redis.url_file") == "amqp://u:p@h/v"
 
 
 @pytest.mark.parametrize("name", ["worker.json", "worker.toml"])

@@ -139,8 +139,8 @@ def test_nothing_of_an_address_is_dropped_in_silence() -> None:
 def test_the_management_api_may_be_named_with_its_path() -> None:
     for address in ("http://u:p@h:15672", "http://u:p@h:15672/api", "http://u:p@h:15672/api/"):
         server = ManagementApi(address, "/")._server
-        assert server.client.base_url.endswith("h:15672/api/"), address
-    assert "/prefix/api/" in ManagementApi("http://u:p@h/prefix/api", "/")._server.client.base_url
+        assert server.client.root.endswith("h:15672/api"), address
+    assert "/prefix/api" in ManagementApi("http://u:p@h/prefix/api", "/")._server.client.root
 
 
 @pytest.mark.parametrize("mark", ["\ufeff", ""])

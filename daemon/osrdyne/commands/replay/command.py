@@ -12,7 +12,6 @@ import io
 import json as json_module
 import math
 import random
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 
@@ -28,6 +26,7 @@ from osrdyne.commands.replay import calls_file
 from osrdyne.commands.replay.simulated_pool import Circumstances, PastCall, PastEvent, Replay, Tally
 from osrdyne.lifetime.window_rules import Schedule
 from osrdyne.settings.daemon import BrokerSettings, IntervalSettings
+from osrdyne_pool import settings_file
 from osrdyne_pool.settings import Delays, PoolSettings
 from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
@@ -90,23 +89,15 @@ def _settings(path: Path | None, delays: Mapping[str, float]) -> tuple[PoolSetti
     """Read the settings that decide about a key's life, with these delays for the pool; others may be missing."""
     if path is None:
         return PoolSettings.from_mapping({"name": "replay", **delays}), BrokerSettings(), IntervalSettings()
+    values = settings_file.read(path)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         return (
             PoolSettings.from_mapping({**_table(values, "pool"), **delays}),
-            BrokerSettings(**_table(values, "broker")),
-            IntervalSettings(**_table(values, "intervals")),
+            BrokerSettings.from_mapping(_table(values, "broker"), path="broker"),
+            IntervalSettings.from_mapping(_table(values, "intervals"), path="intervals"),
         )
-    except OSError as error:
-        raise CannotAsk(f"--settings: {path} cannot be read: {error.strerror}") from error
     except SettingsError as error:
         raise SettingsError(f"{path}: {error.path}", error.problem) from None
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise CannotAsk(f"{path}: {where}: {first['msg']}; see docs/reference/settings.md") from None
-    except (ValueError, RecursionError) as error:
-        raise CannotAsk(f"--settings: {path} is not TOML: {error}") from error
 
 
 def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from osrdyne.drivers import redaction
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.settings import secrets
 
 _SETTING = "driver.worker_amqp_uri_file"
 
@@ -35,6 +36,6 @@ def check(file: Path) -> Path:
 def shown(line: str, file: Path) -> str:
     """Return a line of a worker's output as an error may show it, without the file's password."""
     try:
-        return redaction.shown(line, redaction.passwords(file.read_text(encoding="utf-8-sig").strip()))
-    except (OSError, ValueError):
+        return redaction.shown(line, redaction.passwords(secrets.in_file(file, _SETTING)))
+    except ValueError:
         return ""  # without the password, it cannot be removed from the line: show nothing

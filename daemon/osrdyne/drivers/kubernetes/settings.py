@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from osrdyne.base.model import Seconds
 from osrdyne.drivers.base import Driver
 from osrdyne.drivers.base_settings import DriverSettings
 from osrdyne_pool.settings import PoolSettings
+from osrdyne_runtime.settings.model import Seconds
 
 
 class KubernetesSettings(DriverSettings):

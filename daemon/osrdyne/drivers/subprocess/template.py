@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from osrdyne.base.model import Seconds
 from osrdyne_protocol import keys, worker_environment
 from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.settings.model import Seconds
 
 #: Variables that the driver sets for each worker.
 OURS = worker_environment.VARIABLES

@@ -16,6 +16,7 @@ from osrdyne_bus.addresses import DYNAMIC
 from osrdyne_bus.errors import ConnectFailed, InvalidTarget, LoginRefused, MessagingError
 from osrdyne_bus.settings import BusSettings
 from osrdyne_bus.targets import Target
+from osrdyne_protocol.errors import SettingsError
 from osrdyne_runtime import certificates
 from osrdyne_runtime.console import broker_address, log_format
 from osrdyne_runtime.console.output import CANNOT, NO, CannotAsk
@@ -28,6 +29,7 @@ STATUSES: dict[type[Exception], int] = {
     CannotAsk: CANNOT,
     ConnectFailed: CANNOT,
     LoginRefused: CANNOT,
+    SettingsError: CANNOT,
     InvalidTarget: CANNOT,
     MessagingError: NO,
 }

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from osrdyne_jobs.database.engines import VARIABLE, check_tables, engine_for, place, reason
-from osrdyne_runtime.console.broker_address import in_file
+from osrdyne_jobs.database.engines import address_from_environment, check_tables, engine_for, place, reason
 from osrdyne_runtime.console.output import CannotAsk
 
 
@@ -19,7 +18,7 @@ from osrdyne_runtime.console.output import CannotAsk
 def opened(file: Path | None) -> Iterator[Engine]:
     """Give an engine of the database whose address a file holds, or the environment, with the tables checked.
 
-    Raises CannotAsk, also for what the database refuses meanwhile, NoSchema, and JobError for no address of ours.
+    Raises SettingsError, NoSchema, CannotAsk for what the database refuses, and JobError for an address not of ours.
     """
     with connectable(file) as engine:
         check_tables(engine)
@@ -31,7 +30,7 @@ def connectable(file: Path | None, *, may_make: bool = False) -> Iterator[Engine
     """Give the same engine without a look at the tables. `may_make`: a file of SQLite need not exist."""
     with driver_needed():
         # At each connection it is read again: the password may have changed.
-        engine = engine_for(lambda: address(file))
+        engine = engine_for(partial(address, file))
     try:
         if not may_make:
             _refuse_missing(engine)
@@ -43,12 +42,8 @@ def connectable(file: Path | None, *, may_make: bool = False) -> Iterator[Engine
 
 
 def address(file: Path | None) -> str:
-    """Return the database's address. Raises CannotAsk where none is given."""
-    if file is not None:
-        return in_file(file, "--database-file")
-    if VARIABLE not in os.environ:
-        raise CannotAsk(f"no database is named; give --database-file FILE, or set {VARIABLE}")
-    return os.environ[VARIABLE].strip()
+    """Return the database's address. Raises SettingsError."""
+    return address_from_environment(file, "--database-file")
 
 
 @contextmanager

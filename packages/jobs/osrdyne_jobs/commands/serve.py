@@ -20,6 +20,7 @@ from osrdyne_jobs.commands.options import Broker, BrokerFile, DatabaseFile, Pool
 from osrdyne_runtime import program
 from osrdyne_runtime.console import broker_address, log_format
 from osrdyne_runtime.console.output import CannotAsk
+from osrdyne_runtime.settings import secrets
 
 #: Variable that holds the token where no file is named.
 TOKEN_VARIABLE = "OSRDYNE_JOBS_TOKEN"  # noqa: S105 - the name of a variable
@@ -74,7 +75,7 @@ def command(
 def token(file: Path | None) -> str | Callable[[], str] | None:
     """Return what reads the token in a file, the token of the environment, or None where there is none."""
     if file is not None:
-        return partial(broker_address.in_file, file, "--token-file")
+        return partial(secrets.in_file, file, "--token-file")
     if TOKEN_VARIABLE in os.environ:
         # An empty one is an error of `serve`, and does not mean that there is none.
         return os.environ[TOKEN_VARIABLE].strip()

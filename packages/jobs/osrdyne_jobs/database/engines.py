@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +34,8 @@ from sqlalchemy.sql.functions import FunctionElement
 from osrdyne_jobs.database import addresses, bounds, forks
 from osrdyne_jobs.database.sqlite_queue import BEGIN, WRITE_AHEAD_LOG, QueuedConnection
 from osrdyne_jobs.errors import JobError, NoSchema
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.settings import secrets
 
 # A worker needs neither Alembic nor asyncio of SQLAlchemy: they are imported where they are used.
 if TYPE_CHECKING:
@@ -85,13 +88,18 @@ FILE_VARIABLE, VARIABLE = "OSRDYNE_JOBS_DATABASE_FILE", "OSRDYNE_JOBS_DATABASE"
 def engine_from_environment() -> Engine:
     """Return an engine for the address in the file that OSRDYNE_JOBS_DATABASE_FILE names, or in OSRDYNE_JOBS_DATABASE.
 
-    The file is read again at each connection. Raises JobError where neither is set, and OSError.
+    The file is read again at each connection. Raises JobError, also where neither is set.
     """
-    if file := os.environ.get(FILE_VARIABLE):
-        return engine_for(lambda: Path(file).read_text(encoding="utf-8-sig").strip())
-    if VARIABLE not in os.environ:
-        raise JobError(f"no database is named; set {FILE_VARIABLE} or {VARIABLE}")
-    return engine_for(os.environ[VARIABLE].strip())
+    file = os.environ.get(FILE_VARIABLE) or None
+    try:
+        return engine_for(partial(address_from_environment, file) if file else address_from_environment(file))
+    except SettingsError as error:
+        raise JobError(str(error)) from None
+
+
+def address_from_environment(file: str | Path | None, file_name: str = FILE_VARIABLE) -> str:
+    """Return the address in a file that `file_name` names, or in OSRDYNE_JOBS_DATABASE. Raises SettingsError."""
+    return secrets.from_environment(VARIABLE, file, "the database's address", file_name)
 
 
 def async_engine_for(address: Address, *, timeout: float = bounds.PATIENCE) -> AsyncEngine:

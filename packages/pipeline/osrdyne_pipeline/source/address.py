@@ -4,10 +4,9 @@ connection is made, on the driver and on each executor, and is in no option, pla
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from osrdyne_pipeline.errors import SourceError
+from osrdyne_protocol.errors import SettingsError
+from osrdyne_runtime.settings import secrets
 
 #: Environment variable that holds the address where no file is named.
 VARIABLE = "OSRDYNE_EVENTS_URI"
@@ -15,12 +14,7 @@ VARIABLE = "OSRDYNE_EVENTS_URI"
 
 def read(uri_file: str | None) -> str:
     """Return the address. Raises `SourceError`, which shows nothing of it."""
-    if uri_file is None:
-        if address := os.environ.get(VARIABLE, "").strip():
-            return address
-        raise SourceError(f"no address of the broker: name a file that holds it (option uri_file), or set {VARIABLE}")
     try:
-        return Path(uri_file).read_text(encoding="utf-8-sig").strip()
-    except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise SourceError(f"the broker's address cannot be read from {uri_file}: {reason}") from None
+        return secrets.from_environment(VARIABLE, uri_file, "the broker's address", "option uri_file")
+    except SettingsError as error:
+        raise SourceError(str(error)) from None

@@ -19,8 +19,9 @@ from osrdyne_relay.checking import checked_request, checked_timeouts
 from osrdyne_relay.errors import CallRefused, InvalidCall, NodeFailed, NodesAway, RelayError, StreamLost
 from osrdyne_relay.messages import Request, Response
 from osrdyne_relay.redis.names import check_endpoint
-from osrdyne_relay.settings import secret
 from osrdyne_runtime import addresses, certificate_faults, certificates, log_lines
+from osrdyne_runtime.settings import secrets
+from osrdyne_runtime.settings.changes import FileChanges
 
 log = log_lines.logger(__name__)
 
@@ -64,28 +65,24 @@ class Nodes:
         if not self.urls:
             raise SettingsError("url", "names no node; give https://HOST:8044")
         if token is not None and token_file is not None:
-            raise SettingsError("token", "is given twice; give either `token` or `token_file`")
+            raise secrets.given_twice("token")
         if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
             raise SettingsError("token", "is not printable ASCII without blanks")
         self._token, self._token_file = token, token_file
         self._first = random.randrange(len(self.urls))
-        self._files = [one for one in (identity.get("ca_file"), certificate_file, identity.get("key_file")) if one]
-        self._seen = self._states()
+        files = (identity.get("ca_file"), certificate_file, identity.get("key_file"))
+        self._changes = FileChanges(file for file in files if file)
         self._tls = self._context()
 
     @property
     def tls(self) -> ssl.SSLContext:
         """What to connect with: another one when a file has changed. The former one while a file cannot be used."""
-        if (now := self._states()) != self._seen:
-            self._seen = now
+        if self._changes.found():
             try:
                 self._tls = self._context()
             except SettingsError as error:
                 log.warning("changed files cannot be used; what they said before counts", extra={"reason": str(error)})
         return self._tls
-
-    def _states(self) -> list[tuple[int, int, int] | None]:
-        return [_state(one) for one in self._files]
 
     def _context(self) -> ssl.SSLContext:
         certificate_file = self._identity.get("certificate_file")
@@ -118,19 +115,10 @@ class Nodes:
     def authorization(self) -> dict[str, str]:
         """Return the header that shows the token, where there is one. Raises NodesAway: its file may be away."""
         try:
-            token = secret(self._token_file, "token_file") if self._token_file is not None else self._token
+            token = secrets.in_file(self._token_file, "token_file") if self._token_file is not None else self._token
         except SettingsError as error:
             raise NodesAway(str(error)) from None
         return {} if token is None else {"Authorization": f"Bearer {token}"}
-
-
-def _state(file: Path) -> tuple[int, int, int] | None:
-    """Return what differs when a file was written again or replaced; None while it is not there."""
-    try:
-        found = Path(file).stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def _url(text: str) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from osrdyne_relay.redis import server as redis_server
-from osrdyne_relay.settings import RelaySettings, secret
+from osrdyne_relay.settings import RelaySettings
 from osrdyne_runtime.console.output import one_line_errors, print_json
+from osrdyne_runtime.settings import secrets
 
 
 @one_line_errors
@@ -31,7 +32,7 @@ def command(
     """
     RelaySettings.from_mapping({"redis": {"url": "redis://localhost"}, "prefix": prefix})
     settings = redis_server.settings()
-    acl = redis_server.acl(prefix, secret(password_file, "--password-file"), cluster=cluster)
+    acl = redis_server.acl(prefix, secrets.in_file(password_file, "--password-file"), cluster=cluster)
     if json:
         print_json({"settings": settings, "acl": acl})
     else:

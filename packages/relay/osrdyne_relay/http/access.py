@@ -16,19 +16,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import ssl
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import AccessDenied
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.serve import tokens
+from osrdyne_runtime.settings import secrets
+from osrdyne_runtime.settings.changes import FileChanges
+from osrdyne_runtime.settings.model import StrictModel
 
 log = log_lines.logger(__name__)
 
@@ -50,10 +52,8 @@ _Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Pattern = Annotated[str, StringConstraints(min_length=1), AfterValidator(_pattern)]
 
 
-class Grant(BaseModel):
+class Grant(StrictModel):
     """What one client may do. A pattern is an endpoint, or the begin of some and `*`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: Of its token; of the old and the new one while it changes.
     token_sha256: Annotated[tuple[_Hash, ...], BeforeValidator(_several)] = ()
@@ -68,9 +68,7 @@ class Grant(BaseModel):
     most: int | None = Field(default=None, ge=1, le=1_000_000)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _File(StrictModel):
     clients: dict[Annotated[str, StringConstraints(min_length=1, max_length=200)], Grant]
 
 
@@ -126,14 +124,11 @@ class Access:
     @classmethod
     def read(cls, file: Path) -> Self:
         """Return what a file says. Raises SettingsError."""
+        text = secrets.text_in(file, "relay.serve.access_file")
         try:
-            return cls(_File.model_validate(tomllib.loads(file.read_text(encoding="utf-8-sig"))).clients)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise SettingsError(f"{file}: {where}", first["msg"].removeprefix("Value error, ")) from None
-        except OSError as error:
-            raise SettingsError("relay.serve.access_file", f"cannot be read: {error.strerror}: {file}") from None
+            return cls(_File.from_mapping(tomllib.loads(text)).clients)
+        except SettingsError as error:
+            raise SettingsError(f"{file}: {error.path}", error.problem) from None
         except (ValueError, RecursionError) as error:
             raise SettingsError(str(file), f"is no access file: {error}") from None
 
@@ -167,15 +162,12 @@ class WatchedFiles:
     """Files that are read again when they change. What cannot be read leaves what was read before."""
 
     def __init__(self, files: list[Path], read: Callable[[], None]) -> None:
-        self._files, self._read = files, read
-        self._seen = self._state()
+        self._files, self._read, self._changes = files, read, FileChanges(files)
 
     def look(self) -> None:
         """Read the files where they have changed. Raises nothing."""
-        seen = self._state()
-        if seen == self._seen:
+        if not self._changes.found():
             return
-        self._seen = seen
         try:
             self._read()
         except (SettingsError, OSError, ssl.SSLError) as error:
@@ -188,14 +180,3 @@ class WatchedFiles:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             self.look()
-
-    def _state(self) -> list[tuple[int, int, int] | None]:
-        return [_stat(one) for one in self._files]
-
-
-def _stat(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(file)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

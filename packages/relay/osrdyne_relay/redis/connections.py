@@ -28,8 +28,9 @@ from redis.exceptions import RedisError
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.redis.wire import RedisWire
-from osrdyne_relay.settings import RedisSettings, secret, sentinel_at
+from osrdyne_relay.settings import RedisSettings, sentinel_at
 from osrdyne_runtime import certificate_faults, certificates, log_lines
+from osrdyne_runtime.settings import secrets
 
 log = log_lines.logger(__name__)
 
@@ -78,13 +79,13 @@ def _shown_to_redis(settings: RedisSettings) -> _Shown:
     user = settings.user or (unquote(address.username) if address.username else None)
     password = unquote(address.password) if address.password else None
     if settings.password_file:
-        password = secret(settings.password_file, "redis.password_file")
+        password = secrets.in_file(settings.password_file, "redis.password_file")
     return _login(user, password)
 
 
 def _shown_to_sentinels(settings: RedisSettings) -> _Shown:
     file = settings.sentinel_password_file
-    return _login(settings.sentinel_user, secret(file, "redis.sentinel_password_file") if file else None)
+    return _login(settings.sentinel_user, secrets.in_file(file, "redis.sentinel_password_file") if file else None)
 
 
 class _TlsConnection(SSLConnection):

@@ -20,9 +20,10 @@ from obstore.store import S3Store
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import StreamLost
 from osrdyne_relay.redis.names import new_id
-from osrdyne_relay.settings import S3Settings, secret, text_of
+from osrdyne_relay.settings import S3Settings
 from osrdyne_relay.streams.base import CHUNK, stored_name, stream_in
 from osrdyne_runtime import certificate_faults, log_lines
+from osrdyne_runtime.settings import secrets
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
@@ -61,7 +62,7 @@ class S3Streams:
 
     def _read_authorities(self) -> str | None:
         file = self._settings.ca_file
-        return None if file is None else text_of(file, "streams.s3.ca_file")
+        return None if file is None else secrets.text_in(file, "streams.s3.ca_file")
 
     @property
     def _bucket(self) -> S3Store:
@@ -226,8 +227,8 @@ class _Keys:
         }
 
     def _read(self) -> tuple[str, str]:
-        access = secret(self._settings.access_key_file, "streams.s3.access_key_file")
-        return access, secret(self._settings.secret_key_file, "streams.s3.secret_key_file")
+        access = secrets.in_file(self._settings.access_key_file, "streams.s3.access_key_file")
+        return access, secrets.in_file(self._settings.secret_key_file, "streams.s3.secret_key_file")
 
 
 #: What rustls calls the faults of a certificate: OpenSSL's code. It has further ones, and may add `Context`.

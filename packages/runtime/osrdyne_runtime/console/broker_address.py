@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from osrdyne_runtime.console.output import CannotAsk
+from osrdyne_runtime.settings import secrets
 
 
 class CommandLine(Protocol):
@@ -19,28 +19,14 @@ def chosen(context: CommandLine, broker: str | None, file: Path | None, *, varia
     """Return the broker's address: the option nearest to the command line wins, a file over an address.
 
     The options are named `broker` and `broker_file`; `variable` is the environment's name for the address.
+    Raises SettingsError.
     """
     on_line = {name for name in ("broker", "broker_file") if _given(context, name)}
-    if len(on_line) == 2:
-        raise CannotAsk("--broker and --broker-file name two brokers; give one of them")
-    if file is not None and "broker" not in on_line:
-        return in_file(file, "--broker-file")
-    if broker is None:
-        raise CannotAsk(f"no broker is named; give --broker-file FILE, or set {variable}")
-    return broker
-
-
-def in_file(file: Path, option: str) -> str:
-    """Return the address that a file holds; the option that names the file is part of the error."""
-    try:
-        return file.read_text(encoding="utf-8-sig").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CannotAsk(f"{option} {file} cannot be read: {why(error)}") from None
-
-
-def why(error: OSError | UnicodeDecodeError) -> str:
-    """Return why a file cannot be read."""
-    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"
+    if on_line == {"broker"}:
+        file = None
+    elif file is not None and "broker" not in on_line:
+        broker = None
+    return secrets.given(broker, file, "--broker", "--broker-file", variable)
 
 
 def _given(context: CommandLine, name: str) -> bool:
