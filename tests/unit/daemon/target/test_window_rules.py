@@ -96,7 +96,7 @@ async def test_the_warmer_keeps_keys_active_from_a_windows_begin_to_its_end() ->
     loop = asyncio.get_running_loop()
     pool = PoolSettings("core", overrides={"42": Delays(600, 600, ("mon 10:00-12:00",))})
     state = PoolState.of(pool, loop.time)
-    changes = follower(state.target_changes)
+    changes = follower(state.tracker.changes)
     # Given five minutes to ten
     start = MONDAY + 10 * HOUR - 5 * MINUTE
     warmer = asyncio.create_task(keep_warm(state, Schedule(pool.overrides), lambda: start + round(1000 * loop.time())))
