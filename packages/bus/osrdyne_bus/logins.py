@@ -174,7 +174,7 @@ def _made(name: str, login: Login) -> Mechanism | None:
         return None
     password = login.password or ""
     if "\0" in login.user + password or not _is_text(login.user) or not _is_text(password):
-        raise CannotLogIn("is not asked: the user or the password is no UTF-8 text without NUL")
+        raise CannotLogIn("is not asked: the user or the password is not UTF-8 text without NUL")
     if name == "PLAIN":
         return OneWord(name, f"\0{login.user}\0{password}".encode())
     return Scram(name, login.user, password, nonce=secrets.token_urlsafe(24)) if name in _SCRAM else None
@@ -193,7 +193,7 @@ def _attributes(said: bytes) -> dict[str, str]:
     try:
         parts = [part.partition("=") for part in said.decode().split(",")]
     except UnicodeDecodeError:
-        raise CannotLogIn("answered the login with what is no text") from None
+        raise CannotLogIn("answered the login with what is not text") from None
     return {name: value for name, _, value in parts}
 
 
@@ -201,4 +201,4 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise CannotLogIn("answered the login with what is no base64") from None
+        raise CannotLogIn("answered the login with what is not base64") from None

@@ -45,13 +45,13 @@ class ServerStatus:
             read: dict[str, Any] = foreign_json.read(body)
             given = {name: read[name] for name in cls.__slots__}
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"this is no answer of a server to {PING!r}: {error!r}") from None
+            raise ValueError(f"this is not an answer of a server to {PING!r}: {error!r}") from None
         texts = given["endpoints"]
         right = isinstance(texts, list) and all(
             isinstance(one, str) for one in (given["server"], given["host"], *texts)
         )
         if not right or not all(type(given[name]) is int for name in _NUMBERS):
-            raise ValueError(f"this is no answer of a server to {PING!r}: a field has the wrong type")
+            raise ValueError(f"this is not an answer of a server to {PING!r}: a field has the wrong type")
         return cls(**{**given, "endpoints": tuple(texts)})
 
 

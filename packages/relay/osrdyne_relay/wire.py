@@ -95,7 +95,7 @@ def load_headers(text: str | None) -> dict[str, str]:
 def checked_headers(found: object) -> dict[str, str]:
     """Return headers that are text by text. Raises InvalidCall."""
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise InvalidCall(f'{HEADERS_HEADER} is no JSON object of text by name, as {{"x-who": "me"}}')
+        raise InvalidCall(f'{HEADERS_HEADER} is not a JSON object of text by name, as {{"x-who": "me"}}')
     return found
 
 
@@ -142,7 +142,7 @@ def checked_streams(found: object) -> dict[str, StreamNote]:
 
 def _no_streams() -> InvalidCall:
     return InvalidCall(
-        f"{STREAMS_HEADER} is no JSON object of at most {MOST_STREAMS} data streams by name, as "
+        f"{STREAMS_HEADER} is not a JSON object of at most {MOST_STREAMS} data streams by name, as "
         '{"map": {"id": "…", "size": 5}}'
     )
 

@@ -237,7 +237,7 @@ class AsyncBus:
         def address(joined: Joined) -> str | AnyAddress:
             to = envelope.to or ""
             if not joined.is_reply_address(to):
-                raise InvalidTarget(f"{to!r} is no address that a reply can be sent to")
+                raise InvalidTarget(f"{to!r} is not an address that a reply can be sent to")
             return REPLIES if joined.replies_by_any_link else to
 
         with self._count_reply:

@@ -74,7 +74,7 @@ def show(id: Id, *, database_file: DatabaseFile = None, json: Json = False) -> N
 
 def _state(given: str | None) -> str | None:
     if given is not None and given not in states.STATES:
-        raise CannotAsk(f"--state {given!r} is no state; there are {', '.join(states.STATES)}")
+        raise CannotAsk(f"--state {given!r} is not a state; there are {', '.join(states.STATES)}")
     return given
 
 

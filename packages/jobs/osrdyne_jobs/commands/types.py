@@ -41,5 +41,5 @@ def _checked(place: str, found: Any) -> list[JobType]:
     except TypeError:
         types = [None]
     if not all(isinstance(one, JobType) for one in types):
-        raise CannotAsk(f"--types {place} is no iterable of JobType, and no mapping with such keys") from None
+        raise CannotAsk(f"--types {place} is neither an iterable of JobType nor a mapping with such keys") from None
     return types

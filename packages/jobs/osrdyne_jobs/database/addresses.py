@@ -57,7 +57,7 @@ def read(text: str) -> DatabaseAddress:
             raise InvalidAddress("the database's address names a driver; leave out what follows the +")
     if separator and scheme.lower() in _OTHERS:  # any other text may be a part of a password
         raise InvalidAddress(f"jobs are kept in PostgreSQL or SQLite, not in {scheme}")
-    raise InvalidAddress(f"the database's address is no URL; write {_EXAMPLE}")
+    raise InvalidAddress(f"the database's address is not a URL; write {_EXAMPLE}")
 
 
 def _sqlite(rest: str) -> DatabaseAddress:

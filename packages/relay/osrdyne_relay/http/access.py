@@ -136,7 +136,7 @@ class Access:
         except OSError as error:
             raise SettingsError("relay.serve.access_file", f"cannot be read: {error.strerror}: {file}") from None
         except (ValueError, RecursionError) as error:
-            raise SettingsError(str(file), f"is no access file: {error}") from None
+            raise SettingsError(str(file), f"is not an access file: {error}") from None
 
     def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> KnownClient:
         """Return the client that shows a token or a certificate; a token counts first. Raises AccessDenied."""
