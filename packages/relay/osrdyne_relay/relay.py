@@ -156,7 +156,7 @@ class Relay:
             if isinstance(found, str):
                 found = await self._claim(inbox, found)
             if found is not None:
-                found.taken = True
+                found.dequeued = True
                 return found
             if self._node.now() >= deadline:
                 return None
@@ -184,7 +184,7 @@ class Relay:
         if inbox is None or self._closing:
             self._node.later(_given_back(collected), f"return of {collected.id}")
         elif collected.abandoned is None:
-            collected.untaken()
+            collected.waits_again()
             inbox.hand_over(collected)
 
     def forget(self, endpoint: str) -> None:
@@ -302,7 +302,7 @@ async def _given_back(collected: Collected) -> None:
 
 async def _stopped(collected: Collected) -> None:
     with suppress(RelayError):
-        if collected.taken:
+        if collected.dequeued:
             await collected.fail("the serving node stops; the request may have run")
         else:
             await collected.give_back()

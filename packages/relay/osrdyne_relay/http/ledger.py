@@ -24,9 +24,9 @@ class InHand:
 
     collected: Collected
     client: str
-    #: When its worker was last heard of.
-    heard: float
-    #: Connections by which its worker is heard of now.
+    #: When its worker was last there.
+    last_seen: float
+    #: Connections of its worker that are about it now.
     connections: int = 0
     #: Whether its answer is being written.
     settling: bool = False
@@ -153,11 +153,11 @@ class Ledger:
         return True
 
     def silent(self, since: float) -> list[InHand]:
-        """Return the requests whose workers were last heard of before."""
+        """Return the requests whose workers were last there before."""
         return [
             one
             for one in self.in_hand.values()
-            if not one.connections and not one.settling and one.heard < since and one.collected.abandoned is None
+            if not one.connections and not one.settling and one.last_seen < since and one.collected.abandoned is None
         ]
 
     def abandoned(self) -> list[InHand]:
