@@ -95,10 +95,10 @@ class Node:
         """Note that Redis has lost a life: what is in flight at this endpoint finds out now."""
         if self._lives.get(endpoint, ("", 0.0))[0] == life:
             del self._lives[endpoint]
-        concerned = [one for one in (*self.calls.values(), *self.held.values()) if one.endpoint == endpoint]
+        concerned = [work for work in (*self.calls.values(), *self.held.values()) if work.endpoint == endpoint]
         log.warning("Redis has lost its data", extra={"endpoint": endpoint, "in_flight": len(concerned)})
-        for one in concerned:
-            one.look()
+        for work in concerned:
+            work.look()
 
     def ended(self, endpoint: str, call: str) -> None:
         """Have the hash of a call emptied soon. It is done for several calls at once: no call waits for it."""
@@ -121,7 +121,7 @@ class Node:
     async def store_streams(self, sources: Mapping[str, Source], written: list[str]) -> dict[str, StreamNote]:
         """Store streams, and note their ids in `written` before that. Raises StreamLost, or what the store raises."""
         found = await stored(self.streams, sources, written)
-        return {name: StreamNote(id=one.id, size=one.size) for name, one in found.items()}
+        return {name: StreamNote(id=stream.id, size=stream.size) for name, stream in found.items()}
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run a task of this node."""

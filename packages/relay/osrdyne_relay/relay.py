@@ -242,8 +242,8 @@ class Relay:
     def _pulsed(self, content: bytes | None) -> None:
         """Take a pulse of this node's channel; None when its subscription has begun."""
         if content is None:
-            for one in (*self._node.calls.values(), *self._node.held.values()):
-                one.look()
+            for work in (*self._node.calls.values(), *self._node.held.values()):
+                work.look()
             return
         if (found := read_pulse(content)) is None:
             return
@@ -275,7 +275,7 @@ class Relay:
         if self._closing:
             return
         self._closing = True
-        calls = [one for one in self._node.calls.values() if isinstance(one, Call)]
+        calls = [call for call in self._node.calls.values() if isinstance(call, Call)]
         for call in calls:
             call.close()
         for held in list(self._node.held.values()):

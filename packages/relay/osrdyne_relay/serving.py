@@ -45,7 +45,7 @@ class Collected:
         self.body = body
         self.headers = header.headers
         #: Read them before the request is answered: then they are removed.
-        self.streams = {name: StoredStream(node.streams, one.id, one.size) for name, one in header.streams.items()}
+        self.streams = {name: StoredStream(node.streams, note.id, note.size) for name, note in header.streams.items()}
         #: Why the work is no longer wanted: Cancelled, CallerGone, DataLost or RedisAway. None while it is wanted.
         self.abandoned: RelayError | None = None
         #: Whether a caller of `dequeue` has it.
@@ -295,10 +295,10 @@ class Inbox:
             self.wake_all()
         (waiting,) = found.answers
         ids = {raw: names.id_from(raw) for raw in waiting}
-        if strange := [raw for raw, one in ids.items() if one is None]:
+        if strange := [raw for raw, call in ids.items() if call is None]:
             await self._node.run(self._node.transactions.drop(self.endpoint, strange))
-        for one in filter(None, ids.values()):
-            self._hint(one)
+        for call in filter(None, ids.values()):
+            self._hint(call)
         if waiting:
             self.active()
         if len(waiting) == LOOK_AT:
@@ -321,9 +321,9 @@ class Inbox:
 
     def _wake(self) -> None:
         while self._waiting:
-            one = self._waiting.popleft()
-            if not one.done():
-                _done(one)
+            woken = self._waiting.popleft()
+            if not woken.done():
+                _done(woken)
                 return
 
     async def _sleep(self, until: float) -> None:
@@ -344,6 +344,6 @@ class Inbox:
                 self._waiting.remove(woken)
 
 
-def _done(one: asyncio.Future[None]) -> None:
-    if not one.done():
-        one.set_result(None)
+def _done(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)

@@ -117,11 +117,11 @@ class Access:
         self._by_token: dict[str, KnownClient] = {}
         self._by_certificate: dict[str, KnownClient] = {}
         for client in self._clients.values():
-            for one in client.grant.token_sha256:
-                if self._by_token.setdefault(one, client) is not client:
+            for digest in client.grant.token_sha256:
+                if self._by_token.setdefault(digest, client) is not client:
                     raise ValueError(f"client {client.name!r} has the token of another client: give it its own")
-            for one in client.grant.certificates:
-                if self._by_certificate.setdefault(one, client) is not client:
+            for certificate in client.grant.certificates:
+                if self._by_certificate.setdefault(certificate, client) is not client:
                     raise ValueError(f"client {client.name!r} has the certificate of another client: give it its own")
 
     @classmethod
@@ -183,7 +183,7 @@ class WatchedFiles:
         except (SettingsError, OSError, ssl.SSLError) as error:
             log.error("a changed file cannot be used; what it said before counts", extra={"reason": str(error)})
         else:
-            log.info("changed files were read again", extra={"files": [str(one) for one in self._files]})
+            log.info("changed files were read again", extra={"files": [str(file) for file in self._files]})
 
     async def run(self) -> None:
         """Look for ever."""
@@ -192,7 +192,7 @@ class WatchedFiles:
             self.look()
 
     def _state(self) -> list[tuple[int, int, int] | None]:
-        return [_stat(one) for one in self._files]
+        return [_stat(file) for file in self._files]
 
 
 def _stat(file: Path) -> tuple[int, int, int] | None:

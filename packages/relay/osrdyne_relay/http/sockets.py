@@ -90,7 +90,7 @@ class _Connection:
         """Serve until the worker, or this node, or a change of the access file ends the connection."""
         self._desk.sockets += 1
         self._spawn(self._tell_stop())
-        ends = [self._spawn(one) for one in (self._read(), self._denied(), self._over())]
+        ends = [self._spawn(work) for work in (self._read(), self._denied(), self._over())]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:

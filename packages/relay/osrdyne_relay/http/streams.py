@@ -94,4 +94,4 @@ def named_in(request: web.Request) -> Mapping[str, HandedOver]:
 
 def taken(desk: Desk, notes: Mapping[str, wire.Stored]) -> Mapping[str, HandedOver]:
     """Return the streams that a client names, for a call or an answer that takes them over."""
-    return {name: HandedOver(desk.relay.streams, one.id, one.size) for name, one in notes.items()}
+    return {name: HandedOver(desk.relay.streams, stored.id, stored.size) for name, stored in notes.items()}

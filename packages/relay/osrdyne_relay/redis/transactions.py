@@ -152,7 +152,7 @@ class Transactions:
 
     def drop(self, endpoint: str, ids: Iterable[bytes]) -> list[Command]:
         """Remove ids from the list that are none of ours."""
-        return [("LREM", self._names.waiting(endpoint), 1, one) for one in ids]
+        return [("LREM", self._names.waiting(endpoint), 1, call) for call in ids]
 
     def claim(self, endpoint: str, call: str, token: str) -> list[Command]:
         """Collect a request, unless another token has. The answer is a Claimed."""

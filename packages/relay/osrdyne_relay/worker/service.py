@@ -52,7 +52,9 @@ class RelayWorker:
         lets no WebSocket pass. Raises SettingsError and InvalidCall.
         """
         self._nodes = Nodes(urls, **identity)
-        self._endpoints = [check_endpoint(one) for one in ([endpoints] if isinstance(endpoints, str) else endpoints)]
+        self._endpoints = [
+            check_endpoint(endpoint) for endpoint in ([endpoints] if isinstance(endpoints, str) else endpoints)
+        ]
         if not self._endpoints or (at_once is not None and at_once < 1):
             raise InvalidCall("a worker serves one endpoint or more, and has one request or more at once")
         if not threads >= 0 or not grace >= 0:
