@@ -123,7 +123,7 @@ class Scram:
         key = self._keyed(salted, b"Client Key")
         mask = self._keyed(hashlib.new(self._hash, key).digest(), both)
         self._signature = self._keyed(self._keyed(salted, b"Server Key"), both)
-        proof = bytes(one ^ other for one, other in zip(key, mask, strict=True))
+        proof = bytes(byte ^ other for byte, other in zip(key, mask, strict=True))
         return f"{last},p={base64.b64encode(proof).decode()}".encode()
 
     def end(self, said: bytes) -> None:
@@ -151,7 +151,7 @@ def mechanism_for(login: Login, offered: Collection[str], *, private: bool) -> M
     default = WITHOUT_USER if login.user is None else WITH_USER
     wanted = (default if login.mechanisms is None else login.mechanisms).split()
     # What a stranger says ends up in a log.
-    known = [one for one in offered if _NAME.fullmatch(one)][:_MOST_OFFERED]
+    known = [name for name in offered if _NAME.fullmatch(name)][:_MOST_OFFERED]
     clear = not private and login.mechanisms is None
     for name in wanted:
         if clear and name == "PLAIN" and name in known:
@@ -181,7 +181,7 @@ def _made(name: str, login: Login) -> Mechanism | None:
 
 
 def _is_text(text: str) -> bool:
-    return not any("\ud800" <= one <= "\udfff" for one in text)
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _prepared(text: str) -> str:
