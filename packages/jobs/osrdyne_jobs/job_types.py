@@ -85,10 +85,10 @@ class JobTypes:
 
     def __init__(self, types: Iterable[JobType]) -> None:
         self._types: dict[str, JobType] = {}
-        for one in types:
-            if one.name in self._types:
-                raise InvalidJob("type", f"{one.name} is declared twice")
-            self._types[one.name] = one
+        for declared in types:
+            if declared.name in self._types:
+                raise InvalidJob("type", f"{declared.name} is declared twice")
+            self._types[declared.name] = declared
 
     def __iter__(self) -> Iterator[JobType]:
         return iter(self._types.values())

@@ -72,7 +72,7 @@ def _postgresql(rest: str) -> DatabaseAddress:
     import psycopg  # not where SQLite is the store
     from psycopg.conninfo import conninfo_to_dict
 
-    known = frozenset(one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults()) | {"ssl", POOLER}
+    known = frozenset(option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()) | {"ssl", POOLER}
     given = _parameters(rest, known)
     place, _, query = rest.partition("?")
     kept = [part for part in query.split("&") if part and part.partition("=")[0] != POOLER]
