@@ -26,7 +26,7 @@ from osrdyne_relay.messages import LOOK_PULSE, Request, Response, pulse
 from osrdyne_relay.node import News, Node
 from osrdyne_relay.redis import names, records
 from osrdyne_relay.redis.records import RequestHeader, ResponseHeader
-from osrdyne_relay.redis.transactions import CallerView, Entered
+from osrdyne_relay.redis.transactions import CallerView, EnterView
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.time_rules import Looks, PeerWatch
 from osrdyne_runtime import log_lines
@@ -188,7 +188,7 @@ class Call:
             record = records.encode(header, self._request.body, node.most_bytes)
             self._phase = _Phase.WAITING
             done = await node.run(node.transactions.enter(self.endpoint, self.id, record, self._pickup_timeout))
-            if Entered.of(done.answers).life == life.encode():
+            if EnterView.of(done.answers).life == life.encode():
                 return
             node.lost(self.endpoint, life)
             if done.maybe_before:

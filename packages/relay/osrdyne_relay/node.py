@@ -13,7 +13,7 @@ from osrdyne_relay.errors import RedisAway, RedisRefused, RelayError
 from osrdyne_relay.redis import names
 from osrdyne_relay.redis.port import RedisPort
 from osrdyne_relay.redis.records import StreamNote
-from osrdyne_relay.redis.retrying import Commands, Done, Retrying
+from osrdyne_relay.redis.retrying import Commands, RetryingRedis, TransactionResult
 from osrdyne_relay.redis.transactions import Lifetimes, Transactions
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, Source, stored
@@ -30,7 +30,7 @@ _GATHERED, _AT_ONCE = 0.05, 32
 _MOST_LIVES = 100_000
 
 
-class Looking(Protocol):
+class ReadsRedis(Protocol):
     """A call or a request that can look at Redis."""
 
     endpoint: str
@@ -38,7 +38,7 @@ class Looking(Protocol):
     def look(self) -> None: ...
 
 
-class Answerable(Looking, Protocol):
+class Answerable(ReadsRedis, Protocol):
     """A call whose response may come by a pulse."""
 
     def receive(self, response: bytes) -> None: ...
@@ -57,8 +57,8 @@ class Node:
         self.streams = streams
         #: Calls that this node makes, and requests that it serves, by id.
         self.calls: dict[str, Answerable] = {}
-        self.held: dict[str, Looking] = {}
-        self.retrying = Retrying(redis, settings.timings.retry_for)
+        self.held: dict[str, ReadsRedis] = {}
+        self.retrying = RetryingRedis(redis, settings.timings.retry_for)
         self._lives: dict[str, tuple[str, float]] = {}
         #: Calls that have ended and are to be emptied, by endpoint.
         self._ended: dict[str, list[str]] = {}
@@ -70,7 +70,7 @@ class Node:
         """Return this process's monotonic clock."""
         return asyncio.get_running_loop().time()
 
-    async def run(self, commands: Commands) -> Done:
+    async def run(self, commands: Commands) -> TransactionResult:
         """Execute a transaction. Raises RedisAway or RedisRefused."""
         return await self.retrying.run(commands)
 

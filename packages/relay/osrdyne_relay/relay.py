@@ -18,7 +18,7 @@ from osrdyne_relay.redis import names, records
 from osrdyne_relay.redis.port import RedisPort
 from osrdyne_relay.redis.pulses import Pulses
 from osrdyne_relay.redis.records import RequestHeader
-from osrdyne_relay.redis.transactions import Claimed
+from osrdyne_relay.redis.transactions import ClaimView
 from osrdyne_relay.serving import Collected, Inbox
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, NoStreams
@@ -218,7 +218,7 @@ class Relay:
 
     async def _claim_by(self, token: str, inbox: Inbox, call: str) -> Collected | None:
         done = await self._node.run(self._node.transactions.claim(inbox.endpoint, call, token))
-        claimed = Claimed.of(done.answers)
+        claimed = ClaimView.of(done.answers)
         if claimed.token != token.encode() or claimed.request is None:
             return None
         try:

@@ -21,7 +21,7 @@ from osrdyne_relay.messages import Answer
 from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.serving import Collected
 from osrdyne_relay.settings import ServeSettings
-from osrdyne_relay.time_rules import Attended
+from osrdyne_relay.time_rules import AwakeClock
 from osrdyne_relay.wire import dump_headers, notes_of
 from osrdyne_runtime import log_lines
 
@@ -62,7 +62,7 @@ class Desk:
         self._changed: set[asyncio.Event] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._now = asyncio.get_running_loop().time
-        self._attended = Attended()
+        self._attended = AwakeClock()
 
     def _clock(self) -> float:
         return self._attended.at(self._now())

@@ -33,7 +33,7 @@ from osrdyne_relay.errors import (
 from osrdyne_relay.messages import CORRELATION_HEADER, REDELIVERED_HEADER, is_deadline
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.wire import Stored
-from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest, Sent
+from osrdyne_relay.worker.requests import AnswerStreams, AsyncRelayRequest, RelayRequest
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.retry import Retry
 
@@ -92,7 +92,7 @@ class ReceivedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class WorkerAnswer:
     """What the node gets: an answer, or the reason why there is none."""
 
     body: bytes = b""
@@ -101,7 +101,7 @@ class Answered:
     failure: str | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome, streams: Mapping[str, Stored]) -> Answered:
+    def of(cls, outcome: Outcome, streams: Mapping[str, Stored]) -> WorkerAnswer:
         """Return what an outcome is: statuses are those of a worker over AMQP. Only a good one has streams."""
         if outcome.status == statuses.OK:
             return cls(outcome.body, streams=streams)
@@ -130,7 +130,7 @@ class RequestRunner:
         """Have the handler run one request, and answer it. Raises nothing but CancelledError."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Outcome] = loop.create_future()
-        sent = Sent()
+        sent = AnswerStreams()
         request = self._for_handler(received, sent)
         named = False
         withdraw = self._runner.start(request, lambda result: None if outcome.done() else outcome.set_result(result))
@@ -142,7 +142,7 @@ class RequestRunner:
             sent.close()
             if outcome.done():
                 named = outcome.result().status == statuses.OK
-                await self._answer_soon(received, Answered.of(outcome.result(), sent.streams))
+                await self._answer_soon(received, WorkerAnswer.of(outcome.result(), sent.streams))
             elif abandoned.done():
                 log.warning(
                     "a request is no longer wanted",
@@ -160,7 +160,7 @@ class RequestRunner:
                 await self.give_back(received)
             else:
                 await self._answer_soon(
-                    received, Answered(failure="the worker stopped before it was done; it has begun")
+                    received, WorkerAnswer(failure="the worker stopped before it was done; it has begun")
                 )
         finally:
             abandoned.cancel()
@@ -169,7 +169,7 @@ class RequestRunner:
             if not named:
                 await self._drop(sent.streams)
 
-    def _for_handler(self, received: ReceivedRequest, sent: Sent) -> Request:
+    def _for_handler(self, received: ReceivedRequest, sent: AnswerStreams) -> Request:
         """Return the request in the form that the handler takes."""
         if isinstance(self._runner, OnLoop):
             store = self._streams
@@ -207,7 +207,7 @@ class RequestRunner:
                 return said
             await asyncio.sleep(retry.failed())
 
-    async def _answer_soon(self, received: ReceivedRequest, answered: Answered) -> None:
+    async def _answer_soon(self, received: ReceivedRequest, answered: WorkerAnswer) -> None:
         task = asyncio.create_task(self.answer(received, answered), name=f"answer to {received.id}")
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
@@ -225,7 +225,7 @@ class RequestRunner:
             task.cancel()
         await asyncio.gather(*answers, return_exceptions=True)
 
-    async def answer(self, received: ReceivedRequest, answered: Answered) -> None:
+    async def answer(self, received: ReceivedRequest, answered: WorkerAnswer) -> None:
         """Have the node take an answer. Logs where it does not count."""
         try:
             if answered.failure is None:
@@ -234,7 +234,7 @@ class RequestRunner:
                 await self._say(received, "failure", answered.failure.encode())
         except TooLarge as error:
             if answered.failure is None:
-                await self.answer(received, Answered(failure=str(error)))
+                await self.answer(received, WorkerAnswer(failure=str(error)))
         except RelayError as error:
             log.warning("an answer does not count", extra={"endpoint": received.endpoint, "reason": str(error)})
             if not isinstance(error, NodeLost | RedisAway):  # of these it is not known
