@@ -44,7 +44,9 @@ def find(pool: str, broker: str | None, events: str | None, configuration: Path 
 def _given(address: str) -> str:
     found = address if "://" in address else _read(Path(address))
     if found is None:
-        raise NoAccess(f"{address} is no address (amqp://user:password@host:port/vhost) and no file that holds one")
+        raise NoAccess(
+            f"{address} is neither an address (amqp://user:password@host:port/vhost) nor a file that holds one"
+        )
     return found
 
 

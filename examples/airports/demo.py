@@ -164,7 +164,7 @@ def _day(text: str) -> date:
 def _hours(text: str) -> tuple[int, int]:
     first, _, last = text.partition("-")
     if not (first.isdecimal() and last.isdecimal() and 0 <= int(first) < int(last) <= 24):
-        raise argparse.ArgumentTypeError(f"{text!r} is no pair of hours such as 5-12")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a pair of hours such as 5-12")
     return int(first), int(last)
 
 

@@ -59,7 +59,7 @@ def read(kind: type[Kind], value: object) -> Kind:
 def each(check: Check, values: object) -> tuple[Any, ...]:
     """Return a list, all values of which pass a check."""
     if not isinstance(values, list):
-        raise Wrong(f"{values!r} is no list")
+        raise Wrong(f"{values!r} is not a list")
     return tuple(at(f"[{number}]", check, one) for number, one in enumerate(values))
 
 
@@ -73,13 +73,13 @@ def at(path: str, check: Check, value: object) -> Any:
 
 def filled(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise Wrong(f"{value!r} is no text of 1 byte or more")
+        raise Wrong(f"{value!r} is not text of 1 byte or more")
     return value
 
 
 def text(value: object) -> str:
     if not isinstance(value, str):
-        raise Wrong(f"{value!r} is no text; put numbers and the like in quotes")
+        raise Wrong(f"{value!r} is not text; put numbers and the like in quotes")
     return value
 
 
@@ -111,7 +111,7 @@ def integer(least: int, most: int | None = None) -> Check:
             or value < least
             or (most is not None and value > most)
         ):
-            raise Wrong(f"{value!r} is no integer of {least}{upper}")
+            raise Wrong(f"{value!r} is not an integer of {least}{upper}")
         return value
 
     return check
@@ -120,14 +120,14 @@ def integer(least: int, most: int | None = None) -> Check:
 def quantity(value: object) -> str:
     """Return an amount of memory, CPU or storage as Kubernetes writes it."""
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not _QUANTITY.fullmatch(str(value)):
-        raise Wrong(f"{value!r} is no amount; give 2, '0.5', 100m, 512Mi or 2Gi")
+        raise Wrong(f"{value!r} is not an amount; give 2, '0.5', 100m, 512Mi or 2Gi")
     return str(value)
 
 
 def namespace(value: object) -> str:
     if not isinstance(value, str) or not _LABEL.fullmatch(value) or len(value) > 63:
         raise Wrong(
-            f"{value!r} is no name of a namespace; use lower-case letters, digits and inner hyphens, at most 63"
+            f"{value!r} is not a name of a namespace; use lower-case letters, digits and inner hyphens, at most 63"
         )
     return value
 
@@ -148,7 +148,7 @@ def network(value: object) -> str:
     try:
         return str(ipaddress.ip_network(filled(value)))
     except ValueError:
-        raise Wrong(f"{value!r} is no range of addresses; give one such as 10.1.0.0/16, without host bits") from None
+        raise Wrong(f"{value!r} is not a range of addresses; give one such as 10.1.0.0/16, without host bits") from None
 
 
 def address(*schemes: str) -> Check:

@@ -241,7 +241,7 @@ def _relay(values: Mapping[str, str], pools: tuple[str, ...]) -> RelayPlace | No
         raise ConfigurationError(f"{NAMESPACE}:pools", problem, EXAMPLES["pools"])
     for number, pool in enumerate(found.pools):
         if pool not in pools:
-            problem = f"{pool!r} is no pool of this stack; its pools are {', '.join(pools)}"
+            problem = f"{pool!r} is not a pool of this stack; its pools are {', '.join(pools)}"
             raise ConfigurationError(f"{NAMESPACE}:relay.pools[{number}]", problem, EXAMPLES["relay"])
     if bool(found.certificate) != ("relay_key" in values):
         problem = "and osrdyne:relay_key, which is a secret, go together: give both or none"
@@ -290,14 +290,14 @@ def _check_secrets(values: Mapping[str, str], secret: Set[str]) -> None:
     for name in values:
         if (f"{NAMESPACE}:{name}" in secret) != (name in HIDDEN):
             clear = "is a password in the clear" if name.endswith("password") else "holds credentials in the clear"
-            problem = f"{clear}; set it as a secret" if name in HIDDEN else "is no secret, but set as one"
+            problem = f"{clear}; set it as a secret" if name in HIDDEN else "is not a secret, but set as one"
             raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES[name])
 
 
 def _text(values: Mapping[str, str], name: str) -> str:
     value = values.get(name)
     if not value or len(value.encode()) > 255:
-        problem = "is missing" if value is None else "is no text of 1 to 255 bytes"
+        problem = "is missing" if value is None else "is not text of 1 to 255 bytes"
         raise ConfigurationError(f"{NAMESPACE}:{name}", problem, EXAMPLES[name])
     return value
 
@@ -327,7 +327,7 @@ def _checked(values: Mapping[str, str], name: str, check: Check, default: object
 def _pools(given: object, instance: str) -> tuple[PoolSettings, ...]:
     path, example = f"{NAMESPACE}:pools", EXAMPLES["pools"]
     if not isinstance(given, list) or not given:
-        raise ConfigurationError(path, f"{given!r} is no list of one pool or more", example)
+        raise ConfigurationError(path, f"{given!r} is not a list of one pool or more", example)
     pools: list[PoolSettings] = []
     for number, one in enumerate(given):
         here = f"{path}[{number}]"
@@ -346,10 +346,10 @@ def _pools(given: object, instance: str) -> tuple[PoolSettings, ...]:
 def _names(given: object, pools: tuple[str, ...]) -> tuple[str, ...]:
     path, example = f"{NAMESPACE}:lose_messages_of", EXAMPLES["lose_messages_of"]
     if not isinstance(given, list):
-        raise ConfigurationError(path, f"{given!r} is no list of pools", example)
+        raise ConfigurationError(path, f"{given!r} is not a list of pools", example)
     for number, one in enumerate(given):
         if one not in pools:
-            problem = f"{one!r} is no pool of this stack; its pools are {', '.join(pools)}"
+            problem = f"{one!r} is not a pool of this stack; its pools are {', '.join(pools)}"
             raise ConfigurationError(f"{path}[{number}]", problem, example)
     return tuple(given)
 
@@ -361,7 +361,7 @@ def _rotations(given: object, pools: tuple[str, ...]) -> dict[str, dict[str, str
         turns[pool] = {}
         for role, turn in _table(roles, f"{path}.{pool}", ROLES, example).items():
             if isinstance(turn, bool) or not isinstance(turn, str | int):
-                raise ConfigurationError(f"{path}.{pool}.{role}", f"{turn!r} is no text or integer", example)
+                raise ConfigurationError(f"{path}.{pool}.{role}", f"{turn!r} is not text or an integer", example)
             turns[pool][role] = str(turn)
     return turns
 

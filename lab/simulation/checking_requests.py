@@ -126,7 +126,7 @@ class RequestChecks(Checks):
 
     def _answered(self, event: Event) -> None:
         if event.place not in self._scenario.by_name:
-            self._verdict.unexpected.append(f"{event.actor} got an answer to {event.place!r}, which is no request")
+            self._verdict.unexpected.append(f"{event.actor} got an answer to {event.place!r}, which is not a request")
             return
         if not event.detail:
             self._break(2, f"the answer to {event.place} has no status")

@@ -216,7 +216,7 @@ async def test_a_kubeconfig_that_is_none_is_reported_with_its_name(kube: Kuberne
 
 
 def test_a_kubeconfig_that_is_missing_ends_the_start(kube: KubernetesSubject) -> None:
-    with pytest.raises(SettingsError, match=r"driver.kubeconfig.*is no file"):
+    with pytest.raises(SettingsError, match=r"driver.kubeconfig.*is not a file"):
         kube.driver_of(kube.declared(), kubeconfig=kube.directory / "none")
 
 

@@ -138,7 +138,7 @@ def test_a_stack_is_a_broker_or_pools() -> None:
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"vhots": "dev"}, "osrdyne:vhots", "known are osrdyne:broker"),
     ({"vhost": None}, "osrdyne:vhost", "is missing"),
-    ({"vhost": ""}, "osrdyne:vhost", "is no text of 1 to 255 bytes"),
+    ({"vhost": ""}, "osrdyne:vhost", "is not text of 1 to 255 bytes"),
     ({"instance": None}, "osrdyne:instance", "is missing"),
     ({"admin_password": None}, "osrdyne:admin_password", "is missing"),
     ({"broker": "http://broker"}, "osrdyne:broker", "is not a table of management, amqp, admin"),
@@ -148,8 +148,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"broker": {**BROKER, "statistics_interval": "soon"}}, "osrdyne:broker.statistics_interval", "give seconds"),
     ({"broker": {**BROKER, "port": 1}}, "osrdyne:broker.port", "known are management, amqp, admin"),
     ({"broker": {"management": "http://broker:1"}}, "osrdyne:broker.amqp", "is missing"),
-    ({"pools": []}, "osrdyne:pools", "is no list of one pool or more"),
-    ({"pools": {"name": "core"}}, "osrdyne:pools", "is no list of one pool or more"),
+    ({"pools": []}, "osrdyne:pools", "is not a list of one pool or more"),
+    ({"pools": {"name": "core"}}, "osrdyne:pools", "is not a list of one pool or more"),
     ({"pools": ["core"]}, "osrdyne:pools[0]", "is not a table of name"),
     ({"pools": [{"name": "core"}, {"name": "core"}]}, "osrdyne:pools[1].name", "is the name of two pools"),
     ({"pools": [{"name": "Core"}]}, "osrdyne:pools[0].name", "use lower-case letters"),
@@ -158,11 +158,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"pools": [{"name": "core", "message_ttl": "1h"}]}, "osrdyne:pools[0].message_ttl", "'PT1M30S'"),
     ({"pools": [{"name": "core", "instance": "x"}]}, "osrdyne:pools[0].instance", "known are name"),
     ({"pools": [{"name": "core", "unbnd": 1}]}, "osrdyne:pools[0].unbnd", "known are name"),
-    ({"lose_messages_of": "core"}, "osrdyne:lose_messages_of", "is no list of pools"),
+    ({"lose_messages_of": "core"}, "osrdyne:lose_messages_of", "is not a list of pools"),
     ({"lose_messages_of": ["cores"]}, "osrdyne:lose_messages_of[0]", "its pools are core, other"),
     ({"rotate": {"cores": {}}}, "osrdyne:rotate.cores", "known are core, other"),
     ({"rotate": {"core": {"boss": 1}}}, "osrdyne:rotate.core.boss", "known are client, worker"),
-    ({"rotate": {"core": {"worker": True}}}, "osrdyne:rotate.core.worker", "is no text or integer"),
+    ({"rotate": {"core": {"worker": True}}}, "osrdyne:rotate.core.worker", "is not text or an integer"),
     ({"adopt": "perhaps"}, "osrdyne:adopt", "neither true nor false"),
     ({"kubeconfig": "clusters"}, "osrdyne:kubeconfig", "for a stack with osrdyne:kubernetes"),
 ]
@@ -199,7 +199,7 @@ WRONG_ON_A_CLUSTER: list[tuple[dict[str, Any], str, str]] = [
     (
         {"daemon": {"resources": {"limits": {"memory": "1 GB"}}}},
         "osrdyne:kubernetes.daemon.resources.limits.memory",
-        "is no amount",
+        "is not an amount",
     ),
     ({"daemon": {"limits": {"starts": 1}}}, "osrdyne:kubernetes.daemon.limits.starts", "known are orphan_prefetch"),
     ({"daemon": {"limits": {"held_bytes": 0.5}}}, "osrdyne:kubernetes.daemon.limits.held_bytes", "integer of 1"),
@@ -213,12 +213,12 @@ WRONG_ON_A_CLUSTER: list[tuple[dict[str, Any], str, str]] = [
     (
         {"cluster": {"network_policy": {"broker": ["10.0.0.1/8"]}}},
         "osrdyne:kubernetes.network_policy.broker[0]",
-        "is no range of addresses",
+        "is not a range of addresses",
     ),
     ({"workers": None}, "osrdyne:workers", "is missing"),
     ({"workers": {"core": {"image": "a:1"}}}, "osrdyne:workers.other", "each pool needs its workers"),
     ({"workers": {"third": {"image": "a:1"}}}, "osrdyne:workers.third", "known are core, other"),
-    ({"core": {"image": 1}}, "osrdyne:workers.core.image", "is no text"),
+    ({"core": {"image": 1}}, "osrdyne:workers.core.image", "is not text"),
     ({"core": {"command": "worker"}}, "osrdyne:workers.core.command", "is not a list"),
     ({"core": {"args": ["--n", 1]}}, "osrdyne:workers.core.args[1]", "in quotes"),
     ({"core": {"env": {"N": 1}}}, "osrdyne:workers.core.env.N", "in quotes"),
@@ -258,7 +258,7 @@ WRONG_BROKERS: list[tuple[dict[str, Any], str, str]] = [
         "osrdyne:broker_deployment.replicas",
         "is even",
     ),
-    ({"broker_deployment": {**DEPLOYMENT, "storage": "much"}}, "osrdyne:broker_deployment.storage", "is no amount"),
+    ({"broker_deployment": {**DEPLOYMENT, "storage": "much"}}, "osrdyne:broker_deployment.storage", "is not an amount"),
     ({"admin_password": "hidden word"}, "osrdyne:admin_password", "letters, digits"),
     ({"kubernetes": None}, "osrdyne:kubernetes", "is missing"),
     ({"kubernetes": CLUSTER}, "osrdyne:kubernetes.daemon", "known are namespace, context, pod_security"),
@@ -359,7 +359,7 @@ def test_a_kubeconfig_in_the_clear_is_refused() -> None:
 
 
 def test_a_secret_that_would_come_out_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="osrdyne:vhost: is no secret"):
+    with pytest.raises(ConfigurationError, match="osrdyne:vhost: is not a secret"):
         parse(raw(), SECRETS | {"osrdyne:vhost"})
 
 
@@ -423,7 +423,7 @@ def test_a_pool_whose_workers_poll_needs_no_workers_on_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("changes", "where", "said"),
     [
-        ({"pools": ["cor"]}, "relay.pools[0]", "'cor' is no pool of this stack; its pools are core, other"),
+        ({"pools": ["cor"]}, "relay.pools[0]", "'cor' is not a pool of this stack; its pools are core, other"),
         (
             {"settings": {"timing": {}, "serve": {"plain_http": True}}},
             "relay.settings.timing",

@@ -77,7 +77,7 @@ def test_a_user_that_is_no_administrator_is_refused(newest: Stack) -> None:
     done = newest.up()
 
     assert done.code != 0
-    assert f"user {name} of the broker at {newest.broker.management_url} is no administrator" in done.text
+    assert f"user {name} of the broker at {newest.broker.management_url} is not an administrator" in done.text
 
 
 def test_a_broker_that_is_away_is_said(newest: Stack) -> None:

@@ -127,11 +127,11 @@ def test_bad_input_is_refused_before_anything_is_registered_and_the_field_is_nam
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "x" * 101, "é"])
 def test_a_name_that_is_none_and_a_type_that_is_declared_twice_are_refused(name: str) -> None:
-    with pytest.raises(InvalidJob, match="no name of a type"):
+    with pytest.raises(InvalidJob, match="not a name of a type"):
         JobType(name)
     with pytest.raises(InvalidJob, match="at least 1"):
         JobType("a", max_attempts=0)
-    with pytest.raises(InvalidJob, match="no type that pydantic knows"):
+    with pytest.raises(InvalidJob, match="not a type that pydantic knows"):
         JobType("a", payload=object())
     with pytest.raises(InvalidJob, match="declared twice"):
         JobClient("sqlite://", [JobType("a"), JobType("a")])
@@ -228,7 +228,7 @@ def test_a_database_without_tables_or_that_is_away_is_the_callers_error_without_
     assert "4711" not in str(refused.value)
     with pytest.raises(JobError, match="PostgreSQL or SQLite, not in mysql"):
         JobClient("mysql://a/b", [ROUTES])
-    with pytest.raises(JobError, match="no URL"):
+    with pytest.raises(JobError, match="not a URL"):
         JobClient("jobs", [ROUTES])
 
 

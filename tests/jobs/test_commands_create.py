@@ -66,8 +66,8 @@ def test_what_does_not_fit_is_a_no_that_names_the_field_and_nothing_is_registere
     [
         (("--types", "nowhere:TYPES"), "--types nowhere:TYPES cannot be loaded: ModuleNotFoundError"),
         (("--types", "nowhere"), "--types 'nowhere': give MODULE:NAME"),
-        (("--types", f"{__name__}:NO_TYPES"), "is no iterable of JobType, and no mapping with such keys"),
-        (("--types", f"{__name__}:NOBODY"), "is no iterable of JobType, and no mapping with such keys"),
+        (("--types", f"{__name__}:NO_TYPES"), "is neither an iterable of JobType nor a mapping with such keys"),
+        (("--types", f"{__name__}:NOBODY"), "is neither an iterable of JobType nor a mapping with such keys"),
         (("--types", f"{__name__}:jobs.x"), "cannot be loaded: AttributeError"),
         (("--broker-file", "/nowhere/uri"), "--broker-file: cannot be read: No such file or directory: /nowhere/uri"),
     ],

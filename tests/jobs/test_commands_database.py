@@ -97,7 +97,7 @@ def test_a_file_of_sqlite_that_does_not_exist_is_an_error_and_stays_so(tmp_path:
             "postgresql://jobs:secret@127.0.0.1:1/jobs?application_name=secret",
             "database postgresql://jobs@127.0.0.1:1/",
         ),
-        ("jobs:secret", "the database's address is no URL; write postgresql://user:password@host/database"),
+        ("jobs:secret", "the database's address is not a URL; write postgresql://user:password@host/database"),
         ("mysql://jobs:secret@db/jobs", "jobs are kept in PostgreSQL or SQLite, not in mysql"),
         ("", "the database's address: is empty"),
     ],

@@ -107,9 +107,9 @@ def test_an_unknown_job_is_a_no(jobs: Jobs) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--state", "lost"), "--state 'lost' is no state; there are registered, running, failed"),
-        (("--older-than", "soon"), "--older-than: 'soon' is no duration; give seconds"),
-        (("--older-than", "-5"), "--older-than: -5.0 is no duration"),
+        (("--state", "lost"), "--state 'lost' is not a state; there are registered, running, failed"),
+        (("--older-than", "soon"), "--older-than: 'soon' is not a duration; give seconds"),
+        (("--older-than", "-5"), "--older-than: -5.0 is not a duration"),
         (("--resource", b"\xff"), "--resource '\\udcff' is not UTF-8 text"),
     ],
 )

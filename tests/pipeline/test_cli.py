@@ -73,7 +73,7 @@ def test_a_report_with_a_damaged_recommendation_says_what_to_do(spark: SparkSess
     (tmp_path / "lake/core/gold/demand").mkdir(parents=True)
     (tmp_path / "lake/core/recommendation.json").write_text("{}")
 
-    assert "recommendation.json is no recommendation" in complaint_last(
+    assert "recommendation.json is not a recommendation" in complaint_last(
         run("report", "--pool", "core", "--lake", tmp_path / "lake")
     )
 

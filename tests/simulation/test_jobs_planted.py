@@ -24,7 +24,7 @@ _SEEN = {
     "a job that was cancelled is begun again": ("was cancelled while it ran, and is", 4),
     "a job stays running when its worker dies": ("runs, and its run .* has no lock", 2),
     "leases are not renewed": ("was lost, although its worker was well", 2),
-    "a run that was lost is no attempt": ("had .* runs, and counts", 3),
+    "a run that was lost is not an attempt": ("had .* runs, and counts", 3),
     "the newest job runs first": ("began in another order", 2),
     "jobs that coalesce have a run each": ("that were registered during run .* began with the runs", 1),
     "a job that failed is due at once": (r"waits 0\.0 s after attempt 1", 5),

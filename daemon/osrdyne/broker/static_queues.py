@@ -2,7 +2,7 @@
 
 The daemon may not delete them: infrastructure code owns them, and a person mends them. Consuming a lost queue hangs
 for a minute and then ends the connection, so the session waits here until the queues that it consumes are mended.
-While the session acts, the topology watcher repeats the check. Writes `state.lost_static` and the log.
+While the session acts, the topology watcher repeats the check. Writes `state.lost.static` and the log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StaticQueues:
         self._all = (*names.counted, names.activity_queue)
         self._state = state
         self._management = management
-        self._evidence = lost.Evidence.known(state.lost_static, state.clock())
+        self._evidence = lost.Evidence.known(state.lost.static, state.clock())
 
     async def usable(self) -> None:
         """Return once no queue that the session consumes is lost or looks lost."""
@@ -45,11 +45,11 @@ class StaticQueues:
         )
         known = {name: found for name, found in looks.items() if found is not None}
         self._evidence = self._evidence.after(known, self._state.clock())
-        found, before = self._evidence.lost, self._state.lost_static
-        self._state.lost_static = {
+        found, before = self._evidence.lost, self._state.lost.static
+        self._state.lost.static = {
             name: lost.problem(self._management.vhost, name) for name in self._all if name in found
         }
-        for name, problem in self._state.lost_static.items():
+        for name, problem in self._state.lost.static.items():
             if name not in before:
                 log.warning("a static queue is lost; a person has to mend it", extra={"queue": name, "reason": problem})
         for name in before:

@@ -64,7 +64,7 @@ def fetch(address: str, key: str | None = None) -> dict[str, Any]:
         shown = {"ready": _get(address, "/readyz")[0] == 200, **found, "keys": keys}
         status_table.render(shown, key)  # a document that cannot be shown does not come from a daemon
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        raise CannotAsk(f"what answers at {address} is no osrdyne daemon; name its address with --url") from None
+        raise CannotAsk(f"what answers at {address} is not an osrdyne daemon; name its address with --url") from None
     return shown
 
 

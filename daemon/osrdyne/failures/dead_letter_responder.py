@@ -97,7 +97,7 @@ class DeadLetterResponder(MessageHandler):
     def _dropped(self, message: Message) -> None:
         """Count a copy that the broker dropped, as the oldest of its queue, to have room for others."""
         self.deliveries.ack(message.delivery_tag)
-        self.state.dropped += 1
+        self.state.tally.dropped += 1
         self.metrics.poison.labels("dropped").inc()
         given = message.properties.headers or {}
         key, reason = (headers.text(given.get(one)) for one in (headers.X_POISON_KEY, headers.X_POISON_REASON))
@@ -112,7 +112,7 @@ class DeadLetterResponder(MessageHandler):
             detail=verdict.reason,
             key=verdict.key,
             queue=verdict.queue,
-            attempts=self.state.delivery_history.of(verdict.key, message.properties.correlation_id),
+            attempts=self.state.activity.delivery_history.of(verdict.key, message.properties.correlation_id),
         )
 
     def _stage(self, message: Message, verdict: dead_letter_rules.Verdict) -> str | None:
@@ -126,7 +126,7 @@ class DeadLetterResponder(MessageHandler):
         return expiry.in_request_queue(
             entered=None if entered is None else entered - events.wall_ms() / 1000 + self.state.clock(),
             last_life=self.state.last_life(verdict.key),
-            group_started=self.state.started_at(verdict.key),
+            group_started=self.state.groups.attempt(verdict.key).started_at,
         )
 
     async def _put_back(self, message: Message, *, answered: bool) -> None:

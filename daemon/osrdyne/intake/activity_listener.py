@@ -16,7 +16,6 @@ from osrdyne.intake.bursts import Bursts
 from osrdyne.metrics import Metrics
 from osrdyne.state.delivery_history import PastDelivery
 from osrdyne.state.pool import PoolState
-from osrdyne.state.values import KeyActivity
 from osrdyne_amqp import Message
 from osrdyne_protocol import events, headers, keys
 from osrdyne_protocol.errors import InvalidKey
@@ -36,7 +35,7 @@ class ActivityListener:
 
     async def run(self) -> None:
         """Forget the activity of keys that no longer have a queue, until cancelled."""
-        with ChangeReader().following(self._state.forgotten) as forgotten:
+        with ChangeReader().following(self._state.queues.forgotten) as forgotten:
             while True:
                 for key in await forgotten.take(None):
                     if self._state.queues.get(key) is None:
@@ -55,9 +54,9 @@ class ActivityListener:
 
     def _on_event(self, key: str, given: Mapping[str, object]) -> None:
         event = headers.text(given.get(headers.X_EVENT))
-        if event == events.STOPPING and key in self._state.activity:
-            # That is no activity: it renews nothing.
-            self._state.activity[key].stopping_at = self._state.clock()
+        if event == events.STOPPING:
+            # It renews nothing.
+            self._state.activity.note_stopping(key, self._state.clock())
         if event not in events.ACTIVITY:
             self._metrics.activity.labels("own" if event in _OTHERS else "unreadable").inc()
             return
@@ -70,15 +69,9 @@ class ActivityListener:
 
     def _note(self, key: str, event: str) -> None:
         state, now = self._state, self._state.clock()
-        first_sign = key not in state.activity
-        activity = state.activity.setdefault(key, KeyActivity(last_event=now))
-        activity.last_event = now
-        if event == events.REQUEST_RECEIVED:
-            activity.last_taken = now
-        if event in (events.STARTED, events.REQUEST_RECEIVED):
-            activity.consuming_at, activity.stopping_at = now, None
+        first_sign = state.activity.note(key, event, now)
         if self._renew(key, event, now) or first_sign or event == events.STARTED:
-            state.activity_changes.add(key)
+            state.activity.changes.add(key)
 
     def _renew(self, key: str, event: str, now: float) -> bool:
         """Renew a key; return whether this event renewed it. Later events of a burst do not."""
@@ -87,7 +80,7 @@ class ActivityListener:
         if extra_lifetime is None:
             return False
         if event == events.STARTED:
-            return state.renew_on_worker_start(key, extra_lifetime=extra_lifetime)
+            return state.tracker.renew_on_worker_start(key, now, extra_lifetime=extra_lifetime)
         state.require(key, extra_lifetime=extra_lifetime)
         return True
 
@@ -102,6 +95,6 @@ class ActivityListener:
         if event == events.REQUEST_RECEIVED and worker_id is not None:
             time_ms = headers.integer(given, headers.X_EVENT_TIME)
             handout = PastDelivery(worker_id, events.wall_ms() if time_ms is None else time_ms)
-            self._state.delivery_history.add(key, request_id, handout)
+            self._state.activity.delivery_history.add(key, request_id, handout)
         elif event == events.FINISHED and headers.text(given.get(headers.X_OUTCOME)) != events.REQUEUED:
-            self._state.delivery_history.forget(key, request_id)
+            self._state.activity.delivery_history.forget(key, request_id)

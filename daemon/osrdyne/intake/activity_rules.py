@@ -33,9 +33,4 @@ def latest_use(before: QueueTotals | None, totals: QueueTotals, *, before_at: fl
     """
     if totals.unacknowledged > 0:
         return at
-    return before_at if was_delivered(before, totals) else None
-
-
-def was_delivered(before: QueueTotals | None, totals: QueueTotals) -> bool:
-    """Return whether a queue has delivered messages between two listings."""
-    return before is not None and totals.delivered > before.delivered
+    return before_at if totals.delivered_since(before) else None

@@ -91,7 +91,7 @@ class OrphanForwarder(MessageHandler):
         if refused is None:
             state.require(key)
         else:
-            state.refused[str(refused.refused)] += 1
+            state.tally.refused[str(refused.refused)] += 1
             self.metrics.wakes_refused.labels(refused.refused).inc()
         return refused
 
@@ -104,7 +104,7 @@ class OrphanForwarder(MessageHandler):
                     # It was forwarded before and came back: a binding may take a moment to reach every node.
                     await asyncio.sleep(back_off(forward.hops, first=0.05, limit=_LONGEST_WAIT_SECONDS))
                 if forward.hops >= _UNROUTED_AFTER_HOPS:
-                    self.state.unrouted.add(forward.key)
+                    self.state.queues.unrouted.add(forward.key)
                 outcome = await self._forward(message, forward, now_ms)
         except TimeoutError:
             queue = self.state.queues.get(forward.key)
@@ -158,7 +158,7 @@ class OrphanForwarder(MessageHandler):
             except BrokerTimeout as error:
                 # One queue that does not confirm must not end the whole session. Whether the request
                 # arrived is unknown; delivery is at least once, so it is sent again.
-                self.state.unconfirmed.add(forward.key)
+                self.state.lost.unconfirmed.add(forward.key)
                 answer = ErrorAnswer(statuses.UNROUTABLE, str(error))
             pause = retry.failed()
             if retry.failures == 1:

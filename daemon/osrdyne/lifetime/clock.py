@@ -8,9 +8,8 @@ from osrdyne.state.pool import PoolState
 
 async def pass_time(state: PoolState) -> None:
     """Run until cancelled."""
-    with ChangeReader().following(state.target_changes) as required:
+    with ChangeReader().following(state.tracker.changes) as required:
         while True:
             # A key that is required meanwhile may be due earlier.
             await required.take(wait_for(state.tracker.next_change(), state.clock()))
-            for key in state.tracker.advance(state.clock()):
-                state.target_changes.add(key)
+            state.tracker.advance(state.clock())

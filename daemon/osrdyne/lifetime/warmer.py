@@ -21,7 +21,7 @@ async def keep_warm(state: PoolState, schedule: Schedule, wall_ms: Callable[[], 
     while True:
         now = wall_ms()
         for key, left in schedule.open(now).items():
-            state.keep(key, left / 1000)
+            state.tracker.keep(key, state.clock() + left / 1000)
         wait = schedule.next(now)
         if wait is None:
             return

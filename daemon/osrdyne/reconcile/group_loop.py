@@ -1,6 +1,6 @@
 """The group loop: brings worker groups to the target through the driver, each key on its own.
 
-Reads target, queues, activity and totals. Only this loop writes `state.groups` and `state.attempts` and calls the
+Reads target, queues, activity and totals. Only this loop writes `state.groups` and calls the
 driver. It is event driven: a key that needs a group gets one at once; the periodic listing only corrects drift.
 """
 
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 
 from osrdyne.broker.lifecycle_events import LifecycleEvents
@@ -73,7 +72,7 @@ class GroupLoop:
         self._changed_meanwhile: set[str] = set()
         self._listing = asyncio.Event()
         self._loop = KeyedLoop(
-            state.clock, [state.target_changes, state.queue_changes, state.activity_changes, state.totals_changes]
+            state.clock, [state.tracker.changes, state.queues.changes, state.activity.changes, state.counts.changes]
         )
 
     async def run(self) -> None:
@@ -87,7 +86,7 @@ class GroupLoop:
 
     def _look_at(self, key: str) -> None:
         state, now = self._state, self._state.clock()
-        group, attempt = state.groups.get(key), state.attempts.get(key, Attempt())
+        group, attempt = state.groups.get(key), state.groups.attempt(key)
         attempt = self._note_life(key, attempt, group, now)
         if group is None or group.state is not GroupState.RUNNING:
             self._running_since.pop(key, None)
@@ -95,7 +94,7 @@ class GroupLoop:
             self._running_since.setdefault(key, now)
         plan = group_rules.plan(
             wanted=key in state.tracker.wanted,
-            phase=state.phase(key),
+            phase=state.queues.phase(key),
             group=group,
             attempt=attempt,
             template=self._driver.template,
@@ -110,7 +109,7 @@ class GroupLoop:
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif group is None and key not in state.tracker.wanted:
-            state.attempts.pop(key, None)
+            state.groups.attempts.pop(key, None)
             self._accepted.pop(key, None)
         elif (at := group_rules.makes_up_at(attempt)) is not None:
             if now < at:
@@ -123,13 +122,13 @@ class GroupLoop:
         activity = self._state.activity.get(key)
         if activity is not None and attempt != Attempt():
             attempt = group_rules.after_sign_of_life(attempt, group, at=activity.last_event, now=now)
-            self._state.attempts[key] = attempt
+            self._state.groups.attempts[key] = attempt
         if not group_rules.holds_start_slot(attempt, group, hold=self._limits.start_hold, now=now):
             self._starting.pop(key, None)
         return attempt
 
     def _stuck(self, key: str, group: Group | None, attempt: Attempt) -> str | None:
-        if group is None or group.state is GroupState.STOPPING or self._state.counted_at is None:
+        if group is None or group.state is GroupState.STOPPING or self._state.counts.counted_at is None:
             return None
         grace = group_rules.consumer_grace(attempt, start_grace=self._limits.start_grace, patience=self._patience)
         activity = self._state.activity.get(key)
@@ -141,17 +140,16 @@ class GroupLoop:
                 self._listing.set()  # not listed since its start: only the engine knows whether it runs by now
             return None
         return unserved or group_rules.stuck_reason(
-            ready_since=self._state.ready_since.get(key),
+            ready_since=self._state.counts.ready_since.get(key),
             last_taken=activity.last_taken if activity else None,
             started_at=attempt.started_at,
             patience=self._patience,
-            counted_at=self._state.counted_at,
+            counted_at=self._state.counts.counted_at,
         )
 
     def _start_waiting(self) -> None:
         # Keys that never failed go first, so that those that keep failing cannot hold them up.
-        attempts = self._state.attempts
-        fresh_first = sorted(self._waiting, key=lambda key: key in attempts and attempts[key].failures > 0)
+        fresh_first = sorted(self._waiting, key=lambda key: self._state.groups.attempt(key).failures > 0)
         now = self._state.clock()
         for key in fresh_first:
             # A start that hangs in the engine counts as long as one without a sign of life, no longer.
@@ -181,27 +179,25 @@ class GroupLoop:
     async def _start(self, key: str) -> None:
         started = self._state.clock()
         await self._driver.start(key)
-        self._state.attempts[key] = group_rules.after_start(self._state.attempts.get(key, Attempt()), now=started)
-        self._state.groups[key] = Group(key, GroupState.STARTING, 1, self._driver.template)
+        groups = self._state.groups
+        groups.attempts[key] = group_rules.after_start(groups.attempt(key), now=started)
+        groups.note(key, Group(key, GroupState.STARTING, 1, self._driver.template))
         self._accepted[key] = self._state.clock()
-        self._state.group_changes.add(key)
         log.info("group started", extra={"key": key})
         self._lifecycle.record(events.GROUP_STARTED, key)
 
     async def _stop(self, key: str, plan: group_rules.GroupPlan) -> None:
         log.info("stopping group", extra={"key": key, "reason": plan.reason})
         await self._driver.stop(key)
-        group = self._state.groups.get(key)
-        if group is not None:
-            self._state.groups[key] = replace(group, state=GroupState.STOPPING)
+        self._state.groups.note_stopping(key)
         self._lifecycle.record(events.GROUP_STOPPED, key, outcome=plan.reason)
         if plan.failed:
             self._failed(key, plan.reason)
 
     def _failed(self, key: str, error: str) -> None:
         now = self._state.clock()
-        attempt = group_rules.after_failure(self._state.attempts.get(key, Attempt()), error, now=now)
-        self._state.attempts[key] = attempt
+        attempt = group_rules.after_failure(self._state.groups.attempt(key), error, now=now)
+        self._state.groups.attempts[key] = attempt
         self._starting.pop(key, None)
         log.warning(
             "group failed; it is tried again",
@@ -265,19 +261,15 @@ class GroupLoop:
                 return listed
 
     def _adopt(self, listed: list[Group], *, began: float) -> None:
-        state, self._listed_at = self._state, began
+        groups, self._listed_at = self._state.groups, began
         found = {group.key: group for group in listed}
-        for key in dict.fromkeys((*found, *state.groups)):
-            if found.get(key) == state.groups.get(key):
+        for key in dict.fromkeys((*found, *groups)):
+            if found.get(key) == groups.get(key):
                 continue
-            if key in found:
-                state.groups[key] = found[key]
-            elif self._loop.is_busy(key):
+            if key not in found and self._loop.is_busy(key):
                 self._changed_meanwhile.add(key)
                 continue
-            elif self._accepted.get(key, -1.0) >= began:
+            if key not in found and self._accepted.get(key, -1.0) >= began:
                 continue  # the listing is older than the start
-            else:
-                del state.groups[key]
-            state.group_changes.add(key)
+            groups.note(key, found.get(key))
             self._loop.look_at(key)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from functools import partial
 
 from osrdyne.broker.channel_pool import ChannelPool
@@ -37,7 +36,7 @@ def adopt(state: PoolState, keys: Iterable[str]) -> None:
     for key in keys:
         # Also keys that are wanted already: without a connection, no activity could renew them.
         state.require(key)
-        state.queues[key] = QueueState(Phase.UNKNOWN)
+        state.queues.may_exist(key)
 
 
 class QueueLoop:
@@ -77,7 +76,7 @@ class QueueLoop:
             QueueStep.DELETE: self._delete,
             QueueStep.DISCARD: self._discard,
         }
-        self._loop = KeyedLoop(state.clock, [state.target_changes, state.group_changes, state.lost_changes])
+        self._loop = KeyedLoop(state.clock, [state.tracker.changes, state.groups.changes, state.lost.changes])
 
     async def run(self) -> None:
         keys = (*self._state.tracker.wanted, *self._state.queues)
@@ -90,7 +89,7 @@ class QueueLoop:
             group_gone=key not in self._state.groups,
             interval=self._statistics_interval,
             now=self._state.clock(),
-            lost=key in self._state.lost.lost,
+            lost=key in self._state.lost.evidence.lost,
         )
 
     def _look_at(self, key: str) -> None:
@@ -104,10 +103,8 @@ class QueueLoop:
         elif plan.at is not None:
             self._loop.look_at(key, plan.at)
         elif queue.phase in (Phase.GONE, Phase.FOREIGN) and key not in self._state.tracker.wanted:
-            self._state.queues.pop(key, None)
-            self._state.forgotten.add(key)
-            self._state.unrouted.discard(key)
-            self._state.remade.pop(key, None)
+            self._state.queues.forget(key)
+            self._state.lost.remade.pop(key, None)
 
     def _make_waiting(self) -> None:
         if not self._waiting:
@@ -116,9 +113,7 @@ class QueueLoop:
         room = self._most - sum(one.phase not in (Phase.GONE, Phase.FOREIGN) for one in queues.values())
         for key in list(self._waiting)[: max(0, room)]:
             del self._waiting[key]
-            # From here on it may exist.
-            queues[key] = replace(queues.get(key) or QueueState(Phase.GONE), phase=Phase.UNKNOWN)
-            action = partial(self._act, key, queues[key], QueueStep.ASSERT)
+            action = partial(self._act, key, queues.may_exist(key), QueueStep.ASSERT)
             self._loop.begin(key, action, "queue-assert")
 
     async def _act(self, key: str, queue: QueueState, step: QueueStep) -> None:
@@ -134,8 +129,7 @@ class QueueLoop:
             log.info("messages found in an unwanted queue; the key is active again", extra={"key": key})
             self._state.require(key, found_unbound=True)
             found = found.queue
-        self._state.queues[key] = found
-        self._state.queue_changes.add(key)
+        self._state.queues.note(key, found)
 
     def _failed(self, key: str, queue: QueueState, step: QueueStep, error: Exception) -> QueueState:
         # The broker refuses one queue too many as it refuses other arguments.
@@ -167,10 +161,10 @@ class QueueLoop:
         generation = self._state.tracker.generation
         name = self._state.names.request_queue(key)
         await channel.declare_queue(name, arguments=request_queue_arguments(key))
-        if key in self._state.unrouted:
+        if key in self._state.queues.unrouted:
             # The binding may be listed and route nothing; binding once more does not mend it
             # (docs/reference/rabbitmq-facts.md#bindings-that-route-nothing).
-            self._state.unrouted.discard(key)
+            self._state.queues.unrouted.discard(key)
             await channel.unbind_queue(name, self._state.names.request_exchange, key)
         await channel.bind_queue(name, self._state.names.request_exchange, key)
         if queue.phase is not Phase.BOUND:
@@ -224,8 +218,7 @@ class QueueLoop:
     async def _discard(self, key: str, queue: QueueState, channel: Channel) -> QueueState:
         """Delete a queue that the broker has lost. A queue that answers again stays."""
         name, exchange = self._state.names.request_queue(key), self._state.names.request_exchange
-        # Later losses need evidence of their own.
-        self._state.lost = self._state.lost.after({key: False}, self._state.clock())
+        self._state.lost.take(key, self._state.clock())
         # From here on its requests are orphans, which the daemon holds until the new queue is there.
         await channel.unbind_queue(name, exchange, key)
         members = await self._management.members(name)
@@ -238,8 +231,7 @@ class QueueLoop:
                 now=self._state.clock(),
             )
         await channel.delete_queue(name)
-        before = self._state.former_totals.get(key)
-        held = before.ready + before.unacknowledged if before is not None else None
+        held = self._state.lost.held(key)
         log.warning(
             "the broker had lost this queue; it is created again",
             extra={"key": key, "messages_when_last_seen": "not known" if held is None else held},
@@ -247,7 +239,7 @@ class QueueLoop:
         self._metrics.queues_lost.inc()
         self._metrics.messages_lost.inc(held or 0)
         self._lifecycle.record(events.QUEUE_LOST, key)
-        self._state.remade[key] = self._state.clock()
+        self._state.lost.remade[key] = self._state.clock()
         if key in self._state.groups:
             # Callers may have waited for it and call again now: keep its group running.
             self._state.require(key, found_unbound=True)

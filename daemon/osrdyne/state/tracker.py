@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from osrdyne.base.changes import Changes
 from osrdyne_pool.settings import Delays
 
 _GENERATION_MASK = (1 << 64) - 1
@@ -46,6 +47,8 @@ class TargetTracker:
         self._deadlines: list[tuple[float, str]] = []
         #: Keys that a worker's start or `keep` renewed, without demand since.
         self._renewed_by_start: set[str] = set()
+        #: Keys whose wanted status or generation changed.
+        self.changes = Changes()
 
     @property
     def generation(self) -> int:
@@ -84,8 +87,7 @@ class TargetTracker:
             return current.generation
         if current is not None and current.status is Status.ACTIVE:
             until = max(until, current.until)
-        self._generation = (self._generation + 1) & _GENERATION_MASK
-        self._put(key, Wanted(Status.ACTIVE, self._generation, until))
+        self._put(key, Wanted(Status.ACTIVE, self._changed(key), until))
         return self._generation
 
     def note_demand(self, key: str) -> None:
@@ -116,9 +118,8 @@ class TargetTracker:
             if current is None or current.until != until:
                 continue  # renewed since: a later heap entry replaces this one
             if current.status is Status.ACTIVE:
-                self._generation = (self._generation + 1) & _GENERATION_MASK
                 # Counted from when the step was due, so that a late call does not lengthen the key's life.
-                self._put(key, Wanted(Status.UNBOUND, self._generation, until + self._delays(key).stop_delay))
+                self._put(key, Wanted(Status.UNBOUND, self._changed(key), until + self._delays(key).stop_delay))
             else:
                 self._drop(key)
             changed.append(key)
@@ -146,7 +147,13 @@ class TargetTracker:
     def _drop(self, key: str) -> None:
         del self._wanted[key]
         self._renewed_by_start.discard(key)
+        self._changed(key)
+
+    def _changed(self, key: str) -> int:
+        """Report a key to the readers of the target, and return the new generation."""
         self._generation = (self._generation + 1) & _GENERATION_MASK
+        self.changes.add(key)
+        return self._generation
 
     def next_change(self) -> float | None:
         """Return the monotonic time at which `advance` may have something to do; None when there is nothing."""

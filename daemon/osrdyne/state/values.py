@@ -56,6 +56,10 @@ class QueueTotals:
     #: Deliveries since the broker began to count, where it counts them.
     delivered: int = 0
 
+    def delivered_since(self, before: QueueTotals | None) -> bool:
+        """Return whether the queue has delivered messages since these earlier counts."""
+        return before is not None and self.delivered > before.delivered
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

@@ -28,9 +28,9 @@ def keys_view(state: PoolState, *, owns_workers: bool, late: float, now: float) 
 
 def _key_view(state: PoolState, key: str, *, owns_workers: bool, late: float, now: float) -> dict[str, Any]:
     wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
-    group, attempt, totals = state.groups.get(key), state.attempts.get(key), state.totals.get(key)
-    lost, remade = _LOST if key in state.lost.suspects else None, state.remade.get(key)
-    error = lost or (queue.error if queue else None) or (attempt.error if attempt else None)
+    group, attempt, totals = state.groups.get(key), state.groups.attempt(key), state.counts.totals.get(key)
+    lost, remade = _LOST if key in state.lost.evidence.suspects else None, state.lost.remade.get(key)
+    error = lost or (queue.error if queue else None) or attempt.error
     left = max(0.0, wanted.until - now) if wanted else None
     return {
         "key": key,
@@ -52,14 +52,14 @@ def _key_view(state: PoolState, key: str, *, owns_workers: bool, late: float, no
 
 def _state_name(state: PoolState, key: str, *, owns_workers: bool, late: float) -> str:
     wanted, queue = state.tracker.wanted.get(key), state.queues.get(key)
-    group, attempt = state.groups.get(key), state.attempts.get(key)
+    group = state.groups.get(key)
     if group is not None and group.state is GroupState.STOPPING:
         return "stopping"
     if wanted is None:
         return "draining"
-    if key in state.lost.suspects:
+    if key in state.lost.evidence.suspects:
         return "failed"
-    if (queue is not None and queue.error) or (group is None and attempt is not None and attempt.failures):
+    if (queue is not None and queue.error) or (group is None and state.groups.attempt(key).failures):
         return "failed"
     if wanted.status is Status.UNBOUND:
         return "idle"
@@ -88,7 +88,7 @@ def document(
     what to do about each queue that the broker lost. A daemon that stands by shows no key and no such queue, because
     its knowledge of them is old.
     """
-    names, owns_workers, stands_by = state.names, rest.pop("owns_workers"), phase == "standby"
+    names, counts, owns_workers, stands_by = state.names, state.counts, rest.pop("owns_workers"), phase == "standby"
     keys = [] if stands_by else keys_view(state, owns_workers=owns_workers, late=late, now=state.clock())
     phase, detail = with_lost(state, phase, detail)
     return {
@@ -97,32 +97,32 @@ def document(
         "state": phase,
         "detail": detail,
         "generation": state.tracker.generation,
-        "alarm": state.alarm,
-        "uncounted": state.uncounted,
-        "dropped": state.dropped,
-        "queues_with_other_consumers": sorted(state.listeners),
-        "queues": {name: state.depths.get(name) for name in names.counted},
+        "alarm": counts.alarm,
+        "uncounted": counts.uncounted,
+        "dropped": state.tally.dropped,
+        "queues_with_other_consumers": sorted(counts.listeners),
+        "queues": {name: counts.depths.get(name) for name in names.counted},
         "warnings": _warnings(state),
-        "refused": dict(state.refused),
-        "counts_age": None if stands_by or state.counted_at is None else state.clock() - state.counted_at + late,
-        "static_queues_lost": {} if stands_by else state.lost_static,
+        "refused": dict(state.tally.refused),
+        "counts_age": None if stands_by or counts.counted_at is None else state.clock() - counts.counted_at + late,
+        "static_queues_lost": {} if stands_by else state.lost.static,
         "keys": keys,
         **rest,
     }
 
 
 def _warnings(state: PoolState) -> list[str]:
-    names = state.names
-    parked, waiting = state.depths.get(names.parked_queue), state.depths.get(names.waiting_queue)
+    names, depths, dropped = state.names, state.counts.depths, state.tally.dropped
+    parked, waiting = depths.get(names.parked_queue), depths.get(names.waiting_queue)
     said = []
     if waiting:
         said.append(f"{names.waiting_queue} holds {waiting} request(s) for which {names.poison_queue} has no room")
-    if state.dropped:
+    if dropped:
         where = f"dropped from {names.unanswered_queue}, the oldest first, since this daemon began"
-        said.append(f"{state.dropped} request(s) without a caller were {where}")
+        said.append(f"{dropped} request(s) without a caller were {where}")
     if parked:
         said.append(f"{names.parked_queue} holds {parked} message(s) that could not be delivered, and are not answered")
-    said += [f"{queue} {problem}" for queue, problem in state.listeners.items()]
+    said += [f"{queue} {problem}" for queue, problem in state.counts.listeners.items()]
     return said
 
 
@@ -131,9 +131,9 @@ def with_lost(state: PoolState, phase: str, detail: str | None) -> tuple[str, st
 
     A daemon that prepares waits for the lost queues that it consumes; one that leads goes on without the others.
     """
-    if not state.lost_static or phase not in ("preparing", "leading"):
+    if not state.lost.static or phase not in ("preparing", "leading"):
         return phase, detail
-    reason = "; ".join(f"queue {name}: {problem}" for name, problem in state.lost_static.items())
+    reason = "; ".join(f"queue {name}: {problem}" for name, problem in state.lost.static.items())
     return "waiting" if phase == "preparing" else phase, reason
 
 

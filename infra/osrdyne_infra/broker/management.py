@@ -38,8 +38,8 @@ class Management:
         tags = tags if isinstance(tags, list) else str(tags).split(",")
         if "administrator" not in tags:
             raise BrokerUnusable(
-                f"user {self.user} of the broker at {self.url} is no administrator; name one in osrdyne:broker.admin, "
-                f"or run `rabbitmqctl set_user_tags {self.user} administrator`"
+                f"user {self.user} of the broker at {self.url} is not an administrator; name one in "
+                f"osrdyne:broker.admin, or run `rabbitmqctl set_user_tags {self.user} administrator`"
             )
         version = str(self.get("overview").get("rabbitmq_version", ""))
         if not _is_new_enough(version):

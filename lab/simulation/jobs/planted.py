@@ -185,7 +185,7 @@ MISTAKES: dict[str, Callable[[], Patches]] = {
     "a job that was cancelled is begun again": _cancel_forgotten,
     "a job stays running when its worker dies": _left_running,
     "leases are not renewed": _never_renewed,
-    "a run that was lost is no attempt": _lost_runs_do_not_count,
+    "a run that was lost is not an attempt": _lost_runs_do_not_count,
     "the newest job runs first": _newest_first,
     "jobs that coalesce have a run each": _one_job_a_run,
     "a job that failed is due at once": _retried_at_once,

@@ -16,16 +16,16 @@ from osrdyne_relay.errors import Cancelled, DataLost, NotCollected, Stage
 from osrdyne_relay.node import Node
 from osrdyne_relay.redis import names
 from osrdyne_relay.redis.port import Command
-from osrdyne_relay.redis.retrying import Done, Retrying
-from osrdyne_relay.redis.transactions import CallerView, Claimed, Entered, ServerView, Transactions
+from osrdyne_relay.redis.retrying import RetryingRedis, TransactionResult
+from osrdyne_relay.redis.transactions import CallerView, ClaimView, EnterView, ServerView, Transactions
 from osrdyne_relay.serving import Collected, Inbox
 
 #: An object, the name of an attribute, and what stands there instead.
 Patch = tuple[Any, str, Any]
 
 _claim, _enter = Transactions.claim, Transactions.enter
-_caller_beat, _server_beat, _run = Transactions.caller_beat, Transactions.server_beat, Retrying.run
-_claimed_of, _entered_of, _server_of, _caller_of = Claimed.of, Entered.of, ServerView.of, CallerView.of
+_caller_beat, _server_beat, _run = Transactions.caller_beat, Transactions.server_beat, RetryingRedis.run
+_claimed_of, _entered_of, _server_of, _caller_of = ClaimView.of, EnterView.of, ServerView.of, CallerView.of
 
 
 class _AnyLife(bytes):
@@ -53,11 +53,11 @@ def _claimed_by_all() -> Patch:
 
 
 def _any_life_counts() -> Patch:
-    def of(answers: list[Any]) -> Claimed:
+    def of(answers: list[Any]) -> ClaimView:
         claimed = _claimed_of(answers)
-        return Claimed(claimed.token, claimed.request, _AnyLife())
+        return ClaimView(claimed.token, claimed.request, _AnyLife())
 
-    return Claimed, "of", of
+    return ClaimView, "of", of
 
 
 def _deleted_at_the_end() -> Patch:
@@ -99,10 +99,10 @@ def _request_stays() -> Patch:
 
 
 def _no_second_attempt() -> Patch:
-    async def run(self: Retrying, commands: list[Command], **_: Any) -> Done:
+    async def run(self: RetryingRedis, commands: list[Command], **_: Any) -> TransactionResult:
         return await _run(self, commands, retry_for=0.0)
 
-    return Retrying, "run", run
+    return RetryingRedis, "run", run
 
 
 def _pulses_suffice() -> Patch:
@@ -118,9 +118,9 @@ def _loss_unseen() -> Patch:
 
 
 def _written_again_after_a_loss() -> Patch:
-    async def run(self: Node, commands: list[Command]) -> Done:
+    async def run(self: Node, commands: list[Command]) -> TransactionResult:
         done = await self.retrying.run(commands)
-        return Done(done.answers, maybe_before=False)
+        return TransactionResult(done.answers, maybe_before=False)
 
     return Node, "run", run
 

@@ -66,14 +66,14 @@ def find(endpoints: Iterable[Endpoint], request: BusRequest) -> Method:
         wanted = number_of(request.version)
     except ValueError as error:
         raise NoSuchMethod(str(error)) from None
-    served = [one for one in endpoints if one.namespace == request.namespace]
-    fitting = [one for one in served if one.serves(request.namespace, wanted)]
-    for endpoint in sorted(fitting, key=lambda one: one.number, reverse=True):
+    served = [endpoint for endpoint in endpoints if endpoint.namespace == request.namespace]
+    fitting = [endpoint for endpoint in served if endpoint.serves(request.namespace, wanted)]
+    for endpoint in sorted(fitting, key=lambda endpoint: endpoint.number, reverse=True):
         if request.method in endpoint.methods:
             return endpoint.methods[request.method]
     asked = f"method {request.method[:80]!r} of namespace {request.namespace[:80]!r} in version {request.version}"
     if served and not fitting:
-        has = ", ".join(sorted(one.version for one in served))
+        has = ", ".join(sorted(endpoint.version for endpoint in served))
         raise NoSuchMethod(f"there is no {asked}: this server has version {has}")
     raise NoSuchMethod(f"there is no {asked}")
 

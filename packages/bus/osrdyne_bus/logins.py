@@ -123,7 +123,7 @@ class Scram:
         key = self._keyed(salted, b"Client Key")
         mask = self._keyed(hashlib.new(self._hash, key).digest(), both)
         self._signature = self._keyed(self._keyed(salted, b"Server Key"), both)
-        proof = bytes(one ^ other for one, other in zip(key, mask, strict=True))
+        proof = bytes(byte ^ other for byte, other in zip(key, mask, strict=True))
         return f"{last},p={base64.b64encode(proof).decode()}".encode()
 
     def end(self, said: bytes) -> None:
@@ -151,7 +151,7 @@ def mechanism_for(login: Login, offered: Collection[str], *, private: bool) -> M
     default = WITHOUT_USER if login.user is None else WITH_USER
     wanted = (default if login.mechanisms is None else login.mechanisms).split()
     # What a stranger says ends up in a log.
-    known = [one for one in offered if _NAME.fullmatch(one)][:_MOST_OFFERED]
+    known = [name for name in offered if _NAME.fullmatch(name)][:_MOST_OFFERED]
     clear = not private and login.mechanisms is None
     for name in wanted:
         if clear and name == "PLAIN" and name in known:
@@ -174,14 +174,14 @@ def _made(name: str, login: Login) -> Mechanism | None:
         return None
     password = login.password or ""
     if "\0" in login.user + password or not _is_text(login.user) or not _is_text(password):
-        raise CannotLogIn("is not asked: the user or the password is no UTF-8 text without NUL")
+        raise CannotLogIn("is not asked: the user or the password is not UTF-8 text without NUL")
     if name == "PLAIN":
         return OneWord(name, f"\0{login.user}\0{password}".encode())
     return Scram(name, login.user, password, nonce=secrets.token_urlsafe(24)) if name in _SCRAM else None
 
 
 def _is_text(text: str) -> bool:
-    return not any("\ud800" <= one <= "\udfff" for one in text)
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _prepared(text: str) -> str:
@@ -193,7 +193,7 @@ def _attributes(said: bytes) -> dict[str, str]:
     try:
         parts = [part.partition("=") for part in said.decode().split(",")]
     except UnicodeDecodeError:
-        raise CannotLogIn("answered the login with what is no text") from None
+        raise CannotLogIn("answered the login with what is not text") from None
     return {name: value for name, _, value in parts}
 
 
@@ -201,4 +201,4 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
-        raise CannotLogIn("answered the login with what is no base64") from None
+        raise CannotLogIn("answered the login with what is not base64") from None

@@ -18,7 +18,7 @@ class BusMetrics(Collector):
 
         Their names are a label. Raises ValueError where two have the same.
         """
-        names = [one.name for one in buses]
+        names = [bus.name for bus in buses]
         if len(set(names)) < len(names):
             raise ValueError(f"two buses have one name ({', '.join(sorted(names))}): give each a `name` of its own")
         self._buses = buses

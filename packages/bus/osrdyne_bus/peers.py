@@ -52,7 +52,7 @@ class Peer:
         if parts.password and not parts.username:
             raise InvalidPeer(f"the address of a peer has a password and no user; {_LOOKS_LIKE}")
         host, port = str(parts.hostname), parts.port
-        names = [None if one is None else unquote(one) for one in (parts.username, parts.password)]
+        names = [None if part is None else unquote(part) for part in (parts.username, parts.password)]
         path = unquote(parts.path.removeprefix("/"))
         tls = parts.scheme == "amqps"
         hostname = query["hostname"] if query else f"vhost:{path}" if path else None

@@ -45,13 +45,13 @@ class ServerStatus:
             read: dict[str, Any] = foreign_json.read(body)
             given = {name: read[name] for name in cls.__slots__}
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"this is no answer of a server to {PING!r}: {error!r}") from None
+            raise ValueError(f"this is not an answer of a server to {PING!r}: {error!r}") from None
         texts = given["endpoints"]
         right = isinstance(texts, list) and all(
-            isinstance(one, str) for one in (given["server"], given["host"], *texts)
+            isinstance(text, str) for text in (given["server"], given["host"], *texts)
         )
         if not right or not all(type(given[name]) is int for name in _NUMBERS):
-            raise ValueError(f"this is no answer of a server to {PING!r}: a field has the wrong type")
+            raise ValueError(f"this is not an answer of a server to {PING!r}: a field has the wrong type")
         return cls(**{**given, "endpoints": tuple(texts)})
 
 
@@ -60,4 +60,7 @@ _NUMBERS = ("process", "waiting", "running", "concurrency", "lost_replies")
 
 def described(endpoints: Sequence[Endpoint]) -> tuple[str, ...]:
     """Return endpoints as a status has them."""
-    return tuple(f"{one.namespace or '-'} {one.version}: {', '.join(sorted(one.methods))}" for one in endpoints)
+    return tuple(
+        f"{endpoint.namespace or '-'} {endpoint.version}: {', '.join(sorted(endpoint.methods))}"
+        for endpoint in endpoints
+    )

@@ -56,9 +56,9 @@ class FailureCause:
 def by_state(connection: Connection) -> list[InState]:
     """Return number and oldest job of each state, also of states without a job."""
     grouped = select(job.c.state, func.count().label("jobs"), func.min(job.c.id).label("oldest"))
-    one = grouped.group_by(job.c.state).subquery()
-    query = select(one.c.state, one.c.jobs, one.c.oldest, now() - job.c.registered_at)
-    rows = connection.execute(query.join(job, job.c.id == one.c.oldest)).all()
+    by_state = grouped.group_by(job.c.state).subquery()
+    query = select(by_state.c.state, by_state.c.jobs, by_state.c.oldest, now() - job.c.registered_at)
+    rows = connection.execute(query.join(job, job.c.id == by_state.c.oldest)).all()
     found = {state: InState(state, int(jobs), int(oldest), max(0.0, age)) for state, jobs, oldest, age in rows}
     return [found.get(state, InState(state, 0, None, None)) for state in states.STATES]
 
@@ -102,4 +102,4 @@ def grouped_causes(failures: Iterable[tuple[int, str, str]]) -> list[FailureCaus
         which = (type, _VALUES.sub("#", line))
         before = found[which].jobs if which in found else 0
         found[which] = FailureCause(type, line, before + 1, number)
-    return sorted(found.values(), key=lambda one: (-one.jobs, -one.latest))
+    return sorted(found.values(), key=lambda cause: (-cause.jobs, -cause.latest))

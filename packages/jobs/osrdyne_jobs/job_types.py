@@ -41,14 +41,14 @@ class JobType:
         """Raise InvalidJob for what is no declaration."""
         name: object = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InvalidJob("type", f"{self.name!r} is no name of a type: use letters, digits, and . _ -")
+            raise InvalidJob("type", f"{self.name!r} is not a name of a type: use letters, digits, and . _ -")
         most: object = self.max_attempts
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise InvalidJob("type", f"{self.name} needs max_attempts, an integer of at least 1, not {most!r}")
         try:
             adapter: TypeAdapter[Any] = TypeAdapter(self.payload)
         except PydanticUserError as error:
-            raise InvalidJob("type", f"the payload of {self.name} is no type that pydantic knows: {error}") from None
+            raise InvalidJob("type", f"the payload of {self.name} is not a type that pydantic knows: {error}") from None
         object.__setattr__(self, "_adapter", adapter)  # made once: that takes longer than many payloads
 
     def schema(self) -> dict[str, Any]:
@@ -85,10 +85,10 @@ class JobTypes:
 
     def __init__(self, types: Iterable[JobType]) -> None:
         self._types: dict[str, JobType] = {}
-        for one in types:
-            if one.name in self._types:
-                raise InvalidJob("type", f"{one.name} is declared twice")
-            self._types[one.name] = one
+        for declared in types:
+            if declared.name in self._types:
+                raise InvalidJob("type", f"{declared.name} is declared twice")
+            self._types[declared.name] = declared
 
     def __iter__(self) -> Iterator[JobType]:
         return iter(self._types.values())

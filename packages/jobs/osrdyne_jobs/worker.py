@@ -141,9 +141,9 @@ class _Leases:
         """Tell runs whose lease was not renewed in time: another worker may begin their jobs."""
         while not self._closed.wait(self._lease / RENEWALS / 4):
             with self._lock:
-                late = [one for one, until in self._runs.values() if time.monotonic() >= until]
-            for one in late:
-                one.cancelled.set()
+                late = [late_run for late_run, until in self._runs.values() if time.monotonic() >= until]
+            for late_run in late:
+                late_run.cancelled.set()
 
     def _renew_all(self) -> None:
         outage = OutageLog(logger, "the database", meanwhile="the leases of jobs are not renewed")
@@ -214,7 +214,7 @@ class JobWorker:
         except BaseException:
             self._dispose()
             raise
-        self._handlers = {one.name: handler for one, handler in handlers.items()}
+        self._handlers = {declared.name: handler for declared, handler in handlers.items()}
         self._threads = threads
         self._name = name
         self._held = held

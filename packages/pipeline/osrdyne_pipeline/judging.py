@@ -32,7 +32,7 @@ REASONS = {
     "no_event": "The message does not say which event it is.",
     "unknown_event": "The protocol has no such event.",
     "no_time": "The event does not say when it was.",
-    "implausible_time": "The event's time is before 2010, or is no time.",
+    "implausible_time": "The event's time is before 2010, or is not a time.",
     "clock_skew": "The event is later than the time at which it was read, by more than clocks may differ.",
     "negative_duration": "The request took less than no time.",
 }

@@ -30,7 +30,7 @@ def parse_window(value: object) -> Window:
     """Read a window. Raises ValueError that says what was found and what would be right."""
     match = _WINDOW.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"{value!r} is no window; give days and times in UTC, as in 'mon,tue,fri 10:00-12:30'")
+        raise ValueError(f"{value!r} is not a window; give days and times in UTC, as in 'mon,tue,fri 10:00-12:30'")
     days = tuple(match[1].split(","))
     if len(set(days) & set(DAYS)) < len(days):
         raise ValueError(f"{match[1]!r} are not days, each once; give some of {','.join(DAYS)}")

@@ -26,16 +26,16 @@ def parse_seconds(value: object) -> float:
     expected = "give seconds (90 or 1.5) or ISO 8601 text ('PT1M30S')"
     found = reprlib.repr(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{found} is no duration; {expected}")
+        raise ValueError(f"{found} is not a duration; {expected}")
     if isinstance(value, str):
         match = _ISO_8601.fullmatch(value)
         if match is None:
-            raise ValueError(f"{found} is no duration; {expected}")
+            raise ValueError(f"{found} is not a duration; {expected}")
         seconds = sum(_SECONDS[unit] * float(number) for unit, number in match.groupdict().items() if number)
     else:
         seconds = value
     if not 0 <= seconds < math.inf:
-        raise ValueError(f"{found} is no duration of zero or more seconds; {expected}")
+        raise ValueError(f"{found} is not a duration of zero or more seconds; {expected}")
     if seconds > LONGEST_TIMEOUT:
         raise ValueError(f"{found} is longer than 300 years; {expected}")
     return float(seconds)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from enum import IntEnum
 
 from osrdyne_relay.errors import (
     CallFailed,
@@ -25,7 +26,7 @@ from osrdyne_relay.messages import LOOK_PULSE, Request, Response, pulse
 from osrdyne_relay.node import News, Node
 from osrdyne_relay.redis import names, records
 from osrdyne_relay.redis.records import RequestHeader, ResponseHeader
-from osrdyne_relay.redis.transactions import CallerView, Entered
+from osrdyne_relay.redis.transactions import CallerView, EnterView
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.time_rules import Looks, PeerWatch
 from osrdyne_runtime import log_lines
@@ -42,12 +43,26 @@ class Cancellation:
     response: Response | None = None
 
 
-@dataclass(slots=True)
-class _Ended(Exception):
-    """The call has a response, or an error that the other side wrote."""
+class _Phase(IntEnum):
+    """How far a request has come, as far as the call knows. It goes through these in order, and may leave some out."""
 
-    header: ResponseHeader
-    body: bytes
+    #: Not in Redis.
+    NEW = 0
+    #: It may be in Redis, and no node has it.
+    WAITING = 1
+    #: A node has it.
+    CLAIMED = 2
+    #: That node was asked to stop.
+    STOPPING = 3
+
+
+class _Wish(IntEnum):
+    """What the calling side wants. A later wish replaces an earlier one."""
+
+    RESPONSE = 0
+    CANCEL = 1
+    #: The same, because its time is over.
+    TIMEOUT = 2
 
 
 class Call:
@@ -64,17 +79,14 @@ class Call:
         self._timeout = timeout
         self._streams: list[str] = []
         self._news = News()
-        #: Whether the request may be in Redis.
-        self._sent = False
+        self._phase = _Phase.NEW
+        self._wish = _Wish.RESPONSE
         #: A response that came by a pulse.
         self._pulsed: bytes | None = None
-        self._cancel_wanted = False
-        #: Whether `cancel` returns the response that came too late.
-        self._asked = False
-        #: Whether the serving node was asked to stop.
-        self._cancel_sent = False
-        self._timed_out = False
-        self._closing = False
+        #: The error to end with, unless the response has come.
+        self._failure: RelayError | None = None
+        #: Whether `cancel` returns a response that came too late.
+        self._response_wanted = False
         #: Token of the node that has the request.
         self._claim: bytes | None = None
         self._beats = 0
@@ -91,7 +103,7 @@ class Call:
 
     def _unheard(self, task: asyncio.Task[Response]) -> None:
         """Remove the streams of a response that came too late for its caller."""
-        if not self._asked and not task.cancelled() and task.exception() is None and task.result().streams:
+        if not self._response_wanted and not task.cancelled() and task.exception() is None and task.result().streams:
             self._node.later(task.result().close(), f"streams of the response to {self.id}")
 
     async def cancel(self) -> Cancellation:
@@ -99,7 +111,7 @@ class Call:
 
         Raises a RelayError where that cannot be known: the other side is gone, for example.
         """
-        self._asked = True
+        self._response_wanted = True
         self._want_cancel()
         try:
             response = await asyncio.shield(self._task)
@@ -108,12 +120,12 @@ class Call:
         return Cancellation(Stage.FINISHED_BEFORE, response)
 
     def _want_cancel(self) -> None:
-        self._cancel_wanted = True
+        self._wish = max(self._wish, _Wish.CANCEL)
         self._news.set()
 
     def close(self) -> None:
         """End with RelayClosed."""
-        self._closing = True
+        self._failure = RelayClosed()
         self._news.set()
 
     async def ended(self) -> None:
@@ -144,12 +156,12 @@ class Call:
             self._looks.looked(node.now())
             while True:
                 await self._wait()
-                await self._step(node.now())
-        except _Ended as ended:
-            return self._result(ended.header, ended.body)
+                response = await self._step(node.now())
+                if response is not None:
+                    return response
         finally:
             del node.calls[self.id]
-            if self._sent:
+            if self._phase is not _Phase.NEW:
                 node.ended(self.endpoint, self.id)
             if self._streams:
                 node.later(self._remove_streams(), f"streams of call {self.id}")
@@ -174,9 +186,9 @@ class Call:
                 streams=notes,
             )
             record = records.encode(header, self._request.body, node.most_bytes)
-            self._sent = True
+            self._phase = _Phase.WAITING
             done = await node.run(node.transactions.enter(self.endpoint, self.id, record, self._pickup_timeout))
-            if Entered.of(done.answers).life == life.encode():
+            if EnterView.of(done.answers).life == life.encode():
                 return
             node.lost(self.endpoint, life)
             if done.maybe_before:
@@ -189,71 +201,74 @@ class Call:
     async def _wait(self) -> None:
         """Wait until something is to be done."""
         due = [self._looks.due]
-        if self._claim is None:
+        if self._phase is _Phase.WAITING:
             due.append(self._pickup_at)
-        if self._timeout is not None and not self._timed_out:
+        if self._timeout is not None and self._wish is not _Wish.TIMEOUT:
             due.append(self._began + self._timeout)
         await self._news.wait(min(due))
 
-    async def _step(self, now: float) -> None:
-        """Do what is due. Raises _Ended or a RelayError when the call has ended."""
+    async def _step(self, now: float) -> Response | None:
+        """Do what is due, and return the response if it has come. Raises a RelayError when the call has failed."""
         if self._pulsed is not None:
-            raise self._read(self._pulsed)
-        if self._closing:
-            await self._give_up(RelayClosed())
+            return self._read(self._pulsed)
+        if self._failure is not None:
+            return await self._give_up(self._failure)
         if self._timeout is not None and now >= self._began + self._timeout:
-            self._timed_out = self._cancel_wanted = True
-        if self._cancel_wanted and not self._cancel_sent:
-            await self._cancel()
-        elif self._claim is None and now >= self._pickup_at:
-            await self._withdraw(cancel=False)
-        elif now >= self._looks.due:
-            await self._look()
+            self._wish = _Wish.TIMEOUT
+        if self._wish is not _Wish.RESPONSE and self._phase is not _Phase.STOPPING:
+            return await self._cancel()
+        if self._phase is _Phase.WAITING and now >= self._pickup_at:
+            return await self._withdraw(cancel=False)
+        return await self._look() if now >= self._looks.due else None
 
-    async def _cancel(self) -> None:
-        await self._withdraw(cancel=True)
-        self._cancel_sent = True
-        await self._pulse_server()
+    async def _cancel(self) -> Response | None:
+        response = await self._withdraw(cancel=True)
+        if response is None:
+            self._phase = _Phase.STOPPING
+            await self._pulse_server()
+        return response
 
-    async def _withdraw(self, *, cancel: bool) -> None:
+    async def _withdraw(self, *, cancel: bool) -> Response | None:
         """Take the request back, unless a node has it."""
         done = await self._node.run(self._node.transactions.withdraw(self.endpoint, self.id, cancel=cancel))
         view = CallerView.of(done.answers)
         # A request that Redis has lost may have been collected before.
         if view.there and view.response is None and view.claim == names.WITHDRAWN.encode():
             raise self._cancelled(Stage.NEVER_COLLECTED) if cancel else NotCollected()
-        self._note(view)
+        return self._note(view)
 
-    async def _look(self) -> None:
+    async def _look(self) -> Response | None:
         """Beat, and look."""
         self._beats += 1
-        waits = None if self._claim else max(0.0, self._pickup_at - self._node.now())
+        waits = None if self._phase is not _Phase.WAITING else max(0.0, self._pickup_at - self._node.now())
         beat = self._node.transactions.caller_beat(self.endpoint, self.id, self._beats, waits)
         view = CallerView.of((await self._node.run(beat)).answers)
         now = self._node.now()
         self._looks.looked(now)
-        self._note(view)
-        if self._claim is not None and self._watch.note(view.server_beat, now):
-            await self._give_up(PeerGone())
+        response = self._note(view)
+        if response is None and self._phase is not _Phase.WAITING and self._watch.note(view.server_beat, now):
+            return await self._give_up(PeerGone())
+        return response
 
-    def _note(self, view: CallerView) -> None:
-        """Take in what Redis has of the call. Raises _Ended or DataLost when that is its end."""
+    def _note(self, view: CallerView) -> Response | None:
+        """Take in what Redis has of the call, and return the response if it is there. Raises DataLost."""
         if view.response is not None:
-            raise self._read(view.response)
-        if not view.there or (self._claim is not None and view.claim is None):
+            return self._read(view.response)
+        if not view.there or (self._phase is not _Phase.WAITING and view.claim is None):
             raise DataLost
-        if self._claim is None and view.claim is not None:
-            self._claim = view.claim
+        if self._phase is _Phase.WAITING and view.claim is not None:
+            self._phase, self._claim = _Phase.CLAIMED, view.claim
             self._watch = PeerWatch(
                 self._node.timings.server_gone_after, self._node.timings.beat_every, self._node.now()
             )
+        return None
 
-    async def _give_up(self, error: RelayError) -> None:
-        """End with an error, unless the response has come meanwhile."""
+    async def _give_up(self, error: RelayError) -> Response:
+        """Raise an error, unless the response has come meanwhile."""
         done = await self._node.run(self._node.transactions.give_up(self.endpoint, self.id))
         view = CallerView.of(done.answers)
         if view.response is not None:
-            raise self._read(view.response)
+            return self._read(view.response)
         await self._pulse_server()
         raise error
 
@@ -262,29 +277,27 @@ class Call:
         if server is not None:
             await self._node.run(self._node.transactions.pulse(server, pulse(LOOK_PULSE, self.id)))
 
-    def _read(self, raw: bytes) -> _Ended:
+    def _read(self, raw: bytes) -> Response:
+        """Return a response, or raise what the serving node says."""
         try:
-            return _Ended(*records.decode(ResponseHeader, raw, self._node.most_bytes))
+            header, body = records.decode(ResponseHeader, raw, self._node.most_bytes)
         except UnreadableRecord as error:
             raise UnreadableResponse(f"the response cannot be read, but the request has run: {error}") from error
-
-    def _cancelled(self, stage: Stage) -> RelayError:
-        if self._timed_out and self._timeout is not None:
-            return CallTimedOut(stage, self._timeout)
-        return Cancelled(stage)
-
-    def _result(self, header: ResponseHeader, body: bytes) -> Response:
-        """Return a response, or raise what the serving node says."""
         match header.status:
             case "ok":
                 store = self._node.streams
-                streams = {name: StoredStream(store, one.id, one.size) for name, one in header.streams.items()}
+                streams = {name: StoredStream(store, note.id, note.size) for name, note in header.streams.items()}
                 return Response(body, header.headers, streams)
             case "returned":
-                raise self._cancelled(Stage.NEVER_COLLECTED) if self._cancel_wanted else NotCollected()
+                raise NotCollected if self._wish is _Wish.RESPONSE else self._cancelled(Stage.NEVER_COLLECTED)
             case "cancelled":
                 raise self._cancelled(Stage.WHILE_RUNNING)
             case "abandoned":
                 raise PeerGone(f"the serving node gave the call up: {header.reason}")
             case "failed":
                 raise CallFailed(header.reason or None)
+
+    def _cancelled(self, stage: Stage) -> RelayError:
+        if self._wish is _Wish.TIMEOUT and self._timeout is not None:
+            return CallTimedOut(stage, self._timeout)
+        return Cancelled(stage)

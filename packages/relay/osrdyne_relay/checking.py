@@ -48,7 +48,7 @@ def checked_request(request: Request | bytes, most: int | None = None) -> Reques
     whole = request if isinstance(request, Request) else Request(request)
     body = records.checked_body(whole.body)
     mappings: tuple[object, object] = whole.headers, whole.streams
-    if not all(isinstance(one, Mapping) for one in mappings):
+    if not all(isinstance(mapping, Mapping) for mapping in mappings):
         raise InvalidCall("headers are a mapping of text by name, and streams one of sources")
     for name, source in whole.streams.items():
         if isinstance(source, (str, bytes, bytearray, memoryview)) or not isinstance(

@@ -18,8 +18,8 @@ OPTIONS = (
 )
 
 
-def keep_alive(one: socket.socket) -> None:
+def keep_alive(connection: socket.socket) -> None:
     """Set the options. Connections that a listening socket accepts have them, too."""
     for level, option, value in OPTIONS:
         with suppress(OSError):
-            one.setsockopt(level, option, value)
+            connection.setsockopt(level, option, value)

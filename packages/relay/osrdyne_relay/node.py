@@ -13,7 +13,7 @@ from osrdyne_relay.errors import RedisAway, RedisRefused, RelayError
 from osrdyne_relay.redis import names
 from osrdyne_relay.redis.port import RedisPort
 from osrdyne_relay.redis.records import StreamNote
-from osrdyne_relay.redis.retrying import Commands, Done, Retrying
+from osrdyne_relay.redis.retrying import Commands, RetryingRedis, TransactionResult
 from osrdyne_relay.redis.transactions import Lifetimes, Transactions
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, Source, stored
@@ -30,7 +30,7 @@ _GATHERED, _AT_ONCE = 0.05, 32
 _MOST_LIVES = 100_000
 
 
-class Looking(Protocol):
+class ReadsRedis(Protocol):
     """A call or a request that can look at Redis."""
 
     endpoint: str
@@ -38,7 +38,7 @@ class Looking(Protocol):
     def look(self) -> None: ...
 
 
-class Answerable(Looking, Protocol):
+class Answerable(ReadsRedis, Protocol):
     """A call whose response may come by a pulse."""
 
     def receive(self, response: bytes) -> None: ...
@@ -57,8 +57,8 @@ class Node:
         self.streams = streams
         #: Calls that this node makes, and requests that it serves, by id.
         self.calls: dict[str, Answerable] = {}
-        self.held: dict[str, Looking] = {}
-        self.retrying = Retrying(redis, settings.timings.retry_for)
+        self.held: dict[str, ReadsRedis] = {}
+        self.retrying = RetryingRedis(redis, settings.timings.retry_for)
         self._lives: dict[str, tuple[str, float]] = {}
         #: Calls that have ended and are to be emptied, by endpoint.
         self._ended: dict[str, list[str]] = {}
@@ -70,7 +70,7 @@ class Node:
         """Return this process's monotonic clock."""
         return asyncio.get_running_loop().time()
 
-    async def run(self, commands: Commands) -> Done:
+    async def run(self, commands: Commands) -> TransactionResult:
         """Execute a transaction. Raises RedisAway or RedisRefused."""
         return await self.retrying.run(commands)
 
@@ -95,10 +95,10 @@ class Node:
         """Note that Redis has lost a life: what is in flight at this endpoint finds out now."""
         if self._lives.get(endpoint, ("", 0.0))[0] == life:
             del self._lives[endpoint]
-        concerned = [one for one in (*self.calls.values(), *self.held.values()) if one.endpoint == endpoint]
+        concerned = [work for work in (*self.calls.values(), *self.held.values()) if work.endpoint == endpoint]
         log.warning("Redis has lost its data", extra={"endpoint": endpoint, "in_flight": len(concerned)})
-        for one in concerned:
-            one.look()
+        for work in concerned:
+            work.look()
 
     def ended(self, endpoint: str, call: str) -> None:
         """Have the hash of a call emptied soon. It is done for several calls at once: no call waits for it."""
@@ -121,7 +121,7 @@ class Node:
     async def store_streams(self, sources: Mapping[str, Source], written: list[str]) -> dict[str, StreamNote]:
         """Store streams, and note their ids in `written` before that. Raises StreamLost, or what the store raises."""
         found = await stored(self.streams, sources, written)
-        return {name: StreamNote(id=one.id, size=one.size) for name, one in found.items()}
+        return {name: StreamNote(id=stream.id, size=stream.size) for name, stream in found.items()}
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run a task of this node."""

@@ -18,7 +18,7 @@ from osrdyne_relay.redis import names, records
 from osrdyne_relay.redis.port import RedisPort
 from osrdyne_relay.redis.pulses import Pulses
 from osrdyne_relay.redis.records import RequestHeader
-from osrdyne_relay.redis.transactions import Claimed
+from osrdyne_relay.redis.transactions import ClaimView
 from osrdyne_relay.serving import Collected, Inbox
 from osrdyne_relay.settings import RelaySettings
 from osrdyne_relay.streams.base import DataStreams, NoStreams
@@ -156,7 +156,7 @@ class Relay:
             if isinstance(found, str):
                 found = await self._claim(inbox, found)
             if found is not None:
-                found.taken = True
+                found.dequeued = True
                 return found
             if self._node.now() >= deadline:
                 return None
@@ -184,7 +184,7 @@ class Relay:
         if inbox is None or self._closing:
             self._node.later(_given_back(collected), f"return of {collected.id}")
         elif collected.abandoned is None:
-            collected.untaken()
+            collected.waits_again()
             inbox.hand_over(collected)
 
     def forget(self, endpoint: str) -> None:
@@ -218,7 +218,7 @@ class Relay:
 
     async def _claim_by(self, token: str, inbox: Inbox, call: str) -> Collected | None:
         done = await self._node.run(self._node.transactions.claim(inbox.endpoint, call, token))
-        claimed = Claimed.of(done.answers)
+        claimed = ClaimView.of(done.answers)
         if claimed.token != token.encode() or claimed.request is None:
             return None
         try:
@@ -242,8 +242,8 @@ class Relay:
     def _pulsed(self, content: bytes | None) -> None:
         """Take a pulse of this node's channel; None when its subscription has begun."""
         if content is None:
-            for one in (*self._node.calls.values(), *self._node.held.values()):
-                one.look()
+            for work in (*self._node.calls.values(), *self._node.held.values()):
+                work.look()
             return
         if (found := read_pulse(content)) is None:
             return
@@ -275,7 +275,7 @@ class Relay:
         if self._closing:
             return
         self._closing = True
-        calls = [one for one in self._node.calls.values() if isinstance(one, Call)]
+        calls = [call for call in self._node.calls.values() if isinstance(call, Call)]
         for call in calls:
             call.close()
         for held in list(self._node.held.values()):
@@ -302,7 +302,7 @@ async def _given_back(collected: Collected) -> None:
 
 async def _stopped(collected: Collected) -> None:
     with suppress(RelayError):
-        if collected.taken:
+        if collected.dequeued:
             await collected.fail("the serving node stops; the request may have run")
         else:
             await collected.give_back()

@@ -45,11 +45,11 @@ class Collected:
         self.body = body
         self.headers = header.headers
         #: Read them before the request is answered: then they are removed.
-        self.streams = {name: StoredStream(node.streams, one.id, one.size) for name, one in header.streams.items()}
+        self.streams = {name: StoredStream(node.streams, note.id, note.size) for name, note in header.streams.items()}
         #: Why the work is no longer wanted: Cancelled, CallerGone, DataLost or RedisAway. None while it is wanted.
         self.abandoned: RelayError | None = None
         #: Whether a caller of `dequeue` has it.
-        self.taken = False
+        self.dequeued = False
         self._node = node
         self._token = token.encode()
         self._caller = header.node
@@ -85,15 +85,15 @@ class Collected:
         if self._task is None:
             self._task = self._node.spawn(self._run(), f"request {self.id}")
 
-    def untaken(self) -> None:
+    def waits_again(self) -> None:
         """Note that no worker has it: it waits for one."""
-        self.taken = False
+        self.dequeued = False
         self._collected_at = self._node.now()
 
     @property
     def waited_too_long(self) -> bool:
         """Whether it has waited for a worker for so long that it goes back."""
-        return not self.taken and self._node.now() > self._collected_at + self._node.timings.hold_for
+        return not self.dequeued and self._node.now() > self._collected_at + self._node.timings.hold_for
 
     async def apply(self, answer: Answer) -> None:
         """Answer the request. Raises what `abandoned` says, or RedisAway: the caller may have no response yet.
@@ -178,7 +178,7 @@ class Collected:
             while True:
                 await self._news.wait(self._looks.due)
                 if self.waited_too_long:
-                    return await self._give_back_untaken()
+                    return await self._give_back_waiting()
                 if self._late is not None:
                     await node.run(self._answer(self._late))
                     self._answered = True
@@ -205,7 +205,7 @@ class Collected:
             return Cancelled(Stage.WHILE_RUNNING)
         return CallerGone() if silent else None
 
-    async def _give_back_untaken(self) -> None:
+    async def _give_back_waiting(self) -> None:
         self._abandoned(NotCollected())
         record = records.encode(ResponseHeader(status="returned"), b"", self._node.most_bytes)
         await self._node.run(self._answer(record))
@@ -216,7 +216,7 @@ class Collected:
         status: Status = "abandoned"
         if isinstance(why, Cancelled):
             # Where its worker went away before it had it, it did not run.
-            status = "cancelled" if self.taken else "returned"
+            status = "cancelled" if self.dequeued else "returned"
         record = records.encode(ResponseHeader(status=status, reason=str(why)), b"", self._node.most_bytes)
         if not isinstance(why, DataLost):
             with suppress(RelayError):
@@ -295,10 +295,10 @@ class Inbox:
             self.wake_all()
         (waiting,) = found.answers
         ids = {raw: names.id_from(raw) for raw in waiting}
-        if strange := [raw for raw, one in ids.items() if one is None]:
+        if strange := [raw for raw, call in ids.items() if call is None]:
             await self._node.run(self._node.transactions.drop(self.endpoint, strange))
-        for one in filter(None, ids.values()):
-            self._hint(one)
+        for call in filter(None, ids.values()):
+            self._hint(call)
         if waiting:
             self.active()
         if len(waiting) == LOOK_AT:
@@ -321,9 +321,9 @@ class Inbox:
 
     def _wake(self) -> None:
         while self._waiting:
-            one = self._waiting.popleft()
-            if not one.done():
-                _done(one)
+            woken = self._waiting.popleft()
+            if not woken.done():
+                _done(woken)
                 return
 
     async def _sleep(self, until: float) -> None:
@@ -344,6 +344,6 @@ class Inbox:
                 self._waiting.remove(woken)
 
 
-def _done(one: asyncio.Future[None]) -> None:
-    if not one.done():
-        one.set_result(None)
+def _done(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)

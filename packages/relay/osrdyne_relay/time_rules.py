@@ -35,7 +35,7 @@ class Looks:
         self.due = float("-inf")
 
 
-class Attended:
+class AwakeClock:
     """A clock less the seconds for which this process stood still: what others said meanwhile is still to be read."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ MOST_HEAD = 16 * MOST_HEADER
 #: Data streams by name, as they are said in headers and frames.
 Notes = Annotated[dict[Name, StreamNote], Field(max_length=MOST_STREAMS)]
 _NOTES: TypeAdapter[dict[str, StreamNote]] = TypeAdapter(Notes)
-_STAGES = {str(one) for one in Stage}
+_STAGES = {str(stage) for stage in Stage}
 
 #: The HTTP status of each error. Its code is the name of its class.
 STATUS_OF: Mapping[str, int] = {
@@ -94,8 +94,8 @@ def load_headers(text: str | None) -> dict[str, str]:
 
 def checked_headers(found: object) -> dict[str, str]:
     """Return headers that are text by text. Raises InvalidCall."""
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise InvalidCall(f'{HEADERS_HEADER} is no JSON object of text by name, as {{"x-who": "me"}}')
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+        raise InvalidCall(f'{HEADERS_HEADER} is not a JSON object of text by name, as {{"x-who": "me"}}')
     return found
 
 
@@ -113,7 +113,7 @@ class Stored(Protocol):
 
 def notes_of(streams: Mapping[str, Stored]) -> dict[str, Any]:
     """Return what is said of data streams, as JSON has it. Raises TooLarge."""
-    notes = {name: {"id": one.id, "size": one.size} for name, one in streams.items()}
+    notes = {name: {"id": stored.id, "size": stored.size} for name, stored in streams.items()}
     if len(text := json.dumps(notes)) > MOST_HEADER:
         raise TooLarge(f"names of data streams of {len(text)} characters, {MOST_HEADER} at most: give shorter ones")
     return notes
@@ -142,7 +142,7 @@ def checked_streams(found: object) -> dict[str, StreamNote]:
 
 def _no_streams() -> InvalidCall:
     return InvalidCall(
-        f"{STREAMS_HEADER} is no JSON object of at most {MOST_STREAMS} data streams by name, as "
+        f"{STREAMS_HEADER} is not a JSON object of at most {MOST_STREAMS} data streams by name, as "
         '{"map": {"id": "…", "size": 5}}'
     )
 

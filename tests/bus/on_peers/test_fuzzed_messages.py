@@ -106,12 +106,12 @@ async def stranger(vhost: Vhost) -> AsyncIterator[Stranger]:
 
 def is_bounded(bus: AsyncBus) -> bool:
     """Whether a bus keeps nothing of what it did, and no link or session for what strangers sent."""
-    joined = bus._connection.present
-    assert joined is not None
+    to_peer = bus._connection.present
+    assert to_peer is not None
     assert bus.connections == 1
     # Of a server three subscriptions, of a caller one; management is two, and replies and requests have one each.
-    sessions = joined.connection._sessions
-    kept = (joined.connection._ends, sessions._open, sessions._ended)
+    sessions = to_peer.connection._sessions
+    kept = (to_peer.connection._ends, sessions._open, sessions._ended)
     return bus._slots.taken == 0 and max(map(len, kept)) <= 8
 
 

@@ -55,8 +55,8 @@ async def test_a_server_a_listener_and_a_caller_go_on_whatever_another_peer_send
         calling = asyncio.create_task(call())
         messages = drawn(everything([f"/queues/{SERVED}"]), seed, COUNT)
         for at in range(0, COUNT, BATCH):
-            joined = near._connection.present
-            replies = [joined.reply_to] if joined is not None and joined.reply_to else []
+            to_peer = near._connection.present
+            replies = [to_peer.reply_to] if to_peer is not None and to_peer.reply_to else []
             addressed = [
                 (one, data)
                 for one in [f"/queues/{SERVED}", f"/queues/{HEARD}", *replies]

@@ -116,7 +116,7 @@ async def test_a_server_that_died_with_a_request_is_a_failed_delivery_for_its_ca
     await dying.close()
     with pytest.raises(DeliveryFailure, match=r"a receiver gave it back, and may have begun"):
         await waiting
-    for task in [one for one in asyncio.all_tasks() if "_take" in repr(one)]:
+    for task in [task for task in asyncio.all_tasks() if "Consumer._process" in repr(task)]:
         task.cancel()
 
 

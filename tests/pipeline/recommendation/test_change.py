@@ -182,10 +182,10 @@ def test_the_projects_own_files_take_a_change_that_touches_no_other_line(tmp_pat
         ("config:\n  osrdyne:pools: [{name: core, unbind_delay: 5}]\n", "braces"),
         (STACK.replace("delivery_limit: 3", "overrides: {a: {unbind_delay: 5}}"), "braces"),
         (STACK.replace("delivery_limit: 3", "surprise: 3"), "would not be accepted"),
-        ("config: {\n", "no YAML"),
-        ("- a\n", "no table"),
+        ("config: {\n", "not YAML"),
+        ("- a\n", "not a table"),
         ("config:\n  a: 1\n", "its pools: none"),
-        ("config:\n  a: 1\n  a: 2\n", "no YAML"),
+        ("config:\n  a: 1\n  a: 2\n", "not YAML"),
     ],
 )
 def test_where_it_is_not_clear_what_to_change_nothing_is_written(tmp_path: Path, text: str, problem: str) -> None:

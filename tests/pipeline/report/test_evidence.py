@@ -96,5 +96,5 @@ def test_a_history_too_short_for_evidence_has_none(recommended: bool) -> None:
 
 
 def test_every_reason_for_which_messages_were_put_aside_is_counted() -> None:
-    (said,) = [step.why for step in advice.next_steps(samples.full()) if "sends what is no event" in step.what]
+    (said,) = [step.why for step in advice.next_steps(samples.full()) if "sends what is not an event" in step.what]
     assert said == "15 messages were put aside: 12 unknown event, 3 truncated. They are in the table rejects."

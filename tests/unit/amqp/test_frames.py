@@ -133,10 +133,10 @@ def test_a_content_header_that_cannot_be_read_says_so(header: bytes) -> None:
 REFUSED: dict[str, dict[str, Any]] = {
     "a header table larger than a frame": {"headers": {"k": "x" * FRAME_MAX}},
     "headers that are no mapping": {"headers": "x"},
-    "a CC that is no list: brokers close the channel": {"headers": {"CC": "a"}},
-    "a BCC that is no list: brokers close the channel": {"headers": {"BCC": 1}},
+    "a CC that is not a list: brokers close the channel": {"headers": {"CC": "a"}},
+    "a BCC that is not a list: brokers close the channel": {"headers": {"BCC": 1}},
     "a correlation id over 255 bytes": {"correlation_id": "é" * 128},
-    "a correlation id that is no text": {"correlation_id": 5},
+    "a correlation id that is not text": {"correlation_id": 5},
     "a reply-to with a lone surrogate": {"reply_to": "\ud800"},
     "a priority over 255": {"priority": 256},
     "a priority that is no number": {"priority": "1"},

@@ -200,7 +200,7 @@ CANNOT_BE_SENT: dict[str, dict[Any, Any]] = {
     "an object": {"k": object()},
     "an object in a list": {"k": [object()]},
     "a name over 255 bytes": {"é" * 128: 1},
-    "a name that is no text": {5: 1},
+    "a name that is not text": {5: 1},
     "a decimal with an exponent beyond AMQP": {"k": Decimal("1E-256")},
     "a decimal too large": {"k": Decimal("1E+10")},
     "an infinite decimal": {"k": Decimal("Infinity")},

@@ -65,11 +65,11 @@ def test_a_peer_that_does_not_know_the_password_is_no_peer(
         (b"r=mine1,s=QSXCR+Q6sek8bf92,i=1", "'1' rounds, and 4096 to"),
         (b"r=mine1,s=QSXCR+Q6sek8bf92,i=99999999999", "'999999999' rounds"),
         (b"r=mine1,s=QSXCR+Q6sek8bf92", "'' rounds"),
-        (b"r=mine1,s=?,i=4096", "no base64"),
+        (b"r=mine1,s=?,i=4096", "not base64"),
         (b"r=mine1,s=,i=4096", "without a salt"),
         (b"r=mine1,i=4096", "without a salt"),
         (b"m=ext,r=mine1,s=QSXCR+Q6sek8bf92,i=4096", "an extension of SCRAM-SHA-256 that is not known here"),
-        (b"\xff", "no text"),
+        (b"\xff", "not text"),
     ],
 )
 def test_scram_answers_no_challenge_that_is_not_as_it_has_to_be(challenge: bytes, why: str) -> None:
@@ -151,7 +151,7 @@ def test_what_a_stranger_offers_is_no_line_of_a_log() -> None:
     "login", [Login("u\0admin", "p"), Login("u", "secret\0"), Login("\udce9", "p"), Login("u", "secret\udce9")]
 )
 def test_a_name_or_password_that_cannot_be_sent_is_said_and_not_shown(login: Login, mechanism: str) -> None:
-    with pytest.raises(CannotLogIn, match="the user or the password is no UTF-8 text without NUL") as raised:
+    with pytest.raises(CannotLogIn, match="the user or the password is not UTF-8 text without NUL") as raised:
         mechanism_for(login, [mechanism], private=True)
     assert raised.value.__context__ is None
     assert "secret" not in repr(raised.value)

@@ -32,7 +32,7 @@ BODIES = [b"", b"\xff", b"[]", b"7", b"{}", b'{"server": "n"}', b"[" * 100_000]
 
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
 def test_another_body_is_no_status(body: bytes) -> None:
-    with pytest.raises(ValueError, match="this is no answer of a server to 'ping'"):
+    with pytest.raises(ValueError, match="this is not an answer of a server to 'ping'"):
         ServerStatus.from_json(body)
 
 

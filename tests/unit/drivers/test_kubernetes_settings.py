@@ -53,7 +53,7 @@ async def test_the_settings_make_the_driver(tmp_path: Path) -> None:
         ('autoscaling = "keda"\n', DEPLOYMENT, "scaledobject.yaml cannot be read"),
         ('autoscaling = "vpa"\n', DEPLOYMENT, "driver.kubernetes.autoscaling"),
         ('container = "other"\n', DEPLOYMENT, "no 'other'"),
-        ('kubeconfig = "/not/there"\n', DEPLOYMENT, "driver.kubeconfig: /not/there is no file"),
+        ('kubeconfig = "/not/there"\n', DEPLOYMENT, "driver.kubeconfig: /not/there is not a file"),
         ('worker_amqp_uri = "amqp://x"\n', DEPLOYMENT, "worker_amqp_uri"),
     ],
 )

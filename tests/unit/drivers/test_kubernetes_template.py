@@ -60,7 +60,7 @@ def test_the_first_container_is_the_worker_unless_another_is_named(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "no manifest"),
+        ("", "not a manifest"),
         ("a: [", "not YAML"),
         ("a: 1\n---\na: 2\n", "one document"),
         ("metadata: {annotations: {since: 2020-01-01}}", "in quotes"),

@@ -67,8 +67,8 @@ def test_a_connection_opens_within_what_is_left_of_a_call_shared_by_its_hosts() 
         ("postgresql://u:secret@h:port/d", "cannot be read"),
         ("postgresql+asyncpg://u:secret@h/d", "names a driver"),
         ("mysql://u:secret@h/d", "not in mysql"),
-        ("u:secret@h/d", "no URL"),
-        ("", "no URL"),
+        ("u:secret@h/d", "not a URL"),
+        ("", "not a URL"),
         (
             "sqlite:////x/jobs.db?mode=ro",
             "has a parameter, number 1 behind the ., that is unknown here .there are none",

@@ -16,7 +16,7 @@ from osrdyne_protocol.names import DatabaseNames, PoolNames
 def test_a_resource_or_a_type_that_is_no_text_is_an_invalid_job(value: Any) -> None:
     with pytest.raises(InvalidJob, match="a key is text"):
         check_resource(value)
-    with pytest.raises(InvalidJob, match="is no name of a type"):
+    with pytest.raises(InvalidJob, match="is not a name of a type"):
         JobType(value)
 
 

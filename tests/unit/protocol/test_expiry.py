@@ -102,12 +102,12 @@ def nothing(_: PoolState) -> None:
 
 
 def alive_before(state: PoolState) -> None:
-    state.attempts["42"] = Attempt(started_at=10.0)
+    state.groups.attempts["42"] = Attempt(started_at=10.0)
     state.activity["42"] = KeyActivity(last_event=11.0)
 
 
 def consuming(state: PoolState) -> None:
-    state.totals["42"] = QueueTotals(ready=1, unacknowledged=1, consumers=1, bindings=1)
+    state.counts.totals["42"] = QueueTotals(ready=1, unacknowledged=1, consumers=1, bindings=1)
 
 
 @pytest.mark.looptime

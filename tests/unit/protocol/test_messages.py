@@ -194,7 +194,7 @@ def test_a_duration_is_seconds_or_iso_8601_text(value: object, seconds: float) -
     ],
 )
 def test_what_is_no_duration_is_refused_with_what_would_be_right(value: object) -> None:
-    with pytest.raises(ValueError, match=r"no duration.*give seconds \(90 or 1.5\) or ISO 8601 text"):
+    with pytest.raises(ValueError, match=r"not a duration.*give seconds \(90 or 1.5\) or ISO 8601 text"):
         parse_seconds(value)
 
 

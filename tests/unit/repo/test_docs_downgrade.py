@@ -35,7 +35,7 @@ async def test_the_command_of_the_page_says_when_the_queue_of_what_waits_is_empt
 ) -> None:
     state = PoolState.of(PoolSettings("core"), asyncio.get_running_loop().time)
     if messages is not None:
-        state.depths[state.names.waiting_queue] = messages
+        state.counts.depths[state.names.waiting_queue] = messages
     given = view.document(state, instance="default", phase="leader", detail=None, late=5.0, owns_workers=True)
     async with status_server.serve(
         StatusSettings(port=0), Metrics(), document=lambda: given, not_ready=lambda: None

@@ -85,7 +85,7 @@ def _json_lines(text: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, Any, 
         except foreign_json.UnreadableJson as error:
             raise CannotAsk(f"{path}: line {number}: cannot be read: {error}; give one object a line") from error
         if not isinstance(row, dict) or not {"time", "key"} <= row.keys() <= set(_FIELDS):
-            raise CannotAsk(f"{path}: line {number}: is no object with time, key and if wanted duration")
+            raise CannotAsk(f"{path}: line {number}: is not an object with time, key and if wanted duration")
         yield number, row["time"], row["key"], row.get("duration")
 
 
@@ -99,18 +99,18 @@ def _milliseconds(time: object) -> int:
         except (TypeError, ValueError):
             moment = None
         if moment is None or moment.tzinfo is None:
-            raise ValueError(f"time: {time!r} is no moment; {expected}") from None
+            raise ValueError(f"time: {time!r} is not a moment; {expected}") from None
         seconds = moment.timestamp()
     except OverflowError:
         seconds = math.inf
     if not 0 <= seconds < _LATEST_SECONDS:
-        raise ValueError(f"time: {time!r} is no moment from 1970 to 9999; {expected}")
+        raise ValueError(f"time: {time!r} is not a moment from 1970 to 9999; {expected}")
     return round(seconds * 1000)
 
 
 def _key(key: object) -> str:
     if not isinstance(key, str):
-        raise ValueError(f"key: {key!r} is no text")
+        raise ValueError(f"key: {key!r} is not text")
     try:
         return decode(key)
     except InvalidKey as error:

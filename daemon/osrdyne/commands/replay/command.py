@@ -103,7 +103,7 @@ def _settings(path: Path | None, delays: Mapping[str, float]) -> tuple[PoolSetti
 def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     table = values.get(name, {})
     if not isinstance(table, Mapping):
-        raise SettingsError(name, f"is no table; write [{name}]")
+        raise SettingsError(name, f"is not a table; write [{name}]")
     return table
 
 
@@ -112,7 +112,7 @@ def _seconds(text: str, option: str) -> float:
         return parse_seconds(text if text[:1] == "P" else float(text))
     except ValueError:
         option = option.replace("_", "-")
-        raise CannotAsk(f"{option}: {text!r} is no duration; give seconds (1.5) or ISO 8601 (PT1M30S)") from None
+        raise CannotAsk(f"{option}: {text!r} is not a duration; give seconds (1.5) or ISO 8601 (PT1M30S)") from None
 
 
 def _ms(seconds: float) -> int:

@@ -134,7 +134,7 @@ def load(path: Path) -> dict[str, Any]:
     for place in (*_TABLES, *_LISTS):
         found, kind = _at(declared, place), dict if place in _TABLES else list
         if found is not None and not isinstance(found, kind):
-            raise SettingsError(f"{path}: {place}", f"is no {'table' if kind is dict else 'list'}")
+            raise SettingsError(f"{path}: {place}", f"is not a {'table' if kind is dict else 'list'}")
     image = declared.get("Image")
     if not isinstance(image, str) or not image:
         raise SettingsError(f"{path}: Image", "is missing; name an image that the engine has")
@@ -142,7 +142,7 @@ def load(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: Image", wrong)
     grace = declared.get("StopTimeout", 1)
     if not isinstance(grace, int) or isinstance(grace, bool) or grace < 1:
-        raise SettingsError(f"{path}: StopTimeout", "is no whole number of seconds, 1 or more")
+        raise SettingsError(f"{path}: StopTimeout", "is not a whole number of seconds, 1 or more")
     _check_environment(path, _at(declared, "Env") or [])
     _check_labels(path, _at(declared, "Labels") or {})
     _check_mounts(path, _at(declared, "HostConfig.Mounts") or [])
@@ -170,7 +170,7 @@ def _check_labels(path: Path, labels: dict[str, Any]) -> None:
 def _check_mounts(path: Path, mounts: list[Any]) -> None:
     for mount in mounts:
         if not isinstance(mount, dict):
-            raise SettingsError(f"{path}: HostConfig.Mounts", "is no list of tables")
+            raise SettingsError(f"{path}: HostConfig.Mounts", "is not a list of tables")
         if mount.get("Target") == CREDENTIALS:
             raise SettingsError(f"{path}: HostConfig.Mounts", f"{CREDENTIALS} is ours; choose another Target")
 

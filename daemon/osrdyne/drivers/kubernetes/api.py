@@ -62,7 +62,7 @@ class Api:
     def __init__(self, *, kubeconfig: Path | None, namespace: str | None, timeout: float) -> None:
         """`timeout` is the longest wait for an answer, in seconds. Raises `SettingsError` for a missing file."""
         if kubeconfig is not None and not kubeconfig.is_file():
-            raise SettingsError("driver.kubeconfig", f"{kubeconfig} is no file; inside a cluster leave it out")
+            raise SettingsError("driver.kubeconfig", f"{kubeconfig} is not a file; inside a cluster leave it out")
         self._kubeconfig = kubeconfig
         self._namespace = namespace
         self._timeout = timeout
@@ -170,7 +170,7 @@ class Api:
         except _FAILURES as error:
             raise self._unreachable(what, error) from error
         if not isinstance(parsed, dict):
-            raise DriverError(f"cannot {what}: the API server's answer is no object")
+            raise DriverError(f"cannot {what}: the API server's answer is not an object")
         return parsed
 
     async def _send(

@@ -85,7 +85,7 @@ def _read(file: Path) -> Manifest:
     except (ValueError, RecursionError) as error:
         raise SettingsError(str(file), f"cannot be read: {error}") from error
     if not isinstance(manifest, dict):
-        raise SettingsError(str(file), "is no manifest; give apiVersion, kind, metadata and spec")
+        raise SettingsError(str(file), "is not a manifest; give apiVersion, kind, metadata and spec")
     return manifest
 
 
@@ -106,7 +106,7 @@ def _check_deployment(manifest: Manifest, container: str | None, autoscaling: st
     containers = pod.get("containers")
     if not isinstance(containers, list) or not all(isinstance(one, dict) and one.get("name") for one in containers):
         raise _Wrong(
-            "spec.template.spec.containers", "is no list of containers with names; give the worker's container"
+            "spec.template.spec.containers", "is not a list of containers with names; give the worker's container"
         )
     names = [str(one["name"]) for one in containers]
     if not names:
@@ -129,7 +129,7 @@ def _check_deployment(manifest: Manifest, container: str | None, autoscaling: st
 def _check_environment(container: Manifest, where: str) -> None:
     variables = container.get("env") or []
     if not isinstance(variables, list) or not all(isinstance(one, dict) for one in variables):
-        raise _Wrong(where, "is no list of variables with name and value")
+        raise _Wrong(where, "is not a list of variables with name and value")
     for one in variables:
         if one.get("name") in OURS:
             raise _Wrong(where, f"{one['name']} is set for each worker; choose another name")
@@ -157,7 +157,7 @@ def _check_scaled_object(manifest: Manifest, spec: Manifest) -> None:
         raise _Wrong("metadata.annotations", f"{paused} would fix the number of workers of every key; leave it out")
     triggers = spec.get("triggers")
     if not isinstance(triggers, list) or not all(isinstance(one, dict) for one in triggers):
-        raise _Wrong("spec.triggers", "is no list of triggers; give one of type rabbitmq")
+        raise _Wrong("spec.triggers", "is not a list of triggers; give one of type rabbitmq")
     ours = [(f"spec.triggers[{index}]", one) for index, one in enumerate(triggers) if one.get("type") == "rabbitmq"]
     if not ours:
         raise _Wrong("spec.triggers", "has none of type rabbitmq, so that nothing would scale by a key's queue")
@@ -208,14 +208,14 @@ def _check_head(manifest: Manifest, kind: str, version: str) -> None:
 def _check_metadata(owner: Manifest, where: str) -> None:
     metadata = owner.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise _Wrong(where, "is no table of labels and annotations")
+        raise _Wrong(where, "is not a table of labels and annotations")
     for name in metadata:
         if name not in _METADATA:
             raise _Wrong(f"{where}.{name}", "cannot be in a template; keep labels and annotations only")
     for kind in ("labels", "annotations"):
         found = metadata.get(kind) or {}
         if not isinstance(found, dict):
-            raise _Wrong(f"{where}.{kind}", "is no table of names and texts")
+            raise _Wrong(f"{where}.{kind}", "is not a table of names and texts")
         for name in found:
             if str(name).startswith(PREFIX):
                 raise _Wrong(f"{where}.{kind}", f"{name} is the driver's own; choose another name")

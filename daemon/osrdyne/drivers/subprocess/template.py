@@ -59,7 +59,7 @@ class SubprocessTemplate:
             # The value is not shown: it may be a credential.
             if not name or "=" in name or "\0" in name + text:
                 raise SettingsError(
-                    "driver.template.environment", f"{name!r} is no variable that a process can be given"
+                    "driver.template.environment", f"{name!r} is not a variable that a process can be given"
                 )
             if name in OURS:
                 raise SettingsError(
@@ -70,7 +70,7 @@ class SubprocessTemplate:
         for setting in ("working_directory", "log_directory"):
             path = getattr(self, setting)
             if path is not None and not path.is_absolute():
-                raise SettingsError(f"driver.template.{setting}", f"{str(path)!r} is no absolute path")
+                raise SettingsError(f"driver.template.{setting}", f"{str(path)!r} is not an absolute path")
 
     def hash(self, consumer_timeout_ms: int) -> str:
         """Short hash of the worker's template; other changes restart no group.

@@ -86,6 +86,6 @@ def _quoted(*names: str) -> str:
     if len(name) > MOST_NAME:
         raise InvalidTarget(
             f"{names[1]!r}, {names[2]!r}: the name on RabbitMQ has {len(name)} bytes, and {MOST_NAME} are allowed; "
-            "shorten exchange, topic or server (a byte that is no ASCII letter or digit counts as three)"
+            "shorten exchange, topic or server (a byte that is not an ASCII letter or digit counts as three)"
         )
     return quote(name, safe="")

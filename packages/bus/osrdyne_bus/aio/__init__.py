@@ -1,9 +1,9 @@
 """The bus for asyncio: `bus` sends and receives messages, `client` calls over it.
 
-A `server` serves requests, and a `listener` hears notifications: `taking` is what both have in common. `replies` are
-those of a server on their way.
+A `server` serves requests, and a `listener` hears notifications: `consumer` is what both have in common. `replies`
+are those of a server on their way.
 
-`kept_connection` is the connection of a bus, one after the other, and `joined` what a bus has of one of them: `senders`
+`kept_connection` is the connection of a bus, one after the other, and `peer_connection` is each of them: `senders`
 keeps the links that messages leave over. `subscriptions` are those that they come over, on any connection there is.
 Plain handlers run where those of pools do, in `osrdyne_calls.runners`. `threads` (beside this package) is the same
 for threads.

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Self
 
 from osrdyne_bus.addresses import DYNAMIC, Scheme, name_of, scheme_for
-from osrdyne_bus.aio.joined import Joined
 from osrdyne_bus.aio.kept_connection import KeptConnection, Tls
+from osrdyne_bus.aio.peer_connection import PeerConnection
 from osrdyne_bus.aio.senders import AnyAddress
 from osrdyne_bus.aio.subscriptions import KeptSubscription
 from osrdyne_bus.counts import BusCounts, Counted
@@ -41,8 +41,8 @@ from osrdyne_runtime.retry import Retry
 log = logging.getLogger(__name__)
 
 #: What a message is sent to, and what it is, by the connection that it leaves over.
-AddressOf = Callable[[Joined], str | AnyAddress]
-Make = Callable[[Joined], Envelope]
+AddressOf = Callable[[PeerConnection], str | AnyAddress]
+Make = Callable[[PeerConnection], Envelope]
 
 
 #: The link that all replies leave over, where one will do.
@@ -133,8 +133,8 @@ class AsyncBus:
             call.fail(BusClosed())
         if last is not None:
             await self._connection.leave(last)
-        for one in list(self._subscriptions):
-            await one.close()
+        for subscription in list(self._subscriptions):
+            await subscription.close()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -152,8 +152,8 @@ class AsyncBus:
     @property
     def peer(self) -> str | None:
         """Host and port of the present peer; None while there is none."""
-        joined = self._connection.present
-        return None if joined is None else joined.connection.peer
+        to_peer = self._connection.present
+        return None if to_peer is None else to_peer.connection.peer
 
     @property
     def connections(self) -> int:
@@ -163,8 +163,8 @@ class AsyncBus:
     @property
     def senders(self) -> int:
         """How many sender links are attached."""
-        joined = self._connection.present
-        return 0 if joined is None else len(joined.senders)
+        to_peer = self._connection.present
+        return 0 if to_peer is None else len(to_peer.senders)
 
     @property
     def stalls(self) -> int:
@@ -179,8 +179,8 @@ class AsyncBus:
     @property
     def in_hand(self) -> int:
         """Messages that came and are not acknowledged."""
-        windows = [self._connection.replies, *(one.window for one in list(self._subscriptions))]
-        return sum(one.unacknowledged for one in windows)
+        windows = [self._connection.replies, *(subscription.window for subscription in list(self._subscriptions))]
+        return sum(window.unacknowledged for window in windows)
 
     @property
     def calls(self) -> int:
@@ -190,14 +190,14 @@ class AsyncBus:
     @property
     def addressing(self) -> str | None:
         """Which addresses targets have on the present connection; None while there is none."""
-        joined = self._connection.present
-        return None if joined is None else name_of(joined.scheme)
+        to_peer = self._connection.present
+        return None if to_peer is None else name_of(to_peer.scheme)
 
     @property
     def product(self) -> str | None:
         """What the present peer says it is, as in "RabbitMQ 4.3.6"; None where it says nothing."""
-        joined = self._connection.present
-        said = {} if joined is None else joined.connection.properties
+        to_peer = self._connection.present
+        said = {} if to_peer is None else to_peer.connection.properties
         return " ".join(str(said[name]) for name in ("product", "version") if said.get(name)) or None
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -214,16 +214,16 @@ class AsyncBus:
         InvalidTimeout, and OtherProcess in a fork of the process that opened this bus.
         """
         with self._count_message:
-            await self._send(lambda joined: address(joined.scheme), lambda _: envelope, timeout)
+            await self._send(lambda to_peer: address(to_peer.scheme), lambda _: envelope, timeout)
 
     async def reply(self, envelope: Envelope, timeout: float) -> None:
         """Send a message to its own address `to`, where a caller takes replies. Raises as `send`, and InvalidTarget."""
 
-        def address(joined: Joined) -> str | AnyAddress:
+        def address(to_peer: PeerConnection) -> str | AnyAddress:
             to = envelope.to or ""
-            if not joined.is_reply_address(to):
-                raise InvalidTarget(f"{to!r} is no address that a reply can be sent to")
-            return REPLIES if joined.replies_by_any_link else to
+            if not to_peer.is_reply_address(to):
+                raise InvalidTarget(f"{to!r} is not an address that a reply can be sent to")
+            return REPLIES if to_peer.replies_by_any_link else to
 
         with self._count_reply:
             await self._send(address, lambda _: envelope, timeout)
@@ -240,13 +240,13 @@ class AsyncBus:
         request was sent and nothing came back, and NoFreeSlot.
         """
         with self._count_call:
-            return await self._call(lambda joined: address(joined.scheme), make, timeout)
+            return await self._call(lambda to_peer: address(to_peer.scheme), make, timeout)
 
     async def ping(self, timeout: float) -> None:
         """Send a message by way of the peer to this bus itself. Raises as `call`."""
 
-        def address(joined: Joined) -> str | AnyAddress:
-            return REPLIES if joined.replies_by_any_link else joined.reply_to or ITSELF
+        def address(to_peer: PeerConnection) -> str | AnyAddress:
+            return REPLIES if to_peer.replies_by_any_link else to_peer.reply_to or ITSELF
 
         await self._call(address, lambda name, reply_to: Envelope(to=reply_to, correlation_id=name), timeout)
 
@@ -259,16 +259,16 @@ class AsyncBus:
         name = self._slots.take(call, now=loop.time(), deadline=deadline)
         try:
             try:
-                joined = await self._send(
-                    address, lambda joined: make(name, joined.reply_to), timeout, wants_reply=True
+                to_peer = await self._send(
+                    address, lambda to_peer: make(name, to_peer.reply_to), timeout, wants_reply=True
                 )
             except MessagingError:
                 if not call.reply.done():  # a reply shows that the request arrived
                     raise
             else:
                 call.sent = True
-                if joined.connection.ended is not None and joined.nodes is None and not call.reply.done():
-                    raise RepliesLost(str(joined.connection.ended))
+                if to_peer.connection.ended is not None and to_peer.nodes is None and not call.reply.done():
+                    raise RepliesLost(str(to_peer.connection.ended))
             timer = loop.call_at(deadline, expire, call.reply)
             try:
                 return await call.reply
@@ -308,7 +308,7 @@ class AsyncBus:
         timeout: float,
         *,
         wants_reply: bool = False,
-    ) -> Joined:
+    ) -> PeerConnection:
         """Send a message, and return the connection that it left over."""
         timeout = timeout_of(timeout)
         loop = asyncio.get_running_loop()
@@ -316,12 +316,12 @@ class AsyncBus:
         retry, resends = Retry(first=0.05, limit=2.0), 0
         while True:
             try:
-                joined = self._connection.present
-                link = None if joined is None else joined.senders.ready(address(joined))
-                if joined is None or link is None or (wants_reply and not joined.reply_to):
-                    joined, link = await self._ready(address, timeout, deadline, wants_reply=wants_reply)
-                await link.send(make(joined), max(0.0, deadline - loop.time()))
-                return joined
+                to_peer = self._connection.present
+                link = None if to_peer is None else to_peer.senders.ready(address(to_peer))
+                if to_peer is None or link is None or (wants_reply and not to_peer.reply_to):
+                    to_peer, link = await self._ready(address, timeout, deadline, wants_reply=wants_reply)
+                await link.send(make(to_peer), max(0.0, deadline - loop.time()))
+                return to_peer
             except SendTimedOut as late:
                 connected = late.sent or late.connected
                 raise SendTimedOut(late.address, timeout, sent=late.sent, connected=connected) from None
@@ -335,17 +335,17 @@ class AsyncBus:
 
     async def _ready(
         self, address: AddressOf, timeout: float, deadline: float, *, wants_reply: bool
-    ) -> tuple[Joined, SendLink]:
+    ) -> tuple[PeerConnection, SendLink]:
         """Return a connection, and its link to the address. Raises SendTimedOut, LinkRefused, Unsent, BusClosed."""
         to: str | AnyAddress = ""
         try:
             async with asyncio.timeout_at(deadline):
-                joined = await asyncio.shield(self._connection.soon())
-                to = address(joined)
+                to_peer = await asyncio.shield(self._connection.soon())
+                to = address(to_peer)
                 if wants_reply:
-                    await self._connection.receive_replies(joined)
-                    to = address(joined)
-                return joined, await joined.sender(to)
+                    await self._connection.receive_replies(to_peer)
+                    to = address(to_peer)
+                return to_peer, await to_peer.sender(to)
         except TimeoutError:
             at = to if isinstance(to, str) else to.purpose
             raise SendTimedOut(at, timeout, sent=False, connected=self.is_connected) from None

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable
 
 from osrdyne_bus.addresses import scheme_for
-from osrdyne_bus.aio.joined import Joined, join
+from osrdyne_bus.aio.peer_connection import PeerConnection, join
 from osrdyne_bus.aio.senders import seen
 from osrdyne_bus.counts import BusCounts
 from osrdyne_bus.credit import CreditWindow
@@ -68,7 +68,7 @@ class KeptConnection:
         self._reply_queue = self._new_reply_queue()
         self._home: Home | None = None
         #: The present connection, or the next one.
-        self._next: asyncio.Future[Joined] | None = None
+        self._next: asyncio.Future[PeerConnection] | None = None
         self._lost: asyncio.Future[MessagingError]
         self._at = 0
         self._called = False
@@ -80,7 +80,7 @@ class KeptConnection:
         return reply_queue(self._peers[0].user or "anonymous")
 
     @property
-    def present(self) -> Joined | None:
+    def present(self) -> PeerConnection | None:
         """The connection; None while there is none."""
         future = self._next
         if not self.is_here:
@@ -99,7 +99,7 @@ class KeptConnection:
         if self._home is not None:
             self._home.check("this bus")
 
-    def soon(self) -> asyncio.Future[Joined]:
+    def soon(self) -> asyncio.Future[PeerConnection]:
         """Return the present connection, or the next one. Raises BusClosed, and OtherProcess in a fork."""
         self.check_here()
         if self._next is None:
@@ -123,7 +123,7 @@ class KeptConnection:
             raise
         self._task = asyncio.create_task(self._keep())
 
-    async def end(self) -> Joined | None:
+    async def end(self) -> PeerConnection | None:
         """Connect no more, and return the last connection for `leave`. Who waits for the next one gets BusClosed."""
         if self._task is not None:
             self._task.cancel()
@@ -135,7 +135,7 @@ class KeptConnection:
         self._next.exception()
         return last
 
-    async def leave(self, last: Joined) -> None:
+    async def leave(self, last: PeerConnection) -> None:
         """Disconnect."""
         last.senders.close()
         if last.replies is not None:
@@ -143,20 +143,20 @@ class KeptConnection:
             await self._delete_replies(last)
         await last.connection.close()
 
-    async def receive_replies(self, joined: Joined) -> None:
+    async def receive_replies(self, to_peer: PeerConnection) -> None:
         """Have an address for replies to this connection. Raises LinkRefused and PeerLost."""
-        if joined.reply_to:
+        if to_peer.reply_to:
             return
-        if joined.attaching_replies is None:
-            joined.attaching_replies = asyncio.create_task(self._attach_replies(joined))
-            joined.attaching_replies.add_done_callback(seen)
-        await asyncio.shield(joined.attaching_replies)
+        if to_peer.attaching_replies is None:
+            to_peer.attaching_replies = asyncio.create_task(self._attach_replies(to_peer))
+            to_peer.attaching_replies.add_done_callback(seen)
+        await asyncio.shield(to_peer.attaching_replies)
 
-    async def _attach_replies(self, joined: Joined) -> None:
-        connection = joined.connection
+    async def _attach_replies(self, to_peer: PeerConnection) -> None:
+        connection = to_peer.connection
         try:
-            address = await joined.provide_reply_queue(self._reply_queue) if joined.nodes is not None else None
-            link = joined.replies = await connection.subscribe(address, self.replies, self._replied)
+            address = await to_peer.provide_reply_queue(self._reply_queue) if to_peer.nodes is not None else None
+            link = to_peer.replies = await connection.subscribe(address, self.replies, self._replied)
 
             def ended(why: MessagingError) -> None:
                 self.replies.closed()
@@ -167,10 +167,10 @@ class KeptConnection:
             if link.ended is not None:  # between its attachment and this line
                 ended(link.ended)
                 raise PeerLost(str(link.ended))
-            joined.reply_to = link.address
+            to_peer.reply_to = link.address
             self._called = True
         finally:
-            joined.attaching_replies = None
+            to_peer.attaching_replies = None
 
     async def _connect(self) -> None:
         """Connect to the next peer that can be reached. Raises the error of the last one."""
@@ -178,7 +178,7 @@ class KeptConnection:
         for tried in range(len(self._peers)):
             peer = self._peers[(self._at + tried) % len(self._peers)]
             try:
-                joined = await self._join(peer)
+                to_peer = await self._join(peer)
             except MessagingError as error:
                 if tried + 1 == len(self._peers):
                     raise
@@ -186,15 +186,15 @@ class KeptConnection:
             else:
                 assert self._next is not None
                 if self._next.done():  # by `end`, meanwhile
-                    joined.senders.close()
-                    await joined.connection.close()
+                    to_peer.senders.close()
+                    await to_peer.connection.close()
                     raise BusClosed
                 self._at = (self._at + tried) % len(self._peers)
                 self._counts.connections += 1
-                self._next.set_result(joined)
+                self._next.set_result(to_peer)
                 return
 
-    async def _join(self, peer: Peer) -> Joined:
+    async def _join(self, peer: Peer) -> PeerConnection:
         login = Login(peer.user, peer.password, self._mechanisms)
         own = self._tls() if callable(self._tls) else self._tls
         tls = (own or ssl.create_default_context()) if peer.tls else None
@@ -209,33 +209,33 @@ class KeptConnection:
             container=self._name,
             lost=lost.set_result,
         )
-        joined: Joined | None = None
+        to_peer: PeerConnection | None = None
         try:
-            joined = join(
+            to_peer = join(
                 connection,
                 scheme_for(self._settings.addressing, connection.properties),
                 unused=self._settings.unused_links,
             )
             if self._called:
-                await self._receive_replies_again(joined)
+                await self._receive_replies_again(to_peer)
         except BaseException:
-            if joined is not None:
-                joined.senders.close()
+            if to_peer is not None:
+                to_peer.senders.close()
             await connection.close()
             raise
         self._lost = lost
-        return joined
+        return to_peer
 
-    async def _receive_replies_again(self, joined: Joined) -> None:
+    async def _receive_replies_again(self, to_peer: PeerConnection) -> None:
         """Have the replies to earlier calls, too. Raises PeerLost.
 
         A queue that cannot be had any more, because its node of a cluster is down for example, is given up, with the
         calls that wait for it. The next call has another one.
         """
         try:
-            await self.receive_replies(joined)
+            await self.receive_replies(to_peer)
         except MessagingError as error:
-            if joined.connection.ended is not None:
+            if to_peer.connection.ended is not None:
                 raise
             self._give_up_replies(error)
 
@@ -292,12 +292,12 @@ class KeptConnection:
                 else:
                     break
                 pause = retry.failed()
-            joined = self.present
-            outage.over(loop.time(), peer=str(joined and joined.connection.peer))
+            to_peer = self.present
+            outage.over(loop.time(), peer=str(to_peer and to_peer.connection.peer))
 
-    async def _delete_replies(self, joined: Joined) -> None:
+    async def _delete_replies(self, to_peer: PeerConnection) -> None:
         # A queue that stays is deleted by the broker, later.
-        if joined.nodes is not None:
+        if to_peer.nodes is not None:
             with contextlib.suppress(MessagingError, TimeoutError):
                 async with asyncio.timeout(DELETION):
-                    await joined.nodes.delete(self._reply_queue)
+                    await to_peer.nodes.delete(self._reply_queue)

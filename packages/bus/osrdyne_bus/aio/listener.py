@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
-from osrdyne_bus.aio.taking import Taking
+from osrdyne_bus.aio.consumer import Consumer
 from osrdyne_bus.engine import Incoming
 from osrdyne_bus.messages.wire import Notification, read_notification
 from osrdyne_bus.targets import Priority, Target
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 Listener = Callable[[Notification], None] | Callable[[Notification], Awaitable[None]]
 
 
-class AsyncBusListener(Taking):
+class AsyncBusListener(Consumer):
     """Takes notifications to a target; each goes to one listener. Use it with `async with`."""
 
     def __init__(

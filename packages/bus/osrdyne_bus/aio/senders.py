@@ -89,7 +89,7 @@ class Senders:
                 continue
             link.close()
             del self._links[address]
-        self._refused = {address: one for address, one in self._refused.items() if now < one[1]}
+        self._refused = {address: refusal for address, refusal in self._refused.items() if now < refusal[1]}
         self._timer = self._connection.loop.call_later(self._unused / 2, self._drop_unused)
 
     def close(self) -> None:

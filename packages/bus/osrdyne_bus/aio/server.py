@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Literal, Self
 
 from osrdyne_bus.aio.bus import AsyncBus
+from osrdyne_bus.aio.consumer import Consumer
 from osrdyne_bus.aio.replies import Replies
-from osrdyne_bus.aio.taking import Taking
 from osrdyne_bus.endpoints import Endpoint, NoSuchMethod, answer_to, answer_to_failure, find, late
 from osrdyne_bus.engine import Incoming
 from osrdyne_bus.messages.wire import BusRequest, read_request
@@ -28,7 +28,7 @@ from osrdyne_protocol.events import REQUEUED
 log = logging.getLogger(__name__)
 
 
-class AsyncBusServer(Taking):
+class AsyncBusServer(Consumer):
     """Serves the requests for any server of a topic, for this one, and for all. Use it with `async with`."""
 
     def __init__(
@@ -58,7 +58,7 @@ class AsyncBusServer(Taking):
         """
         super().__init__(bus, concurrency, f"osrdyne bus server {target.topic}", executor, answer_to, _failed)
         self._target = target
-        if any(one.namespace == NAMESPACE for one in endpoints):
+        if any(endpoint.namespace == NAMESPACE for endpoint in endpoints):
             raise ValueError(f"the namespace {NAMESPACE!r} has the methods of all servers; take another one")
         self._endpoints = (*endpoints, self._own_methods(described(endpoints)))
         self._settles_at_start = acknowledge == "start"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from osrdyne_bus.addresses import Scheme
-from osrdyne_bus.aio.joined import Joined
+from osrdyne_bus.aio.peer_connection import PeerConnection
 from osrdyne_bus.credit import CreditWindow
 from osrdyne_bus.engine import Incoming, Subscription
 from osrdyne_bus.errors import BusClosed, MessagingError, PeerLost
@@ -19,7 +19,7 @@ log = log_lines.logger(__name__)
 #: Seconds after which a link counts as one that works: the next one is then attached without a pause.
 SETTLED = 5.0
 #: Returns the bus' present connection, and waits for one where there is none. Raises BusClosed.
-Join = Callable[[], "asyncio.Future[Joined]"]
+Join = Callable[[], "asyncio.Future[PeerConnection]"]
 
 
 class KeptSubscription:
@@ -47,12 +47,12 @@ class KeptSubscription:
         self._task = asyncio.create_task(self._keep())
 
     async def _attach(self) -> None:
-        joined = await asyncio.shield(self._join())
-        address = self._address(joined.scheme)
-        await joined.provide(address)
+        to_peer = await asyncio.shield(self._join())
+        address = self._address(to_peer.scheme)
+        await to_peer.provide(address)
         self._lost = asyncio.get_running_loop().create_future()
-        link = self._link = await joined.connection.subscribe(
-            address, self.window, self._received, capabilities=joined.scheme.capabilities(address)
+        link = self._link = await to_peer.connection.subscribe(
+            address, self.window, self._received, capabilities=to_peer.scheme.capabilities(address)
         )
         link.on_end = self._ended
         if link.ended is not None:  # between its attachment and this line

@@ -105,7 +105,7 @@ class Where:
             if self.certificate_file is not None:
                 certificates.load(context, self.certificate_file, self.key_file)
         except OSError as error:  # SSLError is one
-            files = ", ".join(str(one) for one in (self.ca_file, self.certificate_file, self.key_file) if one)
+            files = ", ".join(str(file) for file in (self.ca_file, self.certificate_file, self.key_file) if file)
             raise CannotAsk(f"a certificate or key cannot be read ({files}): {error}") from None
         return context
 

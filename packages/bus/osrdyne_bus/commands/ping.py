@@ -53,4 +53,4 @@ async def _ask(where: options.Where, asked: list[Target], timeout: float, *, as_
                 typer.echo(printable(server_line(servers[-1])))
     if as_json:
         print_json({**found, "servers": servers})
-    return not any("error" in one for one in (found, *servers))
+    return not any("error" in answer for answer in (found, *servers))

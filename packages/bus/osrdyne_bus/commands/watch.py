@@ -63,8 +63,8 @@ async def _watch(
                 print_json({"time": at, **found, **more, "servers": servers}, indent=None)
             else:
                 typer.echo(printable(f"{at} {bus_line(found)}"))
-                for one in servers:
-                    typer.echo(printable(f"{at} {server_line(one)}"))
+                for server in servers:
+                    typer.echo(printable(f"{at} {server_line(server)}"))
             done += 1
             if done == rounds:
                 return

@@ -75,7 +75,7 @@ class Handshake:
     def _answer(self, kind: int, fields: list[Any]) -> bytes:
         if kind == _MECHANISMS and self._mechanism is None:
             offered = fields[0].elements if isinstance(fields[0], Array) else fields[:1]
-            self._mechanism = mechanism_for(self._login, [_as(str, one) for one in offered], private=self._private)
+            self._mechanism = mechanism_for(self._login, [_as(str, name) for name in offered], private=self._private)
             return _frame_of(_INIT, self._mechanism.name, self._mechanism.begin(), self._host)
         if self._mechanism is None:
             raise NotAmqp("it answered the login before it was asked")
@@ -105,7 +105,7 @@ def _read(frame: bytes) -> tuple[int, list[Any]]:
         data.next()
         found = data.get_py_described()
         # proton gives bytes as views of its own memory.
-        fields = [bytes(one) if isinstance(one, memoryview) else one for one in found.value]
+        fields = [bytes(value) if isinstance(value, memoryview) else value for value in found.value]
         kind = int(found.descriptor)
         if not fields or fields[0] is None:
             raise NotAmqp("it left out a field of the login")

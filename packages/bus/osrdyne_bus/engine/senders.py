@@ -93,41 +93,41 @@ class SendLink(End):
             message = encoded(envelope, value)
         except Exception as error:  # proton raises what it meets: OverflowError, UnicodeEncodeError, ...
             raise UnsendableMessage(f"the message to {self.address!r} cannot be sent: {error!r}") from error
-        one = _Outgoing(message, self._owner.loop.create_future(), self._owner.loop.time() + timeout)
+        outgoing = _Outgoing(message, self._owner.loop.create_future(), self._owner.loop.time() + timeout)
         most = int(self._link.remote_max_message_size or 0)
-        if most and len(one.encoded) > most:
-            raise MessageTooLarge(self.address, len(one.encoded), most)
-        timer = self._owner.loop.call_at(one.until, expire, one.outcome)
+        if most and len(outgoing.encoded) > most:
+            raise MessageTooLarge(self.address, len(outgoing.encoded), most)
+        timer = self._owner.loop.call_at(outgoing.until, expire, outgoing.outcome)
         try:
-            self._waiting.append(one)
+            self._waiting.append(outgoing)
             self.pump()
-            if one.tag is None and self._without_credit is None:
+            if outgoing.tag is None and self._without_credit is None:
                 self._without_credit = self._owner.loop.time()
                 log.debug("%s: messages to %r wait for credit", self._owner.peer, self.address)
-            await one.outcome
+            await outgoing.outcome
         except TimeoutError:
-            raise SendTimedOut(self.address, timeout, sent=one.tag is not None) from None
+            raise SendTimedOut(self.address, timeout, sent=outgoing.tag is not None) from None
         finally:
             timer.cancel()
-            self._forget(one)
+            self._forget(outgoing)
 
     def pump(self) -> None:
         """Send what waits, as far as there is credit."""
         while self._waiting and self._link.credit > 0:
-            one = self._waiting.popleft()
-            if self._owner.loop.time() >= one.until:
-                expire(one.outcome)  # credit came before the timer of a process that stood still
-            if one.outcome.done():
+            outgoing = self._waiting.popleft()
+            if self._owner.loop.time() >= outgoing.until:
+                expire(outgoing.outcome)  # credit came before the timer of a process that stood still
+            if outgoing.outcome.done():
                 continue
             delivery = self._link.delivery(self._link.delivery_tag())
-            one.tag = tag = delivery.tag
-            self._link.stream(one.encoded)
+            outgoing.tag = tag = delivery.tag
+            self._link.stream(outgoing.encoded)
             self._link.advance()
             if self._settled:
                 delivery.settle()
-                one.outcome.set_result(None)
+                outgoing.outcome.set_result(None)
             else:
-                self._unsettled[tag] = one
+                self._unsettled[tag] = outgoing
             self.last_used = self._owner.loop.time()
         self._owner.flush_soon()
 
@@ -146,12 +146,12 @@ class SendLink(End):
         """The peer said what became of a message."""
         if not (delivery.remote_state in _OUTCOMES or delivery.settled):
             return
-        one = self._unsettled.pop(delivery.tag, None)
-        if one is not None and not one.outcome.done():
+        outgoing = self._unsettled.pop(delivery.tag, None)
+        if outgoing is not None and not outgoing.outcome.done():
             if (failure := _failure(delivery, self.address)) is None:
-                one.outcome.set_result(None)
+                outgoing.outcome.set_result(None)
             else:
-                one.outcome.set_exception(failure)
+                outgoing.outcome.set_exception(failure)
         delivery.settle()
 
     def end(self, why: MessagingError) -> None:
@@ -159,18 +159,18 @@ class SendLink(End):
         unknown = why
         if isinstance(why, LinkRefused):
             unknown = OutcomeUnknown(f"{why}; it may have been delivered", condition=why.condition)
-        for one in (*self._waiting, *self._unsettled.values()):
-            if not one.outcome.done():
-                one.outcome.set_exception(Unsent(str(why)) if one.tag is None else unknown)
+        for outgoing in (*self._waiting, *self._unsettled.values()):
+            if not outgoing.outcome.done():
+                outgoing.outcome.set_exception(Unsent(str(why)) if outgoing.tag is None else unknown)
         self._waiting.clear()
         self._unsettled.clear()
 
-    def _forget(self, one: _Outgoing) -> None:
+    def _forget(self, outgoing: _Outgoing) -> None:
         # One that has left stays unsettled until its outcome comes: proton would send it as settled where it still
         # waits for the peer.
-        if one.tag is None:
+        if outgoing.tag is None:
             with contextlib.suppress(ValueError):
-                self._waiting.remove(one)
+                self._waiting.remove(outgoing)
 
 
 _OUTCOMES = {Delivery.ACCEPTED, Delivery.REJECTED, Delivery.RELEASED, Delivery.MODIFIED}

@@ -56,10 +56,10 @@ class Sessions:
         if self._closed is not None:
             raise self._closed.with_traceback(None)
         links = Counter(end.session for end in self._ends.values())
-        free = [one for one in self._open if one not in self._attaching]
+        free = [session for session in self._open if session not in self._attaching]
         # The answer to a link that was given up may be the end of its session.
-        answered = [one for one in free if one not in self._unanswered.values()]
-        if (unused := next((one for one in answered if not links[one]), None)) is not None:
+        answered = [session for session in free if session not in self._unanswered.values()]
+        if (unused := next((session for session in answered if not links[session]), None)) is not None:
             return unused
         if len(self._open) + len(self._ended) < self._most():
             session = self._begin()
@@ -80,7 +80,7 @@ class Sessions:
         """The peer ended a session; `answer` is due later."""
         if session in self._open:
             self._open.remove(session)
-        self._unanswered = {link: one for link, one in self._unanswered.items() if one != session}
+        self._unanswered = {link: other for link, other in self._unanswered.items() if other != session}
         self._ended.append(session)
 
     def answer(self, session: Any) -> None:

@@ -62,7 +62,7 @@ def checked_headers(headers: Mapping[Any, Any]) -> dict[str, Header]:
 
 def _fits(value: Header) -> bool:
     if isinstance(value, str):
-        return not any("\ud800" <= one <= "\udfff" for one in value)
+        return not any("\ud800" <= character <= "\udfff" for character in value)
     return not isinstance(value, int) or -(2**63) <= value < 2**63
 
 

@@ -63,11 +63,11 @@ def each(ids: Iterable[int], change: Change, database_file: Path | None, *, as_j
         outcomes, status = _changed(engine, dict.fromkeys(ids), change)
     if as_json:
         print_json({"jobs": outcomes})
-    for one in outcomes:
-        if "error" in one:
-            complain(one["error"])
+    for outcome in outcomes:
+        if "error" in outcome:
+            complain(outcome["error"])
         elif not as_json:
-            typer.echo(f"job {one['id']}: {_SAID[one['state']]}")
+            typer.echo(f"job {outcome['id']}: {_SAID[outcome['state']]}")
     if status:
         sys.exit(status)
 

@@ -47,7 +47,7 @@ def list_(
     }
     with opened(database_file) as engine, reading(engine) as connection:
         found = administration.listed(connection, **filters, after=after, most=most + 1, history=history)
-    page = [documents.of_job(one) for one in found[:most]]
+    page = [documents.of_job(job) for job in found[:most]]
     following = found[most - 1].id if len(found) > most else None
     if json:
         print_json({"jobs": page, "next": following})
@@ -65,7 +65,7 @@ def show(id: Id, *, database_file: DatabaseFile = None, json: Json = False) -> N
     """Show one job: its state, its payload, and each of its runs. Jobs of the history are found, too."""
     with opened(database_file) as engine, reading(engine) as connection:
         job, runs = administration.get(connection, id), administration.attempts(connection, id)
-    document = documents.of_job(job) | {"runs": [documents.of_run(one) for one in runs]}
+    document = documents.of_job(job) | {"runs": [documents.of_run(run) for run in runs]}
     if json:
         print_json(document)
     else:
@@ -74,7 +74,7 @@ def show(id: Id, *, database_file: DatabaseFile = None, json: Json = False) -> N
 
 def _state(given: str | None) -> str | None:
     if given is not None and given not in states.STATES:
-        raise CannotAsk(f"--state {given!r} is no state; there are {', '.join(states.STATES)}")
+        raise CannotAsk(f"--state {given!r} is not a state; there are {', '.join(states.STATES)}")
     return given
 
 
@@ -108,12 +108,12 @@ def _text(given: str | None, option: str) -> str | None:
 @one_line_errors
 def schemas(*, types_at: Types = None, json: Json = False) -> None:
     """Show the types of jobs: name, coalescing, attempts, and the JSON schema of the payload. Asks no database."""
-    found = [documents.of_type(one) for one in types.load(types_at)]
+    found = [documents.of_type(declared) for declared in types.load(types_at)]
     if json:
         print_json({"types": found})
         return
-    for one in found:
-        for name, value in one.items():
+    for declared in found:
+        for name, value in declared.items():
             text.line(name.replace("_", " "), as_json.dumps(value) if name == "payload" else value)
     if not found:
         typer.echo("no types")

@@ -37,8 +37,8 @@ def print_jobs(jobs: Iterable[Mapping[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in _COLUMNS:
         table.add_column(_title(name), overflow="fold", justify="right" if name in ("id", "attempts") else "left")
-    for one in jobs:
-        cells = dict(one) | {"attempts": _attempts(one), "resource": shown(one["resource"])}
+    for job in jobs:
+        cells = dict(job) | {"attempts": _attempts(job), "resource": shown(job["resource"])}
         table.add_row(*(Text(_cell(cells[name])) for name in _COLUMNS))
     width = None if sys.stdout.isatty() else _NO_TERMINAL_WIDTH
     Console(width=width, highlight=False).print(table)
@@ -51,10 +51,10 @@ def print_job(job: Mapping[str, Any]) -> None:
     line("attempts", _attempts(job))
     if job["cancel"]:
         line("cancel", "it was cancelled while it ran")
-    for one in job["runs"]:
-        ended = f"{one['ended_at']} {one['outcome']}" if one["ended_at"] else "runs"
-        because = f": {one['reason']}" if one["reason"] else ""
-        line("run", f"{one['token']} by {one['worker']}, {one['began_at']} to {ended}{because}")
+    for run in job["runs"]:
+        ended = f"{run['ended_at']} {run['outcome']}" if run["ended_at"] else "runs"
+        because = f": {run['reason']}" if run["reason"] else ""
+        line("run", f"{run['token']} by {run['worker']}, {run['began_at']} to {ended}{because}")
     line("payload", json.dumps(job["payload"], ensure_ascii=False))
 
 

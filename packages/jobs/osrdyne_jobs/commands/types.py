@@ -40,6 +40,6 @@ def _checked(place: str, found: Any) -> list[JobType]:
         types = list(found)
     except TypeError:
         types = [None]
-    if not all(isinstance(one, JobType) for one in types):
-        raise CannotAsk(f"--types {place} is no iterable of JobType, and no mapping with such keys") from None
+    if not all(isinstance(declared, JobType) for declared in types):
+        raise CannotAsk(f"--types {place} is neither an iterable of JobType nor a mapping with such keys") from None
     return types

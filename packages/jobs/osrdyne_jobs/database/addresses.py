@@ -57,7 +57,7 @@ def read(text: str) -> DatabaseAddress:
             raise InvalidAddress("the database's address names a driver; leave out what follows the +")
     if separator and scheme.lower() in _OTHERS:  # any other text may be a part of a password
         raise InvalidAddress(f"jobs are kept in PostgreSQL or SQLite, not in {scheme}")
-    raise InvalidAddress(f"the database's address is no URL; write {_EXAMPLE}")
+    raise InvalidAddress(f"the database's address is not a URL; write {_EXAMPLE}")
 
 
 def _sqlite(rest: str) -> DatabaseAddress:
@@ -72,7 +72,7 @@ def _postgresql(rest: str) -> DatabaseAddress:
     import psycopg  # not where SQLite is the store
     from psycopg.conninfo import conninfo_to_dict
 
-    known = frozenset(one.keyword.decode() for one in psycopg.pq.Conninfo.get_defaults()) | {"ssl", POOLER}
+    known = frozenset(option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()) | {"ssl", POOLER}
     given = _parameters(rest, known)
     place, _, query = rest.partition("?")
     kept = [part for part in query.split("&") if part and part.partition("=")[0] != POOLER]

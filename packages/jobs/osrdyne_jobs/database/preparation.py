@@ -69,13 +69,13 @@ def prepare(admin: str, owner: str, database: str) -> list[str]:
         # Until this connection ends. Others of the same administrator wait.
         server.execute("SELECT pg_advisory_lock(hashtext('osrdyne_jobs'))")
         _check_version(server)
-        for one in (owns, uses):
-            changed += _role(server, one)
+        for address in (owns, uses):
+            changed += _role(server, address)
         changed += _database(server, owns)
-        for one in (owns, uses):
-            changed += _password(server, one)
-            if one is owns:
-                with _errors(f"user {one.user}"), _connected(one) as own:
+        for address in (owns, uses):
+            changed += _password(server, address)
+            if address is owns:
+                with _errors(f"user {address.user}"), _connected(address) as own:
                     changed += _rights(own, uses)
     return changed
 
@@ -94,8 +94,8 @@ def retire(admin: str, *roles: str) -> None:
     with _errors(f"user {who.user}"):
         used = roles_in_use(admin, *roles)
         with _connected(who) as server:
-            for one in used:
-                server.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(one)))
+            for role in used:
+                server.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(role)))
 
 
 def _checked(admin: str, owner: str, database: str) -> tuple[Address, Address, Address]:
@@ -107,8 +107,8 @@ def _checked(admin: str, owner: str, database: str) -> tuple[Address, Address, A
         raise NotPrepared("the addresses of the owner and of the programs name two databases; name one")
     if len({who.user, owns.user, uses.user}) < 3:
         raise NotPrepared("administrator, owner and programs must be three users: each has other rights")
-    for one, whose in ((owns, "the owner"), (uses, "the programs")):
-        if not one.password:
+    for address, whose in ((owns, "the owner"), (uses, "the programs")):
+        if not address.password:
             raise NotPrepared(f"the address of {whose} has no password")
     return who, owns, uses
 
@@ -138,21 +138,23 @@ def _check_version(server: psycopg.Connection[Any]) -> None:
         raise NotPrepared(f"the server is PostgreSQL {version}; jobs need version {OLDEST} or later")
 
 
-def _role(server: psycopg.Connection[Any], one: Address) -> list[str]:
+def _role(server: psycopg.Connection[Any], address: Address) -> list[str]:
     """Make a role. One with more rights than ours have was made by a person for something else."""
     found = server.execute(
-        "SELECT rolsuper OR rolcreaterole OR rolcreatedb FROM pg_roles WHERE rolname = %s", [one.user]
+        "SELECT rolsuper OR rolcreaterole OR rolcreatedb FROM pg_roles WHERE rolname = %s", [address.user]
     ).fetchone()
     if found is not None:
         if found[0]:
-            raise NotPrepared(f"role {one.user} is there, and may administer the server; name another user")
+            raise NotPrepared(f"role {address.user} is there, and may administer the server; name another user")
         return []
-    server.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(one.user), _verifier(server, one)))
-    return [f"role {one.user} was made"]
+    server.execute(
+        sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(address.user), _verifier(server, address))
+    )
+    return [f"role {address.user} was made"]
 
 
-def _verifier(server: psycopg.Connection[Any], one: Address) -> sql.Literal:
-    made = server.pgconn.encrypt_password(one.password.encode(), one.user.encode(), b"scram-sha-256")
+def _verifier(server: psycopg.Connection[Any], address: Address) -> sql.Literal:
+    made = server.pgconn.encrypt_password(address.password.encode(), address.user.encode(), b"scram-sha-256")
     return sql.Literal(made.decode())
 
 
@@ -177,16 +179,16 @@ def _database(server: psycopg.Connection[Any], owns: Address) -> list[str]:
     return [f"database {owns.database} was made"]
 
 
-def _password(server: psycopg.Connection[Any], one: Address) -> list[str]:
+def _password(server: psycopg.Connection[Any], address: Address) -> list[str]:
     """Set the password where it is not that of the address, which shows only when it is tried."""
     try:
-        with _connected(one):
+        with _connected(address):
             return []
     except psycopg.OperationalError:
-        name = sql.Identifier(one.user)
-        server.execute(sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(name, _verifier(server, one)))
-    with _errors(f"user {one.user}"), _connected(one):
-        return [f"the password of role {one.user} was set"]
+        name = sql.Identifier(address.user)
+        server.execute(sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(name, _verifier(server, address)))
+    with _errors(f"user {address.user}"), _connected(address):
+        return [f"the password of role {address.user} was set"]
 
 
 #: Who may do what, before and after.

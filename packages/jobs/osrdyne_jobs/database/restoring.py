@@ -30,7 +30,7 @@ def raise_ids(engine: Engine) -> dict[str, int]:
     migrate(engine)
     with engine.begin() as connection:
         least = int(connection.execute(now().select()).scalar_one() * PER_SECOND)
-        return {one.name: _raised(connection, one.name, least) for one in (job, run)}
+        return {table.name: _raised(connection, table.name, least) for table in (job, run)}
 
 
 def _raised(connection: Connection, name: str, least: int) -> int:

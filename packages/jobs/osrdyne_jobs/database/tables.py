@@ -76,7 +76,7 @@ Index("ix_osrdyne_job_finished", job.c.finished_at, job.c.id, postgresql_where=_
 job_history = Table(
     "osrdyne_job_history",
     metadata,
-    *(Column(one.name, one.type, primary_key=one.primary_key, autoincrement=False) for one in job.c),
+    *(Column(column.name, column.type, primary_key=column.primary_key, autoincrement=False) for column in job.c),
 )
 Index("ix_osrdyne_job_history_finished", job_history.c.finished_at, job_history.c.id)
 

@@ -28,7 +28,7 @@ def attempts(connection: Connection, id: int) -> list[Mapping[str, Any]]:  # noq
     """Return the runs of a job, oldest first: token, worker, began_at, ended_at, outcome, reason."""
     columns = (run.c.id.label("token"), run.c.worker, run.c.began_at, run.c.ended_at, run.c.outcome, run.c.reason)
     query = select(*columns).join(attempt, attempt.c.run_id == run.c.id).where(attempt.c.job_id == id)
-    return [dict(one) for one in connection.execute(query.order_by(run.c.id)).mappings()]
+    return [dict(row) for row in connection.execute(query.order_by(run.c.id)).mappings()]
 
 
 def listed(

@@ -27,7 +27,7 @@ def _ended_before(table: Table, age: str) -> Select[Any]:
 
 
 _ENDED = _ended_before(job, "after")
-_KEEP = insert(job_history).from_select([one.name for one in job.c], select(*job.c).where(job.c.id.in_(IDS)))
+_KEEP = insert(job_history).from_select([column.name for column in job.c], select(*job.c).where(job.c.id.in_(IDS)))
 _GONE = delete(job).where(job.c.id.in_(IDS))
 _OLD = _ended_before(job_history, "keep")
 

@@ -194,12 +194,12 @@ def renew(connection: Connection, grips: Collection[Grip], lease: float) -> tupl
 
     A run is cancelled when all its jobs are.
     """
-    which = {"ids": [one.token for one in grips], "holders": [one.holder for one in grips]}
+    which = {"ids": [grip.token for grip in grips], "holders": [grip.holder for grip in grips]}
     held = {Grip(*row) for row in connection.execute(_RENEW, {**which, "lease": lease})}
     if not held:
         return held, set()
-    cancelled = {row.run_id for row in connection.execute(_CANCELLED, {"ids": [one.token for one in held]})}
-    return held, {one for one in held if one.token in cancelled}
+    cancelled = {row.run_id for row in connection.execute(_CANCELLED, {"ids": [grip.token for grip in held]})}
+    return held, {grip for grip in held if grip.token in cancelled}
 
 
 def hold(connection: Connection, grip: Grip) -> None:

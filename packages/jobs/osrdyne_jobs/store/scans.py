@@ -73,8 +73,8 @@ def cast_due(connection: Connection, *, most: int, pause: float) -> tuple[int, l
     """
     due = connection.execute(_DUE, {"most": most}).all()
     if due:
-        connection.execute(_PUT_OFF, {"ids": [one.id for one in due], "pause": pause})
-    hints = {(one.type, one.resource): Hint(one.id, one.type, one.resource) for one in reversed(due) if not one.run_id}
+        connection.execute(_PUT_OFF, {"ids": [row.id for row in due], "pause": pause})
+    hints = {(row.type, row.resource): Hint(row.id, row.type, row.resource) for row in reversed(due) if not row.run_id}
     return len(due), list(reversed(hints.values()))
 
 
@@ -92,7 +92,7 @@ def running(connection: Connection, *, since: float, after: int, most: int) -> S
     query = select(lock.c.run_id, lock.c.type, lock.c.resource).join(run, run.c.id == lock.c.run_id)
     query = query.where(lock.c.run_id > after, run.c.began_at <= now() - since)
     rows = connection.execute(query.order_by(lock.c.run_id).limit(most))
-    return [Hint(one.run_id, one.type, one.resource) for one in rows]
+    return [Hint(row.run_id, row.type, row.resource) for row in rows]
 
 
 def lead(connection: Connection, *, holder: str, lease: float) -> bool:

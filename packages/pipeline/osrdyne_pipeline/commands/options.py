@@ -24,7 +24,7 @@ def _pool(name: str) -> str:
 
 def _memory(text: str) -> str:
     if not _MEMORY.fullmatch(text):
-        raise typer.BadParameter(f"{text!r} is no size such as 512m or 4g")
+        raise typer.BadParameter(f"{text!r} is not a size such as 512m or 4g")
     return text
 
 

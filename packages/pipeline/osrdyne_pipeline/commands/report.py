@@ -70,7 +70,9 @@ def with_recommendation(found: ReportContent, file: Path) -> ReportContent:
     except FileNotFoundError:
         return found
     except (ValueError, KeyError, TypeError) as error:
-        raise LakeError(f"{file} is no recommendation ({error!r}): osrdyne pipeline recommend writes it anew") from None
+        raise LakeError(
+            f"{file} is not a recommendation ({error!r}): osrdyne pipeline recommend writes it anew"
+        ) from None
     return dataclasses.replace(
         found, evidence=said, no_evidence=f"Nothing is recommended: {reasons}." if reasons else found.no_evidence
     )

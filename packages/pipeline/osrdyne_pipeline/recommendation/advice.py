@@ -52,7 +52,7 @@ class AdviceRequest:
 def recommend(requests: DataFrame, classes: DataFrame, ask: AdviceRequest, pool: str) -> Recommendation:
     """Return the recommendation from REQUESTS and KEY_CLASSES. Raises ValueError for a goal that is none."""
     if ask.goal not in GOALS:
-        raise ValueError(f"{ask.goal!r} is no goal; give {' or '.join(GOALS)}")
+        raise ValueError(f"{ask.goal!r} is not a goal; give {' or '.join(GOALS)}")
     by_key = {row["key"]: row["class"] for row in classes.select("key", "class").toLocalIterator()}
     return advise(collect(requests), by_key, ask, pool)
 

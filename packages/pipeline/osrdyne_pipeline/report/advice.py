@@ -132,6 +132,6 @@ def _rejects(content: ReportContent) -> NextStep | None:
     total = sum(number for _, number in content.rejects)
     reasons = ", ".join(f"{number:,} {reason.replace('_', ' ')}" for reason, number in content.rejects)
     return NextStep(
-        "Find out who sends what is no event",
+        "Find out who sends what is not an event",
         f"{total:,} messages were put aside: {reasons}. They are in the table rejects.",
     )

@@ -121,7 +121,7 @@ def text(raw: Mapping[str, Any], name: str) -> str:
     """Return a field that is a text. Raises TypeError, KeyError."""
     value = raw[name]
     if not isinstance(value, str):
-        raise TypeError(f"{name} is no text")
+        raise TypeError(f"{name} is not text")
     return value
 
 
@@ -129,7 +129,7 @@ def table(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a field that is a table, empty where it is left out. Raises TypeError."""
     value = raw.get(name) or {}
     if not isinstance(value, dict):
-        raise TypeError(f"{name} is no table")
+        raise TypeError(f"{name} is not a table")
     return value
 
 

@@ -79,7 +79,8 @@ class RelayDriver:
     async def list(self) -> builtins.list[Group]:
         """Return the keys that are forwarded. One is running while a worker polls, and starting before."""
         return [
-            Group(key, _state(one), int(one.forwards), self.template) for key, (one, _) in self._forwardings.items()
+            Group(key, _state(forwarding), int(forwarding.forwards), self.template)
+            for key, (forwarding, _) in self._forwardings.items()
         ]
 
     async def changes(self) -> AsyncIterator[Change]:
@@ -143,7 +144,7 @@ class RelayDriver:
         )
 
 
-def _state(one: Forwarding) -> GroupState:
-    if one.stop.is_set():
+def _state(forwarding: Forwarding) -> GroupState:
+    if forwarding.stop.is_set():
         return GroupState.STOPPING
-    return GroupState.RUNNING if one.forwards else GroupState.STARTING
+    return GroupState.RUNNING if forwarding.forwards else GroupState.STARTING

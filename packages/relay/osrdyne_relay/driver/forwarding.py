@@ -133,8 +133,8 @@ class Forwarding:
                 [*waits, *tasks], timeout=max(0.0, until - self._now()), return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            for one in waits:
-                one.cancel()
+            for task in waits:
+                task.cancel()
         self._news.clear()
 
     @staticmethod

@@ -114,11 +114,11 @@ class Access:
         self._by_token: dict[str, KnownClient] = {}
         self._by_certificate: dict[str, KnownClient] = {}
         for client in self._clients.values():
-            for one in client.grant.token_sha256:
-                if self._by_token.setdefault(one, client) is not client:
+            for digest in client.grant.token_sha256:
+                if self._by_token.setdefault(digest, client) is not client:
                     raise ValueError(f"client {client.name!r} has the token of another client: give it its own")
-            for one in client.grant.certificates:
-                if self._by_certificate.setdefault(one, client) is not client:
+            for certificate in client.grant.certificates:
+                if self._by_certificate.setdefault(certificate, client) is not client:
                     raise ValueError(f"client {client.name!r} has the certificate of another client: give it its own")
 
     @classmethod
@@ -130,7 +130,7 @@ class Access:
         except SettingsError as error:
             raise SettingsError(f"{file}: {error.path}", error.problem) from None
         except (ValueError, RecursionError) as error:
-            raise SettingsError(str(file), f"is no access file: {error}") from None
+            raise SettingsError(str(file), f"is not an access file: {error}") from None
 
     def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> KnownClient:
         """Return the client that shows a token or a certificate; a token counts first. Raises AccessDenied."""
@@ -173,7 +173,7 @@ class WatchedFiles:
         except (SettingsError, OSError, ssl.SSLError) as error:
             log.error("a changed file cannot be used; what it said before counts", extra={"reason": str(error)})
         else:
-            log.info("changed files were read again", extra={"files": [str(one) for one in self._files]})
+            log.info("changed files were read again", extra={"files": [str(file) for file in self._files]})
 
     async def run(self) -> None:
         """Look for ever."""

@@ -21,7 +21,7 @@ from osrdyne_relay.messages import Answer
 from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.serving import Collected
 from osrdyne_relay.settings import ServeSettings
-from osrdyne_relay.time_rules import Attended
+from osrdyne_relay.time_rules import AwakeClock
 from osrdyne_relay.wire import dump_headers, notes_of
 from osrdyne_runtime import log_lines
 
@@ -62,7 +62,7 @@ class Desk:
         self._changed: set[asyncio.Event] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._now = asyncio.get_running_loop().time
-        self._attended = Attended()
+        self._attended = AwakeClock()
 
     def _clock(self) -> float:
         return self._attended.at(self._now())
@@ -141,8 +141,8 @@ class Desk:
             self.relay.put_back(held.collected)
 
     @contextmanager
-    def heard(self, held: InHand) -> Iterator[None]:
-        """Hear of the worker of a request within the block. Raises TooMany."""
+    def worker_connected(self, held: InHand) -> Iterator[None]:
+        """Note that the worker of a request is there within the block. Raises TooMany."""
         if held.connections >= _MOST_CONNECTIONS:
             raise TooMany(f"a request in hand has {_MOST_CONNECTIONS} connections at most: end some of them")
         held.connections += 1
@@ -150,7 +150,7 @@ class Desk:
             yield
         finally:
             held.connections -= 1
-            held.heard = self._clock()
+            held.last_seen = self._clock()
 
     async def answer(self, held: InHand, answer: Answer) -> None:
         """Answer a request. Raises what `Relay.apply_response` raises."""
@@ -173,7 +173,7 @@ class Desk:
             await work
         except (RedisAway, InvalidCall):
             # It is still in hand: the worker may try once more.
-            held.settling, held.heard = False, self._clock()
+            held.settling, held.last_seen = False, self._clock()
             raise
         except RelayError as error:
             self._end(held, "refused", error)
@@ -196,7 +196,7 @@ class Desk:
 
     async def news(self, held: InHand, wait: float) -> RelayError | None:
         """Wait until a request is no longer wanted; return why, or None after `wait` seconds."""
-        with self.heard(held), suppress(TimeoutError):
+        with self.worker_connected(held), suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 return await held.collected.wait_abandoned()
         return None

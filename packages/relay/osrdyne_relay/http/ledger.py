@@ -24,9 +24,9 @@ class InHand:
 
     collected: Collected
     client: str
-    #: When its worker was last heard of.
-    heard: float
-    #: Connections by which its worker is heard of now.
+    #: When its worker was last there.
+    last_seen: float
+    #: Connections of its worker that are about it now.
     connections: int = 0
     #: Whether its answer is being written.
     settling: bool = False
@@ -92,22 +92,22 @@ class Ledger:
     @contextmanager
     def polled(self, client: str, endpoint: str, most: int, clock: Clock) -> Iterator[None]:
         """Note a poll of an endpoint within the block. Raises TooMany where it is one endpoint too many."""
-        one = self._endpoints.get(endpoint)
-        if one is None:
+        polled = self._endpoints.get(endpoint)
+        if polled is None:
             if self._endpoints_of[client] >= most:
                 raise TooMany("this client polls as many endpoints as it may: end some polls, or raise `most`")
-            one = self._endpoints[endpoint] = _Polled(client)
+            polled = self._endpoints[endpoint] = _Polled(client)
             self._endpoints_of[client] += 1
-        one.polls += 1
+        polled.polls += 1
         try:
             yield
         finally:
-            one.polls -= 1
-            one.last = clock()
+            polled.polls -= 1
+            polled.last = clock()
 
     def unpolled(self, since: float) -> list[str]:
         """Remove the endpoints that had their last poll before; return them."""
-        found = [name for name, one in self._endpoints.items() if not one.polls and one.last < since]
+        found = [name for name, polled in self._endpoints.items() if not polled.polls and polled.last < since]
         for name in found:
             client = self._endpoints.pop(name).client
             self._endpoints_of[client] -= 1
@@ -117,7 +117,7 @@ class Ledger:
 
     def endpoints(self) -> tuple[int, int]:
         """Return the number of endpoints, and of polls."""
-        return len(self._endpoints), sum(one.polls for one in self._endpoints.values())
+        return len(self._endpoints), sum(polled.polls for polled in self._endpoints.values())
 
     # --- requests in hand -----------------------------------------------------------------------------------------
 
@@ -153,13 +153,16 @@ class Ledger:
         return True
 
     def silent(self, since: float) -> list[InHand]:
-        """Return the requests whose workers were last heard of before."""
+        """Return the requests whose workers were last there before."""
         return [
-            one
-            for one in self.in_hand.values()
-            if not one.connections and not one.settling and one.heard < since and one.collected.abandoned is None
+            held
+            for held in self.in_hand.values()
+            if not held.connections
+            and not held.settling
+            and held.last_seen < since
+            and held.collected.abandoned is None
         ]
 
     def abandoned(self) -> list[InHand]:
         """Return the requests that are no longer wanted."""
-        return [one for one in self.in_hand.values() if one.collected.abandoned is not None and not one.settling]
+        return [held for held in self.in_hand.values() if held.collected.abandoned is not None and not held.settling]

@@ -90,7 +90,7 @@ class _Connection:
         """Serve until the worker, or this node, or a change of the access file ends the connection."""
         self._desk.sockets += 1
         self._spawn(self._tell_stop())
-        ends = [self._spawn(one) for one in (self._read(), self._denied(), self._over())]
+        ends = [self._spawn(work) for work in (self._read(), self._denied(), self._over())]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -192,7 +192,7 @@ class _Connection:
         held.settled = ended.set
         unwanted = self._spawn(self._tell_unwanted(held))
         try:
-            with self._desk.heard(held):
+            with self._desk.worker_connected(held):
                 async with self._sending:
                     if self._own.closed:
                         return
@@ -228,7 +228,7 @@ class _Connection:
 
     async def _ended(self, held: InHand, how: Any) -> None:
         try:
-            with self._desk.heard(held):
+            with self._desk.worker_connected(held):
                 await how(held)
         except RelayError as error:
             await self._refuse(held.collected.id, error)

@@ -16,7 +16,7 @@ from osrdyne_relay import wire
 from osrdyne_relay.errors import AccessDenied, NodeStopping, StreamLost, TooLarge
 from osrdyne_relay.http.answering import CLIENT, DESK, check_plain
 from osrdyne_relay.http.desk import Desk
-from osrdyne_relay.streams.base import CHUNK, HandedOver
+from osrdyne_relay.streams.base import CHUNK, HandedStream
 
 
 async def write(request: web.Request) -> web.StreamResponse:
@@ -87,11 +87,11 @@ def _open(request: web.Request) -> Iterator[None]:
         yield
 
 
-def named_in(request: web.Request) -> Mapping[str, HandedOver]:
+def named_in(request: web.Request) -> Mapping[str, HandedStream]:
     """Return the streams that come with a body. Raises InvalidCall."""
     return taken(request.app[DESK], wire.load_streams(request.headers.get(wire.STREAMS_HEADER)))
 
 
-def taken(desk: Desk, notes: Mapping[str, wire.Stored]) -> Mapping[str, HandedOver]:
+def taken(desk: Desk, notes: Mapping[str, wire.Stored]) -> Mapping[str, HandedStream]:
     """Return the streams that a client names, for a call or an answer that takes them over."""
-    return {name: HandedOver(desk.relay.streams, one.id, one.size) for name, one in notes.items()}
+    return {name: HandedStream(desk.relay.streams, stored.id, stored.size) for name, stored in notes.items()}

@@ -54,7 +54,7 @@ async def end_poll(request: web.Request) -> web.StreamResponse:
 async def respond(request: web.Request) -> web.StreamResponse:
     """Take the answer to a request."""
     desk, held = request.app[DESK], _held(request)
-    with desk.heard(held):
+    with desk.worker_connected(held):
         headers = relay_headers_of(request)
         await desk.answer(held, Answer(await body_of(request), headers, streams.named_in(request)))
     return web.Response(status=204)
@@ -63,7 +63,7 @@ async def respond(request: web.Request) -> web.StreamResponse:
 async def fail(request: web.Request) -> web.StreamResponse:
     """Take the reason why a request has no answer."""
     desk, held = request.app[DESK], _held(request)
-    with desk.heard(held):
+    with desk.worker_connected(held):
         reason = await body_of(request)
         if len(reason) > _MOST_REASON:
             raise InvalidCall(f"a reason has at most {_MOST_REASON} bytes")

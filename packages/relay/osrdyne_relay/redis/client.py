@@ -70,7 +70,7 @@ class RedisClient(RedisPort):
         options = options_of(settings)
         self._pool = pool_of(settings, options)
         self._cluster = cluster_of(settings, options) if settings.cluster else None
-        self._lines: list[_Line] = []
+        self._connections: list[_Connection] = []
         self._home: Home | None = None
 
     def _check_here(self) -> None:
@@ -81,24 +81,24 @@ class RedisClient(RedisPort):
     async def run(self, *commands: Command) -> list[Any]:
         self._check_here()
         if self._cluster is None:
-            return await self._line().ask(commands)
-        one = commands[0] if len(commands) == 1 else _as_script(commands)
+            return await self._connection().ask(commands)
+        command = commands[0] if len(commands) == 1 else _as_script(commands)
         try:
-            answer = await self._cluster.execute_command(*one)
+            answer = await self._cluster.execute_command(*command)
         except (RedisError, RedisClusterException, OSError) as error:
             raise _meaning(error, self._settings, sent=True) from None
         return cast("list[Any]", answer) if len(commands) > 1 else [answer]
 
-    def _line(self) -> _Line:
+    def _connection(self) -> _Connection:
         """Return the connection with the fewest questions, or a new one while there may be more."""
-        for line in self._lines:
-            if line.load <= _BUSY and not line.ended:
-                return line
-        self._lines = [line for line in self._lines if not line.ended]
-        if len(self._lines) >= self._settings.connections:
-            return min(self._lines, key=lambda line: line.load)
-        self._lines.append(_Line(self._pool, self._settings))
-        return self._lines[-1]
+        for connection in self._connections:
+            if connection.in_flight <= _BUSY and not connection.ended:
+                return connection
+        self._connections = [connection for connection in self._connections if not connection.ended]
+        if len(self._connections) >= self._settings.connections:
+            return min(self._connections, key=lambda connection: connection.in_flight)
+        self._connections.append(_Connection(self._pool, self._settings))
+        return self._connections[-1]
 
     def subscriber(self, hear: Hear) -> Subscriber:
         self._check_here()
@@ -106,12 +106,12 @@ class RedisClient(RedisPort):
 
     async def close(self) -> None:
         if self._home is not None and not self._home.is_here:
-            keep(self._lines)
+            keep(self._connections)
             return
-        for line in self._lines:
-            line.end(Away("this node closes", sent=True))
+        for connection in self._connections:
+            connection.end(Away("this node closes", sent=True))
         with suppress(RedisError, OSError):
-            await asyncio.gather(*(line.closed() for line in self._lines))
+            await asyncio.gather(*(connection.closed() for connection in self._connections))
             await self._pool.aclose()
             if isinstance(self._pool, SentinelConnectionPool):
                 await self._pool.sentinel_manager.aclose()
@@ -120,7 +120,7 @@ class RedisClient(RedisPort):
 
 
 @dataclass(slots=True)
-class _Question:
+class _PendingCommand:
     """Commands that were asked for, and what becomes of them."""
 
     answered: asyncio.Future[list[Any]]
@@ -130,36 +130,36 @@ class _Question:
     error: ReplyError | None = None
 
 
-class _Line:
-    """A connection over which questions go out while others wait for their answers, which come in the same order."""
+class _Connection:
+    """A connection over which commands go out while others wait for their answers, which come in the same order."""
 
     def __init__(self, pool: ConnectionPool, settings: RedisSettings) -> None:
         self._pool = pool
         self._settings = settings
-        self._look_every = settings.answer_timeout / 2
+        self._check_every = settings.answer_timeout / 2
         self._loop = asyncio.get_running_loop()
         self._wire: RedisWire | None = None
-        self._unsent: list[tuple[bytes, _Question]] = []
-        self._asked: deque[_Question] = deque()
+        self._unsent: list[tuple[bytes, _PendingCommand]] = []
+        self._asked: deque[_PendingCommand] = deque()
         self._sends = False
         self.ended = False
         self._at_end = asyncio.Event()
-        #: How many answers came, before the last look and now; looks in a row without an answer.
+        #: How many answers came, before the last check and now; checks in a row without an answer.
         self._heard_before = self._heard = self._quiet = 0
         self._timer: asyncio.TimerHandle | None = None
         self._task = self._loop.create_task(self._run(), name="connection to Redis")
 
     @property
-    def load(self) -> int:
-        """Questions without an answer."""
+    def in_flight(self) -> int:
+        """Commands without an answer."""
         return len(self._unsent) + len(self._asked)
 
     def ask(self, commands: tuple[Command, ...]) -> asyncio.Future[list[Any]]:
         """Return a future of the answers. It raises RedisRefused or Away."""
         number = len(commands)
-        question = _Question(self._loop.create_future(), 1 if number == 1 else number + 2, number > 1)
-        idle = not self.load
-        self._unsent.append((packed(commands), question))
+        pending = _PendingCommand(self._loop.create_future(), 1 if number == 1 else number + 2, number > 1)
+        idle = not self.in_flight
+        self._unsent.append((packed(commands), pending))
         if idle:
             self._send()
         elif not self._sends:
@@ -168,8 +168,8 @@ class _Line:
             self._loop.call_soon(self._send)
         if self._timer is None:
             self._heard_before, self._quiet = self._heard, 0
-            self._timer = self._loop.call_later(self._look_every, self._look)
-        return question.answered
+            self._timer = self._loop.call_later(self._check_every, self._check_liveness)
+        return pending.answered
 
     def end(self, why: Away | RedisRefused) -> None:
         """Give all questions up, and close the connection."""
@@ -182,11 +182,14 @@ class _Line:
             self._task.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        for question, sent in (*((one, True) for one in self._asked), *((one, False) for _, one in self._unsent)):
-            if not question.answered.done():
+        for pending, sent in (
+            *((sent, True) for sent in self._asked),
+            *((unsent, False) for _, unsent in self._unsent),
+        ):
+            if not pending.answered.done():
                 given = Away(str(why), sent=sent and why.sent) if isinstance(why, Away) else why
-                question.answered.set_exception(given)
-                question.answered.exception()  # its caller may be gone
+                pending.answered.set_exception(given)
+                pending.answered.exception()  # its caller may be gone
         self._asked.clear()
         self._unsent.clear()
 
@@ -214,46 +217,46 @@ class _Line:
         if self._wire is None or self._wire.full or self.ended or not self._unsent:
             return
         some, self._unsent = self._unsent, []
-        self._asked.extend(question for _, question in some)
+        self._asked.extend(pending for _, pending in some)
         self._wire.write(b"".join([data for data, _ in some]))
 
     def _answer(self, answer: Any) -> None:
         if self.ended:
             return
         self._heard += 1
-        question = self._asked[0]
-        question.left -= 1
-        if isinstance(answer, ReplyError) and question.error is None:
-            question.error = answer
-        if question.left:
+        pending = self._asked[0]
+        pending.left -= 1
+        if isinstance(answer, ReplyError) and pending.error is None:
+            pending.error = answer
+        if pending.left:
             return
         self._asked.popleft()
-        if question.answered.done():
+        if pending.answered.done():
             return
-        answers = answer if question.whole else [answer]
-        error = question.error or next((one for one in answers if isinstance(one, ReplyError)), None)
+        answers = answer if pending.whole else [answer]
+        error = pending.error or next((found for found in answers if isinstance(found, ReplyError)), None)
         if error is None:
-            question.answered.set_result(answers)
+            pending.answered.set_result(answers)
             return
-        question.answered.set_exception(_said_by_redis(str(error), sent=True))
+        pending.answered.set_exception(_said_by_redis(str(error), sent=True))
         if str(error).startswith("READONLY"):
             # Another one is the master now: a new connection finds it.
             self.end(Away(_begin(error), sent=True))
 
-    def _look(self) -> None:
-        """End a connection that is dead: whose oldest question has waited for two looks, without any answer.
+    def _check_liveness(self) -> None:
+        """End a connection whose oldest command has waited for two checks, without any answer.
 
-        Where this process was too busy to read, it reads answers before the second look.
+        Where this process was too busy to read, it reads answers before the second check.
         """
         self._timer = None
-        if not self.load:
+        if not self.in_flight:
             return
         self._quiet = self._quiet + 1 if self._heard == self._heard_before else 0
         self._heard_before = self._heard
         if self._quiet == 2:
             self.end(Away("no answer in time", sent=True))
         else:
-            self._timer = self._loop.call_later(self._look_every, self._look)
+            self._timer = self._loop.call_later(self._check_every, self._check_liveness)
 
 
 class _Subscriber(Subscriber):

@@ -163,7 +163,7 @@ def pool_of(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
     tls = "ssl_ca_certs" in options
     if not settings.sentinels:
         return ConnectionPool(connection_class=_TlsConnection if tls else Connection, **options)
-    hosts = [sentinel_at(one) for one in settings.sentinels]
+    hosts = [sentinel_at(address) for address in settings.sentinels]
     own = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl_", "protocol", "driver"))}
     own["credential_provider"] = _Login(lambda: _shown_to_sentinels(settings))
     own["retry"], own["ssl"] = options["retry"], tls
@@ -171,8 +171,8 @@ def pool_of(settings: RedisSettings, options: dict[str, Any]) -> ConnectionPool:
     for_master = {name: value for name, value in options.items() if name not in ("host", "port")}
     if tls:
         for_master["connection_class"] = _MasterTlsConnection
-        for one in sentinel.sentinels:
-            one.connection_pool.connection_class = _TlsConnection
+        for client in sentinel.sentinels:
+            client.connection_pool.connection_class = _TlsConnection
     return SentinelConnectionPool(  # type: ignore[no-untyped-call]
         settings.sentinel_master, sentinel, is_master=True, **for_master
     )

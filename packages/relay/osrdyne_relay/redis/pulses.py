@@ -68,7 +68,7 @@ class Pulses:
 
     async def _both(self, subscriber: Subscriber) -> None:
         """Receive and subscribe at the same time, until one of them fails."""
-        tasks = [asyncio.ensure_future(one) for one in (subscriber.receive(), self._subscribe_always(subscriber))]
+        tasks = [asyncio.ensure_future(work) for work in (subscriber.receive(), self._subscribe_always(subscriber))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
@@ -94,7 +94,7 @@ class Pulses:
         changed, self._changed = list(self._changed), {}
         for first in range(0, len(changed), _AT_ONCE):
             some = changed[first : first + _AT_ONCE]
-            if begin := [one for one in some if one in self._receivers]:
+            if begin := [channel for channel in some if channel in self._receivers]:
                 await subscriber.subscribe(*begin)
-            if end := [one for one in some if one not in self._receivers]:
+            if end := [channel for channel in some if channel not in self._receivers]:
                 await subscriber.unsubscribe(*end)

@@ -117,4 +117,4 @@ def decode(kind: type[Header], raw: bytes, most: int) -> tuple[Header, bytes]:
 
 def _said(error: ValidationError) -> str:
     # Without the values, which may be long or secret.
-    return "; ".join(f"{'.'.join(map(str, one['loc']))[:80]}: {one['msg']}" for one in error.errors()[:3])
+    return "; ".join(f"{'.'.join(map(str, problem['loc']))[:80]}: {problem['msg']}" for problem in error.errors()[:3])

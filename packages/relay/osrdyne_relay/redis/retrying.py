@@ -23,7 +23,7 @@ Commands = Sequence[Command] | Callable[[], Sequence[Command]]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TransactionResult:
     """A transaction that was executed."""
 
     answers: list[Any]
@@ -31,7 +31,7 @@ class Done:
     maybe_before: bool
 
 
-class Retrying:
+class RetryingRedis:
     """Redis, with attempts."""
 
     def __init__(self, redis: RedisPort, retry_for: float) -> None:
@@ -39,7 +39,7 @@ class Retrying:
         self._retry_for = retry_for
         self.outage = OutageLog(log, "Redis")
 
-    async def run(self, commands: Commands, *, retry_for: float | None = None) -> Done:
+    async def run(self, commands: Commands, *, retry_for: float | None = None) -> TransactionResult:
         """Execute a transaction. Raises RedisAway after `retry_for` seconds of attempts, and RedisRefused at once.
 
         `commands`: also a function that makes them for each attempt, where no two attempts may be the same.
@@ -59,4 +59,4 @@ class Retrying:
                 await asyncio.sleep(pause)
             else:
                 self.outage.over(clock())
-                return Done(answers, maybe_before)
+                return TransactionResult(answers, maybe_before)

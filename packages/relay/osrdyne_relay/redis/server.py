@@ -30,7 +30,7 @@ def rules(prefix: str, *, cluster: bool = False) -> str:
     commands = ["multi", "exec", *sorted(COMMANDS), "subscribe", "unsubscribe", "ping"]
     if cluster:
         commands += ["eval", "cluster|slots", "cluster|shards", "command", "readonly"]
-    return " ".join([f"~{prefix}:*", f"&{prefix}:*", *(f"+{one}" for one in commands)])
+    return " ".join([f"~{prefix}:*", f"&{prefix}:*", *(f"+{command}" for command in commands)])
 
 
 def acl(prefix: str, password: str, *, cluster: bool = False) -> str:

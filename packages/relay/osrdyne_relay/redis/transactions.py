@@ -50,19 +50,19 @@ class Lifetimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class EnterView:
     """The answer to `enter`: a request is in Redis."""
 
     #: The life in which it was written; None where there was none.
     life: bytes | None
 
     @classmethod
-    def of(cls, answers: list[Any]) -> Entered:
+    def of(cls, answers: list[Any]) -> EnterView:
         return cls(life=answers[-2])
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimView:
     """The answer to `claim`."""
 
     token: bytes | None
@@ -70,7 +70,7 @@ class Claimed:
     life: bytes | None
 
     @classmethod
-    def of(cls, answers: list[Any]) -> Claimed:
+    def of(cls, answers: list[Any]) -> ClaimView:
         (token, request), life = answers[2], answers[4]
         return cls(token, request, life)
 
@@ -122,7 +122,7 @@ class Transactions:
         return [("SET", life, fresh, "NX", "PX", stays), ("PEXPIRE", life, stays), ("GET", life)]
 
     def enter(self, endpoint: str, call: str, request: bytes, waits: float) -> list[Command]:
-        """Write a request that waits for `waits` seconds, and let it be found. The answer is an Entered."""
+        """Write a request that waits for `waits` seconds, and let it be found. The answer is an EnterView."""
         key, waiting = self._names.call(endpoint, call), self._names.waiting(endpoint)
         return [
             # What was written first stays: after the end of the call the claim is there, so a late one is never taken.
@@ -152,10 +152,10 @@ class Transactions:
 
     def drop(self, endpoint: str, ids: Iterable[bytes]) -> list[Command]:
         """Remove ids from the list that are none of ours."""
-        return [("LREM", self._names.waiting(endpoint), 1, one) for one in ids]
+        return [("LREM", self._names.waiting(endpoint), 1, call) for call in ids]
 
     def claim(self, endpoint: str, call: str, token: str) -> list[Command]:
-        """Collect a request, unless another token has. The answer is a Claimed."""
+        """Collect a request, unless another token has. The answer is a ClaimView."""
         key = self._names.call(endpoint, call)
         return [
             ("HSETNX", key, CLAIM, token),

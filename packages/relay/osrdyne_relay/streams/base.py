@@ -74,7 +74,7 @@ class StoredStream:
         await self._store.remove(self.id)
 
 
-class HandedOver(StoredStream):
+class HandedStream(StoredStream):
     """A stream that is in the store before its call or answer is. That takes it as it is, and removes it as its own."""
 
 
@@ -82,7 +82,7 @@ async def stored(store: DataStreams, sources: Mapping[str, Source], written: lis
     """Store streams, and note their ids in `written` before that. Raises StreamLost, or what the store raises."""
     found = {}
     for name, source in sources.items():
-        if isinstance(source, HandedOver):
+        if isinstance(source, HandedStream):
             written.append(source.id)
             found[name] = StoredStream(store, source.id, source.size)
             continue

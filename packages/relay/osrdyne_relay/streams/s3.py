@@ -162,13 +162,13 @@ class S3Streams:
             names: dict[str, list[str]] = {}
             foreign = 0
             async for some in obstore.list(self._bucket):
-                for one in some:
-                    stream = stream_in(one["path"], _TOUCHED)
+                for found in some:
+                    stream = stream_in(found["path"], _TOUCHED)
                     if stream is None:
                         foreign += 1
                         continue
-                    newest[stream] = max(one["last_modified"], newest.get(stream, one["last_modified"]))
-                    names.setdefault(stream, []).append(one["path"])
+                    newest[stream] = max(found["last_modified"], newest.get(stream, found["last_modified"]))
+                    names.setdefault(stream, []).append(found["path"])
             expired = [stream for stream, at in newest.items() if at < oldest]
             for stream in expired:
                 await obstore.delete_async(self._bucket, names[stream])

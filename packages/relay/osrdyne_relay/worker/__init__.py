@@ -9,8 +9,9 @@
     RelayWorker("https://node:8044", "maps/LAX", handle, token_file=Path("/etc/osrdyne/relay.token")).run()
 
 A handler is that of the worker library: the same function serves a pool over AMQP. `service` has `RelayWorker`.
-Beneath it, `polling` gets requests by long polls and `line` over a WebSocket; `doing` has the handler run, watches
-whether the request is still wanted, and answers. `requests` is what a handler gets. Docs: docs/howto/relay.md.
+Beneath it, `polling` gets requests by long polls and `websocket` over a WebSocket; `request_runner` has the handler
+run, watches whether the request is still wanted, and answers. `requests` is what a handler gets.
+Docs: docs/howto/relay.md.
 """
 
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest

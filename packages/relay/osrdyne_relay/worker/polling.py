@@ -9,7 +9,7 @@ from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import NodeFailed, NodeLost, NodesAway, RelayError
 from osrdyne_relay.redis.names import is_id, new_id
-from osrdyne_relay.worker.doing import Doing, Given
+from osrdyne_relay.worker.request_runner import ReceivedRequest, RequestRunner
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
@@ -27,8 +27,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 class Polling:
     """Polls one endpoint."""
 
-    def __init__(self, session: Session, doing: Doing, endpoint: str) -> None:
-        self._session, self._doing, self._endpoint = session, doing, endpoint
+    def __init__(self, session: Session, requests: RequestRunner, endpoint: str) -> None:
+        self._session, self._requests, self._endpoint = session, requests, endpoint
 
     async def run(self, stop: asyncio.Event) -> None:
         """Poll and do requests, one after the other, until `stop` is set."""
@@ -38,7 +38,7 @@ class Polling:
             nodes = self._session.nodes
             url = nodes.order()[retry.failures % len(nodes.urls)]
             try:
-                given = await self._poll(url, stop)
+                received = await self._poll(url, stop)
             except RelayError as error:
                 outage.failed(str(error), clock(), node=url)
                 await stopped_within(stop, retry.failed())
@@ -47,10 +47,10 @@ class Polling:
                 nodes.worked(url)
             retry.worked()
             outage.over(clock())
-            if given is not None:
-                await self._doing.do(given)
+            if received is not None:
+                await self._requests.run(received)
 
-    async def _poll(self, url: str, stop: asyncio.Event) -> Given | None:
+    async def _poll(self, url: str, stop: asyncio.Event) -> ReceivedRequest | None:
         """Return a request, or None. At a stop the node ends the poll, so that no request is lost on its way."""
         poll = new_id()
         path = f"{wire.path(wire.POLL, self._endpoint, wait=_WAIT)}&poll={poll}"
@@ -68,7 +68,7 @@ class Polling:
             await asyncio.gather(stopped, asked, return_exceptions=True)
         if asked.cancelled():
             return None
-        return self._given(url, *asked.result())
+        return self._received(url, *asked.result())
 
     async def _end(self, url: str, poll: str) -> None:
         try:
@@ -76,7 +76,7 @@ class Polling:
         except (NodesAway, NodeLost) as error:
             log.info("a poll cannot be ended", extra={"node": url, "reason": str(error)})
 
-    def _given(self, url: str, status: int, headers: dict[str, str], body: bytes) -> Given | None:
+    def _received(self, url: str, status: int, headers: dict[str, str], body: bytes) -> ReceivedRequest | None:
         if status == 204:
             return None
         if status != 200:
@@ -86,7 +86,7 @@ class Polling:
             raise NodeFailed("the answer to a poll names no request: check that the address is that of a node")
         shown = wire.load_headers(headers.get(wire.HEADERS_HEADER))
         streams = wire.load_streams(headers.get(wire.STREAMS_HEADER))
-        return Given(url, request, self._endpoint, shown, body, streams)
+        return ReceivedRequest(url, request, self._endpoint, shown, body, streams)
 
 
 async def stopped_within(stop: asyncio.Event, within: float) -> None:

@@ -19,7 +19,7 @@ from osrdyne_relay.wire import Stored
 _MOST_NAME = 256
 
 
-class Sent:
+class AnswerStreams:
     """The streams that a handler has sent with its answer, by name."""
 
     def __init__(self, why_not: str | None = None) -> None:
@@ -28,7 +28,9 @@ class Sent:
         self._why_not = why_not
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Sent, ("the handler runs in a process of its own, which has no answer: use threads or `async def`",)
+        return AnswerStreams, (
+            "the handler runs in a process of its own, which has no answer: use threads or `async def`",
+        )
 
     def close(self) -> None:
         """Take no more: the request has its answer, or none is wanted."""
@@ -51,7 +53,7 @@ class RelayRequest(Request):
     #: Read them before the handler returns.
     streams: Mapping[str, BlockingStream]
     _store: BlockingStreams
-    _sent: Sent
+    _sent: AnswerStreams
 
     def send_stream(self, name: str, source: Path | Iterable[bytes]) -> None:
         """Send a data stream with the answer; returns once it is stored.
@@ -75,7 +77,7 @@ class AsyncRelayRequest(Request):
     #: Read them before the handler returns.
     streams: Mapping[str, StoredStream]
     _store: NodeStreams
-    _sent: Sent
+    _sent: AnswerStreams
 
     async def send_stream(self, name: str, source: Source) -> None:
         """Send a data stream with the answer; returns once it is stored.

@@ -14,10 +14,10 @@ from osrdyne_relay.client.addresses import ClientIdentity, Nodes
 from osrdyne_relay.client.asynchronous import Session
 from osrdyne_relay.errors import InvalidCall
 from osrdyne_relay.redis.names import check_endpoint
-from osrdyne_relay.worker.doing import Doing
-from osrdyne_relay.worker.line import Lines
 from osrdyne_relay.worker.polling import Polling
+from osrdyne_relay.worker.request_runner import RequestRunner
 from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest
+from osrdyne_relay.worker.websocket import WebSocketReceiver
 from osrdyne_runtime import program
 
 #: Seconds that answers may take at the end of the grace.
@@ -52,7 +52,9 @@ class RelayWorker:
         lets no WebSocket pass. Raises SettingsError and InvalidCall.
         """
         self._nodes = Nodes(urls, **identity)
-        self._endpoints = [check_endpoint(one) for one in ([endpoints] if isinstance(endpoints, str) else endpoints)]
+        self._endpoints = [
+            check_endpoint(endpoint) for endpoint in ([endpoints] if isinstance(endpoints, str) else endpoints)
+        ]
         if not self._endpoints or (at_once is not None and at_once < 1):
             raise InvalidCall("a worker serves one endpoint or more, and has one request or more at once")
         if not threads >= 0 or not grace >= 0:
@@ -73,13 +75,13 @@ class RelayWorker:
         # A handler of the worker library takes a request of ours, too.
         runner = runner_of(cast("Handler", self._handler), self._threads, self._executor)
         session = Session(self._nodes)
-        doing = Doing(session, runner)
-        ways: list[Lines | Polling] = (
-            [Lines(session, doing, self._endpoints, self._at_once)]
+        requests = RequestRunner(session, runner)
+        ways: list[WebSocketReceiver | Polling] = (
+            [WebSocketReceiver(session, requests, self._endpoints, self._at_once)]
             if self._websocket
-            else [Polling(session, doing, endpoint) for endpoint in self._endpoints for _ in range(self._at_once)]
+            else [Polling(session, requests, endpoint) for endpoint in self._endpoints for _ in range(self._at_once)]
         )
-        tasks = [asyncio.create_task(one.run(stop), name="relay worker") for one in ways]
+        tasks = [asyncio.create_task(way.run(stop), name="relay worker") for way in ways]
         try:
             stopped = asyncio.create_task(stop.wait())
             # A task that fails is a mistake of ours: it must not go unseen.
@@ -87,19 +89,19 @@ class RelayWorker:
             stopped.cancel()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._grace):
-                    await asyncio.gather(*(asyncio.shield(one) for one in tasks))
-                    await doing.rest()
-            doing.over.set()
+                    await asyncio.gather(*(asyncio.shield(task) for task in tasks))
+                    await requests.rest()
+            requests.over.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST):
                     await asyncio.wait(tasks)
-                    await doing.rest()
+                    await requests.rest()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             runner.close()
-            await doing.close()
+            await requests.close()
             await session.close()
 
     async def _until_signal(self) -> None:

@@ -61,7 +61,7 @@ async def test_a_session_with_working_queues_begins_after_one_look() -> None:
 
     assert sorted(broker.asked) == ["core-activity", *sorted(PoolNames("core").counted)]
     assert asyncio.get_running_loop().time() < LOOK_AGAIN
-    assert state.lost_static == {}
+    assert state.lost.static == {}
 
 
 @pytest.mark.parametrize("queue", ["core-orphan", "core-dl"])
@@ -73,19 +73,19 @@ async def test_a_session_waits_for_a_lost_queue_that_it_consumes_until_it_is_men
     waiting = asyncio.ensure_future(static_queues(state, broker).usable())
     # It takes a second look to say so
     await asyncio.sleep(LOOK_AGAIN / 2)
-    assert state.lost_static == {}
+    assert state.lost.static == {}
     await asyncio.sleep(LOOK_AGAIN)
-    assert state.lost_static.keys() == {queue}
-    assert f"ra:trigger_election({{'osrdyne_{queue}'" in state.lost_static[queue]
+    assert state.lost.static.keys() == {queue}
+    assert f"ra:trigger_election({{'osrdyne_{queue}'" in state.lost.static[queue]
     # However long that takes, and while the broker cannot say
     await asyncio.sleep(600)
     broker.silent = {queue}
     await asyncio.sleep(600)
     assert not waiting.done()
-    assert state.lost_static.keys() == {queue}
+    assert state.lost.static.keys() == {queue}
     broker.silent, broker.lost = set(), set()
     await waiting
-    assert state.lost_static == {}
+    assert state.lost.static == {}
     # One line when it begins, one when it ends
     assert said(caplog) == [
         ("a static queue is lost; a person has to mend it", queue),
@@ -103,21 +103,21 @@ async def test_a_lost_queue_that_a_session_can_do_without_is_reported_and_keeps_
     assert queues.pause(60.0) == LOOK_AGAIN
     await asyncio.sleep(LOOK_AGAIN)
     await queues.look()
-    assert state.lost_static.keys() == {queue}
+    assert state.lost.static.keys() == {queue}
     broker.lost = set()
     await queues.look()
-    assert state.lost_static == {}
+    assert state.lost.static == {}
     assert queues.pause(60.0) == 60.0
 
 
 async def test_the_next_session_knows_what_is_lost_and_does_not_say_it_again(caplog: pytest.LogCaptureFixture) -> None:
     state, broker = state_of(), Members(lost={"core-orphan"})
-    state.lost_static = {"core-orphan": "what to do"}
+    state.lost.static = {"core-orphan": "what to do"}
     queues = static_queues(state, broker)
 
     await queues.look()
 
-    assert state.lost_static.keys() == {"core-orphan"}
+    assert state.lost.static.keys() == {"core-orphan"}
     assert said(caplog) == []
 
 
@@ -144,7 +144,7 @@ async def test_status_and_readiness_say_which_queue_is_lost_and_what_to_do() -> 
         return document["state"], document["detail"], lost, status_view.not_ready(state, phase, None)
 
     assert shown("leading") == ("leading", None, [], None)
-    state.lost_static = {"core-orphan": "mend it"}
+    state.lost.static = {"core-orphan": "mend it"}
     words = "queue core-orphan: mend it"
     assert shown("leading") == ("leading", words, ["core-orphan"], f"leading: {words}")
     assert shown("preparing") == ("waiting", words, ["core-orphan"], f"waiting: {words}")

@@ -28,10 +28,10 @@ def refused(done: Done) -> str:
     [
         (("42", "x", "--file", "/dev/null"), "both BODY and --file are given"),
         (("42", "--file", "/nowhere/body"), "--file /nowhere/body cannot be read: No such file or directory"),
-        (("42", "--timeout", "soon"), "--timeout: 'soon' is no duration; give seconds (90 or 1.5)"),
+        (("42", "--timeout", "soon"), "--timeout: 'soon' is not a duration; give seconds (90 or 1.5)"),
         (("42", "--timeout", "0"), "--timeout: must be longer than 0 seconds"),
-        (("42", "--timeout", "-5"), "--timeout: -5.0 is no duration of zero or more"),
-        (("42", "--timeout", "inf"), "--timeout: inf is no duration of zero or more"),
+        (("42", "--timeout", "-5"), "--timeout: -5.0 is not a duration of zero or more"),
+        (("42", "--timeout", "inf"), "--timeout: inf is not a duration of zero or more"),
         (("42", "--header", "x"), "--header 'x': give NAME=VALUE"),
         (("42", "--header", "=x"), "--header '=x': give NAME=VALUE"),
         (("42", "--header", "x-deadline=5"), "--header x-deadline: is set from --timeout"),

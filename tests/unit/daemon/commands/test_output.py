@@ -176,7 +176,7 @@ def test_an_error_is_one_line_that_says_what_where_and_what_to_do(words: tuple[s
         ("[pool", "is not TOML: "),
         ("", "pool"),
         ('[pool]\nname = "core"\nunbind_dely = 3', "pool.unbind_dely: is not a setting; known are"),
-        ('[pool]\nname = "core"\nunbind_delay = -3', "pool.unbind_delay: -3 is no duration of zero or more seconds"),
+        ('[pool]\nname = "core"\nunbind_delay = -3', "pool.unbind_delay: -3 is not a duration of zero or more seconds"),
         ('[pool]\nname = "core"\n[broker]\n[driver]\nkind = "magic"', "'noop'"),
         ('[pool]\nname = "core"\n[broker]\nvhost = "x"\n[driver]\nkind = "noop"', "broker.vhost: is not a setting"),
     ],

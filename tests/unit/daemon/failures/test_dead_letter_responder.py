@@ -155,7 +155,7 @@ async def test_what_the_broker_dropped_from_the_inventory_is_counted_and_gone() 
         one.letter("maxlen", more={headers.X_LAST_DEATH_QUEUE: NAMES.unanswered_queue})
         await until(lambda: one.acked == [1])
         assert one.publisher.sent == []
-        assert one.state.dropped == 1
+        assert one.state.tally.dropped == 1
         assert 'osrdyne_poison_total{outcome="dropped"} 1.0' in generate_latest(one.metrics.registry).decode()
 
 

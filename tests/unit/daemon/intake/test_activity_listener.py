@@ -27,7 +27,7 @@ class Listener:
         self.state = PoolState.of(PoolSettings("core", unbind_delay=10.0, stop_delay=5.0), lambda: self.now)
         self.metrics = Metrics()
         self.listener = ActivityListener(self.state, self.metrics, debounce=1.0)
-        self.wakes = follower(self.state.activity_changes)
+        self.wakes = follower(self.state.activity.changes)
 
     def event(self, event: object, key: str | bytes = "42", *, after: float = 0.0) -> None:
         self.now += after
@@ -173,10 +173,10 @@ async def test_a_key_is_forgotten_with_its_queue_and_no_other(listener: Listener
         listener.state.queues.pop("42")
         # One that has a queue again keeps what it reported
         for key in ("42", "7"):
-            listener.state.forgotten.add(key)
+            listener.state.queues.forgotten.add(key)
         await asyncio.sleep(1.0)
         assert list(listener.state.activity) == ["7"]
-    assert listener.state.forgotten.readers == []
+    assert listener.state.queues.forgotten.readers == []
 
 
 def test_each_event_of_a_batch_counts(listener: Listener) -> None:
@@ -190,8 +190,8 @@ def test_each_event_of_a_batch_counts(listener: Listener) -> None:
     listener.message(dict(message.headers), message.body)
     assert [listener.counted(one) for one in (events.REQUEST_RECEIVED, events.FINISHED, "unreadable")] == [2, 1, 1]
     assert "42" in listener.state.tracker.wanted
-    assert listener.state.delivery_history.of("42", "r1") == ()
-    assert listener.state.delivery_history.of("42", "r2") == (PastDelivery("w1", 2),)
+    assert listener.state.activity.delivery_history.of("42", "r1") == ()
+    assert listener.state.activity.delivery_history.of("42", "r2") == (PastDelivery("w1", 2),)
 
 
 @pytest.mark.parametrize("body", [b"", b"[{", b"[1]", b'[{"x-event": "alive"}]' + b" " * 64_000])
@@ -212,7 +212,7 @@ def test_events_of_any_json_type_do_no_harm(listener: Listener) -> None:
     listener.message({"x-event": "batch", "x-batch-version": 1}, json.dumps(told).encode())
     assert listener.counted("unreadable") == len(odd)
     assert listener.counted("request-received") == (len(names) - 1) * len(odd)
-    for delivery in listener.state.delivery_history.of("42", "r"):
+    for delivery in listener.state.activity.delivery_history.of("42", "r"):
         assert abs(delivery.time_ms) < 2**63
 
 

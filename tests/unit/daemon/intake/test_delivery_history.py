@@ -60,13 +60,13 @@ async def test_events_of_workers_fill_and_empty_it() -> None:
         listener.on_message(Message(b"", "core-activity-xchg", "42", properties, 1, redelivered=False))
 
     event("request-received", x_request_id="7", x_worker_id=b"w-1", x_event_time=5)
-    assert state.delivery_history.of("42", "7") == (PastDelivery("w-1", 5),)
+    assert state.activity.delivery_history.of("42", "7") == (PastDelivery("w-1", 5),)
     event("finished", x_request_id="7", x_worker_id="w-1", x_outcome="requeued")
-    assert state.delivery_history.of("42", "7")
+    assert state.activity.delivery_history.of("42", "7")
     event("finished", x_request_id="7", x_worker_id="w-1", x_outcome="ok")
-    assert not state.delivery_history._requests
+    assert not state.activity.delivery_history._requests
     # And what a stranger leaves out or makes up is no trouble
     event("request-received")
     event("request-received", x_request_id="7")
     event("request-received", x_request_id=7, x_worker_id=["w"])
-    assert not state.delivery_history._requests
+    assert not state.activity.delivery_history._requests

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,11 +68,10 @@ class Forwarder:
         groups: int = 100,
         new_keys: int = 100,
     ) -> None:
-        self.state = state_of(unbind_delay=unbind_delay)
         #: Seconds that have passed without any timer of the process.
         self.stood = 0.0
-        clock = self.state.clock
-        self.state.clock = lambda: clock() + self.stood
+        state = state_of(unbind_delay=unbind_delay)
+        self.state = replace(state, clock=lambda: state.clock() + self.stood)
         self.publisher = StandInPublisher()
         self.channel = SettledAfterConfirm(self.publisher)
         self.lifecycle = StandInLifecycle()
@@ -302,7 +302,7 @@ async def test_a_request_that_came_back_often_asks_for_a_new_binding(hops: int) 
         one.orphan(headers={headers.X_HOPS: hops})
         async with keeping_bound(one):
             await until(lambda: one.channel.tags == [1], within=10.0)
-        assert one.state.unrouted == ({"42"} if hops >= 4 else set())
+        assert one.state.queues.unrouted == ({"42"} if hops >= 4 else set())
 
 
 async def test_a_bug_with_one_message_ends_that_message_and_not_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,7 +336,7 @@ async def test_a_lost_connection_ends_the_session_and_settles_nothing() -> None:
 @asynccontextmanager
 async def keeping_bound(one: Forwarder, key: str = "42") -> AsyncIterator[None]:
     """Assert the key's queue whenever that is asked for, as the queue loop does."""
-    reader = follower(one.state.target_changes)
+    reader = follower(one.state.tracker.changes)
 
     async def follow() -> None:
         while True:
@@ -442,7 +442,7 @@ async def test_a_key_outside_of_the_pools_keys_is_answered_at_once_and_never_wan
         assert not one.state.tracker.wanted
         one.orphan("LAX")
         await until(lambda: "LAX" in one.state.tracker.wanted, within=0.05)
-        assert one.state.refused == {"keys": 1}
+        assert one.state.tally.refused == {"keys": 1}
 
 
 async def test_a_user_that_has_spent_its_budget_hears_at_once_when_to_try_again_and_others_are_let_in() -> None:
@@ -459,7 +459,7 @@ async def test_a_user_that_has_spent_its_budget_hears_at_once_when_to_try_again_
         assert set(one.state.tracker.wanted) == {"spray-0", "spray-1", "honest"}
         assert len(one.answers()) == 1
         assert one.lifecycle.events.count(("dead-lettered", "spray-2")) == 1
-        assert one.state.refused == {"budget": 1}
+        assert one.state.tally.refused == {"budget": 1}
         await asyncio.sleep(10.0)
         one.orphan("spray-2", user_id="sprayer")
         await until(lambda: "spray-2" in one.state.tracker.wanted, within=0.05)
@@ -485,7 +485,7 @@ async def test_idle_keys_give_way_before_a_new_one_is_refused() -> None:
         one.orphan("c")
         await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
         assert set(one.state.tracker.wanted) == {"a", "b"}
-        assert one.state.refused == {"groups": 1}
+        assert one.state.tally.refused == {"groups": 1}
         await asyncio.sleep(IDLE_SECONDS)
         one.state.require("b")
         one.orphan("c")
@@ -509,7 +509,7 @@ async def test_a_key_whose_forwarded_request_waits_for_its_workers_never_gives_w
         one.orphan("a")
         await asyncio.sleep(0.01)
         one.bind("a")
-        one.state.totals["a"] = QueueTotals(ready=1, unacknowledged=0, consumers=0, bindings=1)
+        one.state.counts.totals["a"] = QueueTotals(ready=1, unacknowledged=0, consumers=0, bindings=1)
         await asyncio.sleep(IDLE_SECONDS + 1.0)
         one.orphan("b")
         await until(lambda: one.answers() == [statuses.THROTTLED], within=0.05)
@@ -522,7 +522,7 @@ async def test_a_request_that_finds_no_room_costs_its_user_no_new_key() -> None:
         for _ in range(5):
             one.orphan("b", user_id="u")
         await until(lambda: len(one.answers()) == 5, within=0.05)
-        assert one.state.refused == {"groups": 5}
+        assert one.state.tally.refused == {"groups": 5}
 
 
 async def test_a_request_that_came_back_after_its_forward_costs_its_user_no_second_key() -> None:
@@ -599,4 +599,4 @@ async def test_who_asks_for_many_keys_does_not_crowd_out_other_events_and_every_
             one.orphan(f"spray-{number}")
         await until(lambda: len(one.channel.tags) == 9, within=0.05)
         assert sum(event == "dead-lettered" for event, _ in one.lifecycle.events) == 1
-        assert one.state.refused == {"budget": 9}
+        assert one.state.tally.refused == {"budget": 9}

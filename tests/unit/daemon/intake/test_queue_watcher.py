@@ -22,11 +22,11 @@ pytestmark = pytest.mark.looptime
 
 
 def alarm_of(state: PoolState) -> object:
-    return state.alarm
+    return state.counts.alarm
 
 
 def uncounted_of(state: PoolState) -> object:
-    return state.uncounted
+    return state.counts.uncounted
 
 
 def watcher(state: Any, management: Any, blocked: str | None = None) -> QueueWatcher:
@@ -38,14 +38,14 @@ async def test_ready_messages_are_noted_with_the_time_since_when_there_are_some(
     management = StandInManagement(broker)
     async with running(watcher(state, management).run()):
         await asyncio.sleep(12.0)
-        assert state.ready_since == {"42": pytest.approx(0.0, abs=0.1)}
-        assert state.totals["42"] == QueueTotals(ready=3, unacknowledged=0, consumers=0, bindings=0)
+        assert state.counts.ready_since == {"42": pytest.approx(0.0, abs=0.1)}
+        assert state.counts.totals["42"] == QueueTotals(ready=3, unacknowledged=0, consumers=0, bindings=0)
         broker.queues["42"].ready = 0
         await asyncio.sleep(5.0)
-        assert state.ready_since == {}
+        assert state.counts.ready_since == {}
         del broker.queues["42"]
         await asyncio.sleep(5.0)
-        assert "42" not in state.totals
+        assert "42" not in state.counts.totals
 
 
 async def test_while_nothing_can_be_seen_nothing_counts_as_waiting() -> None:
@@ -55,10 +55,10 @@ async def test_while_nothing_can_be_seen_nothing_counts_as_waiting() -> None:
         await asyncio.sleep(12.0)
         broker.on = refuse(("list", ""), error=ManagementError("away"))
         await asyncio.sleep(5.0)
-        assert state.ready_since == {}
+        assert state.counts.ready_since == {}
         broker.on = lambda what, key: None
         await asyncio.sleep(5.0)
-        assert state.ready_since == {"42": pytest.approx(20.0, abs=0.2)}
+        assert state.counts.ready_since == {"42": pytest.approx(20.0, abs=0.2)}
 
 
 async def test_why_nothing_can_be_seen_is_noted_until_it_can() -> None:
@@ -77,67 +77,67 @@ async def test_why_nothing_can_be_seen_is_noted_until_it_can() -> None:
 async def test_when_a_queue_last_had_a_consumer_is_noted_and_who_restarts_groups_looks_at_those_without() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(consumers=1), "7": BrokerQueue()}), state_of()
     management = StandInManagement(broker)
-    changed = follower(state.totals_changes)
+    changed = follower(state.counts.changes)
     async with running(watcher(state, management).run()):
         await asyncio.sleep(12.0)
-        assert state.served_at == {"42": pytest.approx(10.0, abs=0.2)}
+        assert state.counts.served_at == {"42": pytest.approx(10.0, abs=0.2)}
         assert set(await changed.take(None)) == {"7"}
         broker.queues["42"].consumers = 0
         await asyncio.sleep(10.0)
-        assert state.served_at == {"42": pytest.approx(10.0, abs=0.2)}
+        assert state.counts.served_at == {"42": pytest.approx(10.0, abs=0.2)}
         assert set(await changed.take(None)) == {"7", "42"}
-        assert state.counted_since == {"42": pytest.approx(0.0, abs=0.1), "7": pytest.approx(0.0, abs=0.1)}
+        assert state.counts.counted_since == {"42": pytest.approx(0.0, abs=0.1), "7": pytest.approx(0.0, abs=0.1)}
         # While nothing can be seen, nothing counts as unserved
         broker.on = refuse(("list", ""), error=ManagementError("away"))
         await asyncio.sleep(5.0)
-        assert state.counted_since == {}
+        assert state.counts.counted_since == {}
         broker.on = lambda what, key: None
         await asyncio.sleep(5.0)
-        assert state.counted_since["42"] == pytest.approx(30.0, abs=0.3)
+        assert state.counts.counted_since["42"] == pytest.approx(30.0, abs=0.3)
         del broker.queues["42"]
         await asyncio.sleep(5.0)
-        assert state.served_at == {}
+        assert state.counts.served_at == {}
         # A queue that is made again is a new one
         broker.queues["42"] = BrokerQueue()
         await asyncio.sleep(5.0)
-        assert state.counted_since["42"] == pytest.approx(40.0, abs=0.3)
-        assert state.counted_since["7"] == pytest.approx(30.0, abs=0.3)
+        assert state.counts.counted_since["42"] == pytest.approx(40.0, abs=0.3)
+        assert state.counts.counted_since["7"] == pytest.approx(30.0, abs=0.3)
 
 
 async def test_the_time_of_counts_is_when_they_were_asked_for_and_stays_with_them() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
     management = StandInManagement(broker)
     async with running(watcher(state, management).run()):
-        assert state.counted_at is None
+        assert state.counts.counted_at is None
         await asyncio.sleep(1.0)
-        assert state.counted_at == pytest.approx(0.0)
+        assert state.counts.counted_at == pytest.approx(0.0)
         await asyncio.sleep(5.0)
-        assert state.counted_at == pytest.approx(5.0, abs=0.2)
-        asked = state.counted_at
+        assert state.counts.counted_at == pytest.approx(5.0, abs=0.2)
+        asked = state.counts.counted_at
         broker.on = refuse(("list", ""), error=ManagementError("away"))
         await asyncio.sleep(10.0)
-        assert (state.counted_at, state.totals["42"].ready) == (asked, 3)
+        assert (state.counts.counted_at, state.counts.totals["42"].ready) == (asked, 3)
     # Between two sessions the counts are shown on; the next one has its own
-    assert state.counted_at == asked
+    assert state.counts.counted_at == asked
     async with running(watcher(state, management).run()):
         await asyncio.sleep(0)
-        assert state.counted_at is None
+        assert state.counts.counted_at is None
 
 
 async def test_the_pools_own_queues_are_counted_and_forgotten_when_they_cannot_be_seen() -> None:
     broker, state = StandInBroker(), state_of()
     management = StandInManagement(broker, static={"core-orphan": 3})
     async with running(watcher(state, management).run()):
-        assert state.depths == {}
+        assert state.counts.depths == {}
         await asyncio.sleep(6.0)
-        assert state.depths == {"core-orphan": 3}
+        assert state.counts.depths == {"core-orphan": 3}
         broker.on = refuse(("list", ""), error=ManagementError("away"))
         await asyncio.sleep(5.0)
-        assert state.depths == {}
+        assert state.counts.depths == {}
         broker.on = lambda what, key: None
         await asyncio.sleep(5.0)
-        assert state.depths == {"core-orphan": 3}
-    assert state.depths == {}
+        assert state.counts.depths == {"core-orphan": 3}
+    assert state.counts.depths == {}
 
 
 async def test_other_consumers_are_named_once_they_are_there_for_longer_than_counts_are_late(
@@ -156,11 +156,11 @@ async def test_other_consumers_are_named_once_they_are_there_for_longer_than_cou
         # When another program consumes the dead letters
         management.consumed_by = {"core-orphan": ours, "core-dl": ours | other}
         await asyncio.sleep(20.0)
-        assert list(state.listeners) == ["core-dl"]
-        assert "admin from 10.0.0.9:1" in state.listeners["core-dl"]
+        assert list(state.counts.listeners) == ["core-dl"]
+        assert "admin from 10.0.0.9:1" in state.counts.listeners["core-dl"]
         management.consumed_by = {}
         await asyncio.sleep(6.0)
-        assert state.listeners == {}
+        assert state.counts.listeners == {}
     assert [one.message for one in caplog.records] == [
         "a queue of the daemon has other consumers",
         "a queue of the daemon has no other consumers any more",
@@ -177,11 +177,11 @@ async def test_an_alarm_is_reported_in_one_line_when_it_begins_and_when_it_ends(
         await asyncio.sleep(20.0)
         assert alarm_of(state) == "memory"
         # A worker whose reply is held back is not stuck
-        assert state.ready_since == {}
+        assert state.counts.ready_since == {}
         management.alarmed = None
         await asyncio.sleep(20.0)
         assert alarm_of(state) is None
-        assert "42" in state.ready_since
+        assert "42" in state.counts.ready_since
     assert [record.message for record in caplog.records] == [
         "broker alarm: it takes no publishes, and all wait",
         "broker alarm is over",
@@ -193,8 +193,8 @@ async def test_an_alarm_that_the_connection_reports_needs_no_management_api() ->
     broker.on = refuse(("list", ""), error=ManagementError("away"))
     async with running(watcher(state, StandInManagement(broker), "low on memory").run()):
         await asyncio.sleep(6.0)
-        assert state.alarm == "low on memory"
-    assert state.alarm is None
+        assert state.counts.alarm == "low on memory"
+    assert state.counts.alarm is None
 
 
 async def test_a_foreign_queue_does_not_count_for_a_key_of_the_pool() -> None:
@@ -206,8 +206,8 @@ async def test_a_foreign_queue_does_not_count_for_a_key_of_the_pool() -> None:
     state = state_of()
     async with running(watcher(state, Management(StandInBroker())).run()):
         await asyncio.sleep(6.0)
-        assert state.totals == {"42": QueueTotals(0, 0, 1, 0)}
-        assert state.ready_since == {}
+        assert state.counts.totals == {"42": QueueTotals(0, 0, 1, 0)}
+        assert state.counts.ready_since == {}
 
 
 async def adopt(state: PoolState, management: StandInManagement) -> None:
@@ -225,7 +225,7 @@ async def test_a_new_session_forgets_no_key_and_stops_none_for_the_time_of_an_ou
     # Then both keys live for a whole delay from now
     assert state.tracker.advance(state.clock() + 99.0) == []
     assert sorted(state.tracker.wanted) == ["42", "new"]
-    assert state.phase("42") is Phase.UNKNOWN
+    assert state.queues.phase("42") is Phase.UNKNOWN
 
 
 async def test_a_key_that_another_daemon_ended_meanwhile_is_not_taken_up_again() -> None:
@@ -254,30 +254,30 @@ async def test_what_was_seen_before_an_outage_counts_no_more_and_is_kept_to_repo
     broker, state = StandInBroker({"42": BrokerQueue(ready=3)}), state_of()
     async with running(watcher(state, StandInManagement(broker)).run()):
         await asyncio.sleep(1.0)
-        assert (state.totals["42"].ready, "42" in state.ready_since) == (3, True)
+        assert (state.counts.totals["42"].ready, "42" in state.counts.ready_since) == (3, True)
     # Given a management API that cannot be asked after the outage
     broker.on = refuse(("list", ""), error=ManagementError("away"))
     for _ in range(2):  # the second session after it has seen nothing either
         async with running(watcher(state, StandInManagement(broker)).run()):
             await asyncio.sleep(1.0)
-            assert (state.totals, state.ready_since) == ({}, {})
-            assert state.former_totals["42"].ready == 3
+            assert (state.counts.totals, state.counts.ready_since) == ({}, {})
+            assert state.lost.former_totals["42"].ready == 3
 
 
 async def test_a_queue_that_looks_lost_is_proven_by_two_looks_and_forgotten_when_it_answers() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(), "7": BrokerQueue()}), state_of()
     management = StandInManagement(broker)
     broker.queues["42"].lost = True
-    changes = follower(state.lost_changes)
+    changes = follower(state.lost.changes)
     async with running(watcher(state, management).run()):
         assert await changes.take(1.0) == ["42"]
-        assert state.lost.suspects == {"42"}
-        assert state.lost.lost == set()
+        assert state.lost.evidence.suspects == {"42"}
+        assert state.lost.evidence.lost == set()
         await asyncio.sleep(5.1)
-        assert state.lost.lost == {"42"}
+        assert state.lost.evidence.lost == {"42"}
         broker.queues["42"].lost = False
         await asyncio.sleep(6.0)
-        assert state.lost.suspects == set()
+        assert state.lost.evidence.suspects == set()
         assert await changes.take(1.0) == ["42"]
     # A queue that shows how many messages it holds is not asked about.
     assert "members" not in broker.steps("7")
@@ -291,13 +291,13 @@ async def test_a_queue_without_counts_that_has_or_had_a_leader_is_not_lost() -> 
     broker, state = StandInBroker({"42": BrokerQueue()}), state_of()
     async with running(watcher(state, Management(broker)).run()):
         await asyncio.sleep(30.0)
-        assert state.lost.suspects == set()
+        assert state.lost.evidence.suspects == set()
     assert "members" in broker.steps("42")
 
 
 async def test_a_queue_that_did_not_confirm_a_forward_is_asked_about_once() -> None:
     broker, state = StandInBroker({"42": BrokerQueue()}), state_of()
-    state.unconfirmed.update({"42", "without a queue"})
+    state.lost.unconfirmed.update({"42", "without a queue"})
     management = StandInManagement(broker)
     async with running(watcher(state, management).run()):
         await asyncio.sleep(30.0)
@@ -310,11 +310,11 @@ async def test_a_queue_that_cannot_be_asked_is_as_lost_as_it_was(caplog: pytest.
     broker.on = refuse(("members", "42"), error=ManagementError("the broker starts it"))
     async with running(watcher(state, management).run()):
         await asyncio.sleep(6.0)
-        assert state.lost.lost == {"7"}
+        assert state.lost.evidence.lost == {"7"}
         broker.on = refuse(("members", "7"), error=ManagementError("away"))
         await asyncio.sleep(5.0)
-        assert state.lost.suspects == {"42", "7"}
-        assert state.lost.lost == {"7"}
+        assert state.lost.evidence.suspects == {"42", "7"}
+        assert state.lost.evidence.lost == {"7"}
     assert caplog.records == []
 
 
@@ -324,12 +324,12 @@ async def test_what_the_queue_loop_took_during_a_look_is_not_lost_for_what_was_s
 
     def taken(what: str, key: str) -> None:
         if what == "members" and state.clock() > 4.0:
-            state.lost = Evidence()
+            state.lost.evidence = Evidence()
 
     broker.on = taken
     async with running(watcher(state, management).run()):
         await asyncio.sleep(6.0)
-        assert state.lost.lost == set()
+        assert state.lost.evidence.lost == set()
 
 
 async def test_an_api_that_hangs_over_lost_queues_does_not_keep_the_rest_from_being_seen() -> None:
@@ -342,7 +342,7 @@ async def test_an_api_that_hangs_over_lost_queues_does_not_keep_the_rest_from_be
     broker, state = StandInBroker({**queues, "42": BrokerQueue(ready=1)}), state_of()
     async with running(watcher(state, Management(broker)).run()):
         await asyncio.sleep(12.0)
-        assert state.totals.keys() == {"42"}
+        assert state.counts.totals.keys() == {"42"}
 
 
 def active(state: Any, key: str) -> float:
@@ -409,4 +409,4 @@ async def test_a_queue_that_delivers_is_not_stuck_although_some_of_its_messages_
         for _ in range(6):
             await asyncio.sleep(5.0)
             broker.queues["42"].delivered += 1
-        assert state.ready_since == {"42": pytest.approx(30.0, abs=5.1), "7": pytest.approx(0.0, abs=0.1)}
+        assert state.counts.ready_since == {"42": pytest.approx(30.0, abs=5.1), "7": pytest.approx(0.0, abs=0.1)}

@@ -52,17 +52,17 @@ class Loop:
 
     def set_phase(self, key: str, phase: Phase) -> None:
         self.state.queues[key] = QueueState(phase, asserted=1)
-        self.state.queue_changes.add(key)
+        self.state.queues.changes.add(key)
 
     def forget(self, key: str, phase: Phase) -> None:
         self.state.tracker.advance(1e9)
-        self.state.target_changes.add(key)
+        self.state.tracker.changes.add(key)
         self.set_phase(key, phase)
 
     def alive(self, key: str) -> None:
         """Report an event of a worker, as the activity listener does."""
         self.state.activity[key] = KeyActivity(last_event=self.state.clock())
-        self.state.activity_changes.add(key)
+        self.state.activity.changes.add(key)
 
     def runs(self, *keys: str) -> Callable[[], bool]:
         return lambda: all(key in self.driver.groups for key in keys)
@@ -105,7 +105,7 @@ async def test_a_group_is_stopped_when_its_queue_is_drained_and_not_before() -> 
         loop.set_phase("42", Phase.DRAINED)
         await until(lambda: "42" not in loop.state.groups, within=5.0)
         assert loop.driver.calls.count(("stop", "42")) == 1
-        await until(lambda: "42" not in loop.state.attempts)
+        await until(lambda: "42" not in loop.state.groups.attempts)
 
 
 async def test_starts_in_flight_are_limited_and_a_sign_of_life_lets_the_next_go() -> None:
@@ -175,7 +175,7 @@ async def test_a_crashing_group_is_started_again_after_growing_pauses_with_its_l
         pauses = [later - earlier for earlier, later in itertools.pairwise(starts)]
         assert pauses == sorted(pauses)
         assert pauses[-1] > 4 * pauses[0]
-        assert loop.state.attempts["42"].error == "exit 3"
+        assert loop.state.groups.attempts["42"].error == "exit 3"
 
 
 async def test_a_group_that_crashed_after_a_long_life_comes_back_soon() -> None:
@@ -206,9 +206,9 @@ async def test_a_worker_that_its_engine_brings_back_makes_up_for_its_failure_onc
             loop.driver.groups["42"] = replace(loop.driver.groups["42"], state=GroupState.RUNNING, workers=1)
             loop.alive("42")
             await asyncio.sleep(9.0)
-            assert (loop.state.attempts["42"].error, loop.state.attempts["42"].failures) == ("exit 1", 1)
+            assert (loop.state.groups.attempts["42"].error, loop.state.groups.attempts["42"].failures) == ("exit 1", 1)
             # Then its error is over soon, and failures do not add up
-            await until(lambda: loop.state.attempts["42"].error is None, within=2.0)
+            await until(lambda: loop.state.groups.attempts["42"].error is None, within=2.0)
         assert loop.driver.starts("42") == 1
 
 
@@ -240,7 +240,7 @@ async def test_an_engine_that_refuses_one_key_serves_the_others(error: Exception
         await asyncio.sleep(20.0)
         loop.want("good")
         await until(loop.runs("good"), within=0.5)
-        assert str(error) in (loop.state.attempts["bad 0"].error or "")
+        assert str(error) in (loop.state.groups.attempts["bad 0"].error or "")
         assert 3 < loop.driver.starts("bad 0") < 10
 
 
@@ -254,9 +254,9 @@ async def test_a_start_without_an_answer_is_given_up_and_tried_again() -> None:
 
 
 def ready_for_ever(state: PoolState) -> None:
-    state.ready_since.setdefault("42", state.clock())
-    state.counted_at = state.clock()
-    state.totals_changes.add("42")
+    state.counts.ready_since.setdefault("42", state.clock())
+    state.counts.counted_at = state.clock()
+    state.counts.changes.add("42")
 
 
 async def test_a_stuck_group_is_restarted_when_its_patience_is_over() -> None:
@@ -287,12 +287,12 @@ async def test_a_group_that_takes_requests_is_not_stuck_however_many_wait() -> N
 def counted(loop: Loop, consumers: int) -> None:
     """Count consumers, as the queue watcher does."""
     state = loop.state
-    state.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=consumers, bindings=1)
-    state.counted_at = now()
-    state.counted_since.setdefault("42", now())
+    state.counts.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=consumers, bindings=1)
+    state.counts.counted_at = now()
+    state.counts.counted_since.setdefault("42", now())
     if consumers:
-        state.served_at["42"] = now()
-    state.totals_changes.add("42")
+        state.counts.served_at["42"] = now()
+    state.counts.changes.add("42")
 
 
 async def counting(loop: Loop, consumers: int, *, seconds: float) -> None:
@@ -315,13 +315,13 @@ async def test_a_running_group_that_consumes_nothing_is_restarted_with_its_reaso
         await counting(loop, 0, seconds=LATE + 20.0)
         # Then it is stopped and started again, and what was wrong is shown
         assert loop.driver.starts("42") == 2
-        assert (loop.state.attempts["42"].error or "").startswith("stuck: ")
+        assert (loop.state.groups.attempts["42"].error or "").startswith("stuck: ")
         assert ("group-stopped", "42") in loop.lifecycle.events
         # And once it has worked for a while, nothing is wrong
         loop.alive("42")
         await counting(loop, 1, seconds=30.0)
         loop.alive("42")
-        await until(lambda: loop.state.attempts["42"].error is None, within=15.0)
+        await until(lambda: loop.state.groups.attempts["42"].error is None, within=15.0)
 
 
 async def test_a_group_that_never_consumes_is_restarted_with_growing_graces_and_so_one_that_loads_for_long_works() -> (
@@ -377,7 +377,7 @@ async def test_a_worker_that_said_that_it_stops_is_not_kept_by_what_it_still_rep
             loop.state.activity["42"] = KeyActivity(last_event=now(), stopping_at=stopping)
             await counting(loop, 0, seconds=5.0)
         assert now() < stopping + LIMITS.start_grace + LATE + 11.0
-        assert "said that it stops" in (loop.state.attempts["42"].error or "")
+        assert "said that it stops" in (loop.state.groups.attempts["42"].error or "")
 
 
 async def test_a_group_is_not_restarted_while_nothing_counts_its_consumers() -> None:
@@ -388,7 +388,7 @@ async def test_a_group_is_not_restarted_while_nothing_counts_its_consumers() -> 
         for _ in range(30):
             await counting(loop, 0, seconds=30.0)
             # Given a management API that is away again and again
-            loop.state.counted_since.clear()
+            loop.state.counts.counted_since.clear()
         assert ("stop", "42") not in loop.driver.calls
 
 
@@ -494,7 +494,7 @@ async def test_a_loop_that_ends_while_the_engine_is_away_leaves_no_reader_behind
     async with running(loop.loop.run()):
         await asyncio.sleep(1.0)
     state = loop.state
-    for changes in (state.target_changes, state.queue_changes, state.activity_changes, state.totals_changes):
+    for changes in (state.tracker.changes, state.queues.changes, state.activity.changes, state.counts.changes):
         assert not changes.readers
 
 
@@ -517,7 +517,7 @@ async def test_a_group_is_not_stuck_for_a_time_in_which_its_queue_was_not_counte
         ready_for_ever(loop.state)
         # As after the daemon stood still: what the group took meanwhile is not known yet.
         await asyncio.sleep(10 * PATIENCE)
-        loop.state.activity_changes.add("42")
+        loop.state.activity.changes.add("42")
         await asyncio.sleep(1.0)
         assert ("stop", "42") not in loop.driver.calls
         ready_for_ever(loop.state)

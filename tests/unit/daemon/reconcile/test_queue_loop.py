@@ -64,8 +64,8 @@ class Loop:
     def lose(self, key: str) -> None:
         """Let the broker lose a queue, and the watcher prove it."""
         self.broker.queues[key].lost = True
-        self.state.lost = Evidence.known([key], self.state.clock())
-        self.state.lost_changes.add(key)
+        self.state.lost.evidence = Evidence.known([key], self.state.clock())
+        self.state.lost.changes.add(key)
 
     def abandoned(self, key: str, **holding: Any) -> BrokerQueue:
         """Put a queue there that is not wanted."""
@@ -104,7 +104,7 @@ async def test_a_binding_that_routes_nothing_is_created_again() -> None:
     async with running(*loop.coroutines):
         loop.state.require("42")
         await until(lambda: loop.bound("42"))
-        loop.state.unrouted.add("42")
+        loop.state.queues.unrouted.add("42")
         loop.state.require("42", found_unbound=True)
         await until(lambda: len(loop.broker.steps("42")) == 5)
         loop.state.require("42", found_unbound=True)
@@ -146,7 +146,7 @@ async def test_a_message_that_the_statistics_show_late_keeps_its_queue() -> None
     loop.management.lag = 7.0
     async with running(*loop.coroutines):
         # Given a message that was taken just before the last look of a drained queue, by a consumer that then left
-        await until(lambda: loop.state.phase("42") is Phase.DRAINED)
+        await until(lambda: loop.state.queues.phase("42") is Phase.DRAINED)
         loop.management.watch("42", queue)
         queue.unacknowledged = 1
         loop.management.watch("42", queue)
@@ -159,11 +159,11 @@ async def test_a_drained_queue_is_not_deleted_while_its_group_is_there() -> None
     loop.abandoned("42")
     loop.state.groups["42"] = Group("42", GroupState.STOPPING, 1, "")
     async with running(*loop.coroutines):
-        await until(lambda: loop.state.phase("42") is Phase.DRAINED)
+        await until(lambda: loop.state.queues.phase("42") is Phase.DRAINED)
         await asyncio.sleep(1000.0)
         assert loop.broker.steps("42") == WAY_OUT[:3]
         del loop.state.groups["42"]
-        loop.state.group_changes.add("42")
+        loop.state.groups.changes.add("42")
         await until(lambda: "42" not in loop.broker.queues, within=20.0)
 
 
@@ -334,13 +334,13 @@ async def test_a_loop_that_ends_leaves_no_reader_behind() -> None:
     loop = Loop()
     async with running(*loop.coroutines):
         await asyncio.sleep(1.0)
-    assert not loop.state.target_changes.readers
-    assert not loop.state.group_changes.readers
+    assert not loop.state.tracker.changes.readers
+    assert not loop.state.groups.changes.readers
 
 
 async def test_a_queue_that_the_broker_lost_is_created_again_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     loop = Loop()
-    loop.state.former_totals["42"] = QueueTotals(ready=3, unacknowledged=1, consumers=1, bindings=0)
+    loop.state.lost.former_totals["42"] = QueueTotals(ready=3, unacknowledged=1, consumers=1, bindings=0)
     async with running(*loop.coroutines):
         loop.state.require("42")
         await until(lambda: loop.bound("42"))
@@ -349,7 +349,7 @@ async def test_a_queue_that_the_broker_lost_is_created_again_and_reported(caplog
     assert loop.broker.steps("42")[2:] == ["unbind", "members", "look", "delete", "declare", "bind"]
     assert not loop.broker.queues["42"].lost
     assert loop.lifecycle.events == [("queue-ready", "42"), ("queue-lost", "42"), ("queue-ready", "42")]
-    assert "42" in loop.state.remade
+    assert "42" in loop.state.lost.remade
     text = generate_latest(loop.metrics.registry).decode()
     assert "osrdyne_queues_lost_by_broker_total 1.0" in text
     assert "osrdyne_messages_lost_by_broker_total 4.0" in text
@@ -368,7 +368,7 @@ async def test_a_lost_queue_that_is_not_wanted_is_deleted_and_not_created_again(
         await until(lambda: "42" not in loop.broker.queues)
         await asyncio.sleep(100.0)
     assert "declare" not in loop.broker.steps("42")
-    assert loop.state.remade == {}
+    assert loop.state.lost.remade == {}
 
 
 async def test_a_lost_queue_of_a_key_whose_group_runs_is_created_again_although_the_key_is_not_wanted() -> None:
@@ -392,7 +392,7 @@ async def test_a_queue_that_looked_lost_and_answers_again_is_not_deleted(holding
         for name, value in holding.items():
             setattr(loop.broker.queues["42"], name, value)
         await until(lambda: "look" in loop.broker.steps("42"))
-        loop.state.lost = Evidence()  # as the watcher sees it next
+        loop.state.lost.evidence = Evidence()  # as the watcher sees it next
         await until(lambda: loop.bound("42"))
     assert "delete" not in loop.broker.steps("42")
 
@@ -465,8 +465,8 @@ async def test_there_are_never_more_queues_than_there_may_be_and_a_key_that_wait
     async with running(*loop.coroutines):
         for key in ("a", "b", "c", "d"):
             loop.state.require(key)
-        loop.state.keep("b", 1000.0)
-        loop.state.keep("c", 1000.0)
+        for key in ("b", "c"):
+            loop.state.tracker.keep(key, loop.state.clock() + 1000.0)
         await until(lambda: loop.bound("a", "b"), within=1.0)
         await asyncio.sleep(20.0)
         assert set(loop.broker.queues) == {"a", "b"}

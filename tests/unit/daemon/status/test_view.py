@@ -34,16 +34,16 @@ def running(state: PoolState, of: GroupState = GroupState.RUNNING) -> None:
 
 
 def counted(state: PoolState, *, consumers: int, at: float) -> None:
-    state.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=consumers, bindings=0)
-    state.counted_at = at
+    state.counts.totals["42"] = QueueTotals(ready=0, unacknowledged=0, consumers=consumers, bindings=0)
+    state.counts.counted_at = at
     if consumers:
-        state.served_at["42"] = at
+        state.counts.served_at["42"] = at
 
 
 def test_a_key_with_everything_is_ready_and_shows_its_numbers(state: PoolState) -> None:
     state.require("42")
     state.queues["42"] = BOUND
-    state.totals["42"] = QueueTotals(ready=3, unacknowledged=1, consumers=2, bindings=0)
+    state.counts.totals["42"] = QueueTotals(ready=3, unacknowledged=1, consumers=2, bindings=0)
     state.activity["42"] = KeyActivity(last_event=99.0, consuming_at=99.0)
     running(state)
     assert view(state) == {
@@ -65,11 +65,11 @@ def test_a_key_whose_queue_the_broker_lost_says_so_and_says_later_that_it_was_ma
     state.queues["42"] = BOUND
     state.activity["42"] = KeyActivity(last_event=99.0, consuming_at=99.0)
     running(state)
-    state.lost = Evidence.known(["42"], 99.0)
+    state.lost.evidence = Evidence.known(["42"], 99.0)
     assert view(state)["state"] == "failed"
     assert "lost" in str(view(state)["last_error"])
-    state.lost = Evidence()
-    state.remade["42"] = 94.0
+    state.lost.evidence = Evidence()
+    state.lost.remade["42"] = 94.0
     assert (view(state)["state"], view(state)["last_error"], view(state)["queue_remade_ago"]) == ("ready", None, 10.0)
 
 
@@ -86,7 +86,7 @@ def test_a_group_that_was_started_again_is_starting_until_it_reports(state: Pool
     state.queues["42"] = BOUND
     running(state)
     state.activity["42"] = KeyActivity(last_event=50.0, consuming_at=50.0)
-    state.attempts["42"] = Attempt(started_at=60.0)
+    state.groups.attempts["42"] = Attempt(started_at=60.0)
     assert view(state)["state"] == "starting"
     state.activity["42"] = KeyActivity(last_event=61.0, consuming_at=61.0)
     assert view(state)["state"] == "ready"
@@ -133,7 +133,7 @@ def test_a_worker_that_reports_nothing_is_ready_when_counts_newer_than_its_start
     state.require("42")
     state.queues["42"] = BOUND
     running(state)
-    state.attempts["42"] = Attempt(started_at=60.0)
+    state.groups.attempts["42"] = Attempt(started_at=60.0)
     counted(state, consumers=1, at=65.0)
     assert view(state)["state"] == "starting"
     counted(state, consumers=1, at=70.0)
@@ -170,7 +170,7 @@ def test_what_is_no_longer_wanted_is_draining_then_stopping(state: PoolState) ->
 def test_a_failure_of_queue_or_group_is_shown_with_its_reason(state: PoolState) -> None:
     state.require("42")
     state.queues["42"] = BOUND
-    state.attempts["42"] = Attempt(failures=2, error="no such image")
+    state.groups.attempts["42"] = Attempt(failures=2, error="no such image")
     assert (view(state)["state"], view(state)["last_error"]) == ("failed", "no such image")
     state.queues["42"] = QueueState(Phase.UNKNOWN, error="no permission")
     assert (view(state)["state"], view(state)["last_error"]) == ("failed", "no permission")
@@ -229,13 +229,13 @@ def test_the_pools_own_queues_and_the_brokers_alarm_are_shown_and_what_is_not_kn
 
     unknown = dict.fromkeys(("core-orphan", "core-dl", "core-poison", "core-unanswered", "core-waiting", "core-parked"))
     assert (shown()["alarm"], shown()["queues"], shown()["warnings"]) == (None, unknown, [])
-    state.alarm, state.depths = "memory", {"core-orphan": 3, "core-poison": 0, "core-parked": 0}
-    assert (shown()["alarm"], shown()["queues"]) == ("memory", unknown | state.depths)
+    state.counts.alarm, state.counts.depths = "memory", {"core-orphan": 3, "core-poison": 0, "core-parked": 0}
+    assert (shown()["alarm"], shown()["queues"]) == ("memory", unknown | state.counts.depths)
     assert shown()["warnings"] == []
 
 
 def test_what_is_parked_is_warned_of(state: PoolState) -> None:
-    state.depths = {"core-parked": 2}
+    state.counts.depths = {"core-parked": 2}
     (warning,) = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)[
         "warnings"
     ]
@@ -243,7 +243,7 @@ def test_what_is_parked_is_warned_of(state: PoolState) -> None:
 
 
 def test_what_waits_for_room_and_what_was_dropped_is_warned_of(state: PoolState) -> None:
-    state.depths, state.dropped = {"core-waiting": 3}, 7
+    state.counts.depths, state.tally.dropped = {"core-waiting": 3}, 7
     shown = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
     waiting, dropped = shown["warnings"]
     assert waiting == "core-waiting holds 3 request(s) for which core-poison has no room"
@@ -252,7 +252,7 @@ def test_what_waits_for_room_and_what_was_dropped_is_warned_of(state: PoolState)
 
 
 def test_other_consumers_are_warned_of_and_listed(state: PoolState) -> None:
-    state.depths, state.listeners = {"core-parked": 1}, {"core-orphan": "is consumed by 2 connections"}
+    state.counts.depths, state.counts.listeners = {"core-parked": 1}, {"core-orphan": "is consumed by 2 connections"}
     shown = status_view.document(state, instance="i", phase="leading", detail=None, owns_workers=True, late=7.5)
     assert shown["warnings"][1:] == ["core-orphan is consumed by 2 connections"]
     assert shown["queues_with_other_consumers"] == ["core-orphan"]
@@ -272,5 +272,5 @@ def test_the_document_has_the_greatest_age_of_its_counts(state: PoolState) -> No
 
     assert age() is None
     # Asked for 4 s ago, of a broker that may be 7.5 s late
-    state.counted_at = 96.0
+    state.counts.counted_at = 96.0
     assert age() == 11.5

@@ -21,7 +21,7 @@ from osrdyne_relay import (
     UnreadableResponse,
 )
 from osrdyne_relay.driver.translation import answer_of, failure_of, request_of, waits_for
-from osrdyne_relay.worker.doing import Given
+from osrdyne_relay.worker.request_runner import ReceivedRequest
 from osrdyne_worker import Reject, Request, Requeue, WorkerError
 
 
@@ -36,7 +36,7 @@ def test_a_handler_behind_the_relay_gets_what_one_over_amqp_gets(deadline: float
     request = made({"who": "me"}, deadline=deadline, redelivered=redelivered)
 
     sent = request_of(request)
-    given = Request(**Given("http://node", "an id", "core/a/key", sent.headers, sent.body, {}).fields())
+    given = Request(**ReceivedRequest("http://node", "an id", "core/a/key", sent.headers, sent.body, {}).fields())
 
     assert (given.key, given.body, given.correlation_id) == ("a/key", b"body", "call-1")
     assert (given.redelivered, given.deadline, given.headers["who"]) == (redelivered, deadline, "me")
@@ -52,7 +52,7 @@ def test_headers_that_are_no_text_and_those_that_the_relay_sets_do_not_travel() 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "1e3", "9" * 40, "٣"])
 def test_a_deadline_that_is_no_time_is_none(text: str) -> None:
-    assert Given("u", "an id", "e", {"x-deadline": text}, b"", {}).fields()["deadline"] is None
+    assert ReceivedRequest("u", "an id", "e", {"x-deadline": text}, b"", {}).fields()["deadline"] is None
 
 
 @pytest.mark.parametrize(

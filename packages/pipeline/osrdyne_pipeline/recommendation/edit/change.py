@@ -120,9 +120,9 @@ def _load(text: str, path: Path) -> Any:
             raise NotChanged(f"{path} uses anchors: a change in one place would be one in others; change it by hand")
         document = YAML().load(text)
     except YAMLError as error:
-        raise NotChanged(f"{path} is no YAML that can be changed: {error}") from error
+        raise NotChanged(f"{path} is not YAML that can be changed: {error}") from error
     if not isinstance(document, CommentedMap):
-        raise NotChanged(f"{path} is no table of settings")
+        raise NotChanged(f"{path} is not a table of settings")
     return document
 
 

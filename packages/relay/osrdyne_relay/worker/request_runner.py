@@ -33,7 +33,7 @@ from osrdyne_relay.errors import (
 from osrdyne_relay.messages import CORRELATION_HEADER, REDELIVERED_HEADER, is_deadline
 from osrdyne_relay.streams.base import StoredStream
 from osrdyne_relay.wire import Stored
-from osrdyne_relay.worker.requests import AsyncRelayRequest, RelayRequest, Sent
+from osrdyne_relay.worker.requests import AnswerStreams, AsyncRelayRequest, RelayRequest
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.retry import Retry
 
@@ -54,19 +54,19 @@ _MOST_REASON = 1000
 _PASSING = (NodesAway, NodeLost, NodeFailed, RedisAway, TooMany)
 
 
-class LineLike(Protocol):
+class ReceivingConnection(Protocol):
     """A connection over which a request came. Both methods end when it has ended."""
 
     async def news(self, request: str) -> RelayError | None:
-        """Wait until a request is no longer wanted; return why, or None when the line has ended."""
+        """Wait until a request is no longer wanted; return why, or None when the connection has ended."""
 
     async def say(self, request: str, what: str, body: bytes, more: Mapping[str, Any]) -> None:
-        """Say what became of a request. Raises what the node answers, and NodeLost where the line has ended."""
+        """Say what became of a request. Raises what the node answers, and NodeLost where the connection has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A request, and the node that gave it."""
+class ReceivedRequest:
+    """A request that this worker received, and the node that it is from."""
 
     url: str
     id: str
@@ -75,7 +75,7 @@ class Given:
     body: bytes
     streams: Mapping[str, Stored]
     #: How it came; None for a poll.
-    line: LineLike | None = None
+    connection: ReceivingConnection | None = None
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of the worker library's request. Its key is what follows the endpoint's first slash."""
@@ -92,7 +92,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class WorkerAnswer:
     """What the node gets: an answer, or the reason why there is none."""
 
     body: bytes = b""
@@ -101,7 +101,7 @@ class Answered:
     failure: str | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome, streams: Mapping[str, Stored]) -> Answered:
+    def of(cls, outcome: Outcome, streams: Mapping[str, Stored]) -> WorkerAnswer:
         """Return what an outcome is: statuses are those of a worker over AMQP. Only a good one has streams."""
         if outcome.status == statuses.OK:
             return cls(outcome.body, streams=streams)
@@ -113,8 +113,8 @@ class Answered:
         return cls(outcome.body, headers)
 
 
-class Doing:
-    """Does requests for one worker."""
+class RequestRunner:
+    """Runs requests of one worker."""
 
     def __init__(self, session: Session, runner: Runner) -> None:
         self._session = session
@@ -127,15 +127,15 @@ class Doing:
         #: Answers that are on their way.
         self._answers: set[asyncio.Task[None]] = set()
 
-    async def do(self, given: Given) -> None:
-        """Do one request, and answer it. Raises nothing but CancelledError."""
+    async def run(self, received: ReceivedRequest) -> None:
+        """Have the handler run one request, and answer it. Raises nothing but CancelledError."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Outcome] = loop.create_future()
-        sent = Sent()
-        request = self._for_handler(given, sent)
+        sent = AnswerStreams()
+        request = self._for_handler(received, sent)
         named = False
-        withdraw = self._runner.start(request, lambda one: None if outcome.done() else outcome.set_result(one))
-        abandoned = asyncio.create_task(self._abandoned(given))
+        withdraw = self._runner.start(request, lambda result: None if outcome.done() else outcome.set_result(result))
+        abandoned = asyncio.create_task(self._abandoned(received))
         over = asyncio.create_task(self.over.wait())
         ends: list[asyncio.Future[Any]] = [outcome, over]
         try:
@@ -143,23 +143,26 @@ class Doing:
             sent.close()
             if outcome.done():
                 named = outcome.result().status == statuses.OK
-                await self._answer_soon(given, Answered.of(outcome.result(), sent.streams))
+                await self._answer_soon(received, WorkerAnswer.of(outcome.result(), sent.streams))
             elif abandoned.done():
                 log.warning(
-                    "a request is no longer wanted", extra={"endpoint": given.endpoint, "why": str(abandoned.result())}
+                    "a request is no longer wanted",
+                    extra={"endpoint": received.endpoint, "why": str(abandoned.result())},
                 )
                 if not withdraw():
                     if isinstance(self._runner, OnLoop):
                         await self._runner.end(request)
                     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if given.line is not None:
+                if received.connection is not None:
                     # The node refuses it, and knows that this worker has room again.
                     with suppress(RelayError):
-                        await given.line.say(given.id, "failure", b"", {"reason": "no longer wanted"})
+                        await received.connection.say(received.id, "failure", b"", {"reason": "no longer wanted"})
             elif withdraw():
-                await self.give_back(given)
+                await self.give_back(received)
             else:
-                await self._answer_soon(given, Answered(failure="the worker stopped before it was done; it has begun"))
+                await self._answer_soon(
+                    received, WorkerAnswer(failure="the worker stopped before it was done; it has begun")
+                )
         finally:
             abandoned.cancel()
             over.cancel()
@@ -167,31 +170,33 @@ class Doing:
             if not named:
                 await self._drop(sent.streams)
 
-    def _for_handler(self, given: Given, sent: Sent) -> Request:
+    def _for_handler(self, received: ReceivedRequest, sent: AnswerStreams) -> Request:
         """Return the request in the form that the handler takes."""
         if isinstance(self._runner, OnLoop):
             store = self._streams
-            streams = {name: StoredStream(store, one.id, one.size) for name, one in given.streams.items()}
-            return AsyncRelayRequest(**given.fields(), streams=streams, _store=store, _sent=sent)
-        blocking = {name: BlockingStream(self._blocking, one.id, one.size) for name, one in given.streams.items()}
-        return RelayRequest(**given.fields(), streams=blocking, _store=self._blocking, _sent=sent)
+            streams = {name: StoredStream(store, stored.id, stored.size) for name, stored in received.streams.items()}
+            return AsyncRelayRequest(**received.fields(), streams=streams, _store=store, _sent=sent)
+        blocking = {
+            name: BlockingStream(self._blocking, stored.id, stored.size) for name, stored in received.streams.items()
+        }
+        return RelayRequest(**received.fields(), streams=blocking, _store=self._blocking, _sent=sent)
 
     async def _drop(self, streams: Mapping[str, Stored]) -> None:
         """Remove streams of an answer that does not count."""
         with suppress(RelayError):
-            await self._streams.remove_all(one.id for one in streams.values())
+            await self._streams.remove_all(stored.id for stored in streams.values())
 
-    async def _abandoned(self, given: Given) -> RelayError:
+    async def _abandoned(self, received: ReceivedRequest) -> RelayError:
         """Wait until a request is no longer wanted; return why. Meanwhile the node hears of this worker."""
-        if given.line is None:
+        if received.connection is None:
             await asyncio.sleep(ASK_AFTER)
-        elif why := await given.line.news(given.id):
+        elif why := await received.connection.news(received.id):
             return why
         retry = Retry(first=0.2, limit=5.0)
         while True:
             try:
                 status, _, body = await self._session.ask(
-                    "GET", f"{_of(given)}/news?wait={ASK_FOR:g}", within=ASK_FOR + _WITHIN
+                    "GET", f"{_of(received)}/news?wait={ASK_FOR:g}", within=ASK_FOR + _WITHIN
                 )
             except (NodesAway, NodeLost):
                 status, body = 503, b""
@@ -203,8 +208,8 @@ class Doing:
                 return said
             await asyncio.sleep(retry.failed())
 
-    async def _answer_soon(self, given: Given, answered: Answered) -> None:
-        task = asyncio.create_task(self.answer(given, answered), name=f"answer to {given.id}")
+    async def _answer_soon(self, received: ReceivedRequest, answered: WorkerAnswer) -> None:
+        task = asyncio.create_task(self.answer(received, answered), name=f"answer to {received.id}")
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
         await asyncio.wait([task], timeout=_SOON)
@@ -222,31 +227,31 @@ class Doing:
         await asyncio.gather(*answers, return_exceptions=True)
         await asyncio.to_thread(self._connections.close)
 
-    async def answer(self, given: Given, answered: Answered) -> None:
+    async def answer(self, received: ReceivedRequest, answered: WorkerAnswer) -> None:
         """Have the node take an answer. Logs where it does not count."""
         try:
             if answered.failure is None:
-                await self._say(given, "response", answered.body, answered.headers, answered.streams)
+                await self._say(received, "response", answered.body, answered.headers, answered.streams)
             else:
-                await self._say(given, "failure", answered.failure.encode())
+                await self._say(received, "failure", answered.failure.encode())
         except TooLarge as error:
             if answered.failure is None:
-                await self.answer(given, Answered(failure=str(error)))
+                await self.answer(received, WorkerAnswer(failure=str(error)))
         except RelayError as error:
-            log.warning("an answer does not count", extra={"endpoint": given.endpoint, "reason": str(error)})
+            log.warning("an answer does not count", extra={"endpoint": received.endpoint, "reason": str(error)})
             if not isinstance(error, NodeLost | RedisAway):  # of these it is not known
                 await self._drop(answered.streams)
 
-    async def give_back(self, given: Given) -> None:
+    async def give_back(self, received: ReceivedRequest) -> None:
         """Have the node give the request, which was not begun, to another worker."""
         try:
-            await self._say(given, "return", b"")
+            await self._say(received, "return", b"")
         except RelayError as error:
-            log.warning("a request cannot be given back", extra={"endpoint": given.endpoint, "reason": str(error)})
+            log.warning("a request cannot be given back", extra={"endpoint": received.endpoint, "reason": str(error)})
 
     async def _say(
         self,
-        given: Given,
+        received: ReceivedRequest,
         what: str,
         body: bytes,
         headers: Mapping[str, str] = MappingProxyType({}),
@@ -254,25 +259,30 @@ class Doing:
     ) -> None:
         """Say what became of a request until the node has heard it. Raises what the node answers."""
         lost = False
-        if given.line is not None:
+        if received.connection is not None:
             try:
                 if what == "failure":
-                    return await given.line.say(given.id, what, b"", {"reason": body.decode()})
+                    return await received.connection.say(received.id, what, b"", {"reason": body.decode()})
                 named = {"streams": wire.notes_of(streams)} if streams else {}
-                return await given.line.say(given.id, what, body, {"headers": dict(headers), **named})
+                return await received.connection.say(received.id, what, body, {"headers": dict(headers), **named})
             except NodeLost:
                 lost = True
             except _PASSING as error:
-                log.info("an answer is sent once more", extra={"endpoint": given.endpoint, "reason": str(error)})
+                log.info("an answer is sent once more", extra={"endpoint": received.endpoint, "reason": str(error)})
         try:
-            await self._say_over_http(given, what, body, headers, streams)
+            await self._say_over_http(received, what, body, headers, streams)
         except UnknownRequest:
-            # The node had heard it before the line ended.
+            # The node had heard it before the connection ended.
             if not lost:
                 raise
 
     async def _say_over_http(
-        self, given: Given, what: str, body: bytes, headers: Mapping[str, str], streams: Mapping[str, Stored]
+        self,
+        received: ReceivedRequest,
+        what: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        streams: Mapping[str, Stored],
     ) -> None:
         shown = {"Content-Type": "application/octet-stream", **wire.dump_streams(streams)}
         if headers:
@@ -282,7 +292,7 @@ class Doing:
         while True:
             try:
                 status, _, said = await self._session.ask(
-                    "POST", f"{_of(given)}/{what}", headers=shown, body=body, within=_WITHIN
+                    "POST", f"{_of(received)}/{what}", headers=shown, body=body, within=_WITHIN
                 )
                 if status == 204:
                     return
@@ -294,5 +304,5 @@ class Doing:
                 await asyncio.sleep(pause)
 
 
-def _of(given: Given) -> str:
-    return f"{given.url}{wire.REQUESTS}/{given.id}"
+def _of(received: ReceivedRequest) -> str:
+    return f"{received.url}{wire.REQUESTS}/{received.id}"

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 CANCELLATION = 2.0
 
 
-class Taking(ABC):
+class Consumer(ABC):
     """Takes messages from subscriptions, and runs so many of them at once."""
 
     def __init__(
@@ -109,9 +109,9 @@ class Taking(ABC):
             await asyncio.wait(set(self._running), timeout=grace)
         if left := set(self._running):
             log.warning("%s stops, and %d of its handlers have not ended within %g s", self._name, len(left), grace)
-            for one in left:
-                one.cancel()
-                self._given_up(one)
+            for task in left:
+                task.cancel()
+                self._given_up(task)
             await asyncio.wait(left, timeout=CANCELLATION)
 
     @abstractmethod
@@ -120,10 +120,10 @@ class Taking(ABC):
 
     async def _unsubscribe(self) -> None:
         while self._subscriptions:
-            one = self._subscriptions[-1]
-            await self._bus.unsubscribe(one)
-            if one in self._subscriptions:  # and not removed by another stop
-                self._subscriptions.remove(one)
+            subscription = self._subscriptions[-1]
+            await self._bus.unsubscribe(subscription)
+            if subscription in self._subscriptions:  # and not removed by another stop
+                self._subscriptions.remove(subscription)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -139,7 +139,7 @@ class Taking(ABC):
 
     def _begin(self) -> None:
         while self._waiting and len(self._running) < self._concurrency and not self._stopping:
-            task = asyncio.create_task(self._take(self._waiting.popleft()))
+            task = asyncio.create_task(self._process(self._waiting.popleft()))
             self._running.add(task)
             task.add_done_callback(self._ended)
 
@@ -147,7 +147,7 @@ class Taking(ABC):
         self._running.discard(task)
         self._begin()
 
-    async def _take(self, incoming: Incoming) -> None:
+    async def _process(self, incoming: Incoming) -> None:
         if not incoming.is_here:
             return
         try:
@@ -181,7 +181,7 @@ class Taking(ABC):
         found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         withdraw = self._runner.start(
             partial(_invoke, handler, given, self._returned, self._failed),
-            lambda one: None if found.done() else found.set_result(one),
+            lambda result: None if found.done() else found.set_result(result),
         )
         try:
             return await found

@@ -1,4 +1,4 @@
-"""What a bus has of one connection."""
+"""A connection of a bus, with what the bus needs to use it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPLY_QUEUE: Mapping[str, str | int] = {"x-queue-type": "classic", "x-expires": 
 
 
 @dataclass(slots=True)
-class Joined:
+class PeerConnection:
     """A connection, the addresses that its peer understands, and its sender links."""
 
     connection: BusConnection
@@ -77,7 +77,7 @@ class Joined:
         return f"{QUEUES}{quote(name, safe='')}"
 
 
-def join(connection: BusConnection, scheme: Scheme, *, unused: float) -> Joined:
+def join(connection: BusConnection, scheme: Scheme, *, unused: float) -> PeerConnection:
     """Set up a connection that was just opened."""
     nodes = RabbitMQNodes(connection) if isinstance(scheme, RabbitMQ) else None
-    return Joined(connection, scheme, Senders(connection, scheme, unused=unused), nodes)
+    return PeerConnection(connection, scheme, Senders(connection, scheme, unused=unused), nodes)

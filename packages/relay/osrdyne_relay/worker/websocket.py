@@ -13,8 +13,8 @@ from osrdyne_relay import wire
 from osrdyne_relay.client.asynchronous import Session, Socket
 from osrdyne_relay.errors import NodeFailed, NodeLost, NodeStopping, RelayError
 from osrdyne_relay.redis.names import is_id
-from osrdyne_relay.worker.doing import Doing, Given
 from osrdyne_relay.worker.polling import FIRST_PAUSE, LONGEST_PAUSE, stopped_within
+from osrdyne_relay.worker.request_runner import ReceivedRequest, RequestRunner
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
@@ -27,8 +27,8 @@ _MOST = 16_777_216 + wire.MOST_HEAD
 _WITHIN = 60.0
 
 
-class Line:
-    """One connection."""
+class WebSocketConnection:
+    """One connection to one node."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
@@ -47,7 +47,7 @@ class Line:
         await self._socket.send(wire.frame({"type": "serve", "endpoints": endpoints, "at_once": at_once}))
 
     async def news(self, request: str) -> RelayError | None:
-        """Wait until a request is no longer wanted; return why, or None when the line has ended."""
+        """Wait until a request is no longer wanted; return why, or None when the connection has ended."""
         why = self._unwanted.get(request)
         if why is None:
             return None
@@ -61,7 +61,7 @@ class Line:
         return why.result() if why.done() else None
 
     async def say(self, request: str, what: str, body: bytes, more: Mapping[str, Any]) -> None:
-        """Say what became of a request. Raises what the node answers, and NodeLost where the line has ended."""
+        """Say what became of a request. Raises what the node answers, and NodeLost where the connection has ended."""
         if self._ended.is_set():
             raise NodeLost
         confirmed = self._unconfirmed[request] = asyncio.get_running_loop().create_future()
@@ -77,8 +77,8 @@ class Line:
         if why is not None:
             raise why
 
-    async def next(self, url: str) -> Given | None:
-        """Return the next request; None when something else happened. Raises NodeLost when the line has ended."""
+    async def next(self, url: str) -> ReceivedRequest | None:
+        """Return the next request; None when something else happened. Raises NodeLost when the connection has ended."""
         head, body = wire.unframe(await self._socket.next())
         request, endpoint = str(head.get("id", "")), str(head.get("endpoint", ""))
         match head.get("type"):
@@ -86,7 +86,7 @@ class Line:
                 headers = wire.checked_headers(head.get("headers", {}))
                 streams = wire.checked_streams(head.get("streams", {}))
                 self._unwanted[request] = asyncio.get_running_loop().create_future()
-                return Given(url, request, endpoint, headers, body, streams, self)
+                return ReceivedRequest(url, request, endpoint, headers, body, streams, self)
             case "abandoned":
                 _set(self._unwanted.get(request), wire.error_in(head) or NodeFailed())
             case "settled":
@@ -106,8 +106,8 @@ class Line:
     async def end(self) -> None:
         """End the connection. What was not confirmed raises NodeLost."""
         self._ended.set()
-        for one in self._unconfirmed.values():
-            _set(one, NodeLost())
+        for confirmed in self._unconfirmed.values():
+            _set(confirmed, NodeLost())
         await self._socket.close()
 
 
@@ -116,13 +116,13 @@ def _set(future: asyncio.Future[Any] | None, value: object) -> None:
         future.set_result(value)
 
 
-class Lines:
-    """Serves endpoints over one line at a time."""
+class WebSocketReceiver:
+    """Serves endpoints over one connection at a time."""
 
-    def __init__(self, session: Session, doing: Doing, endpoints: list[str], at_once: int) -> None:
-        self._session, self._doing, self._endpoints, self._at_once = session, doing, endpoints, at_once
+    def __init__(self, session: Session, requests: RequestRunner, endpoints: list[str], at_once: int) -> None:
+        self._session, self._requests, self._endpoints, self._at_once = session, requests, endpoints, at_once
         self._in_hand: set[asyncio.Task[None]] = set()
-        # The line to a node that stops is replaced by one to another node: only what lasts is logged.
+        # The connection to a node that stops is replaced by that to another node: only what lasts is logged.
         self._outage = OutageLog(log, "the relay", tolerated=1)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -132,12 +132,12 @@ class Lines:
         try:
             while not stop.is_set():
                 url = nodes.order()[retry.failures % len(nodes.urls)]
-                line = None
+                connection = None
                 try:
-                    line = Line(await self._session.socket(url + wire.SOCKET, _MOST))
-                    await self._serve(url, line, stop)
+                    connection = WebSocketConnection(await self._session.socket(url + wire.SOCKET, _MOST))
+                    await self._serve(url, connection, stop)
                 except RelayError as error:
-                    if line is not None and line.served:
+                    if connection is not None and connection.served:
                         nodes.worked(url)
                         retry.worked()
                     self._outage.failed(str(error), asyncio.get_running_loop().time(), node=url)
@@ -149,36 +149,36 @@ class Lines:
                 task.cancel()
             await asyncio.gather(*self._in_hand, return_exceptions=True)
 
-    async def _serve(self, url: str, line: Line, stop: asyncio.Event) -> None:
-        """Serve over a line until it ends, or node or worker stop. Raises why it ended, but for the worker's stop."""
-        reading = asyncio.create_task(self._read(url, line))
-        stops = [asyncio.create_task(one.wait()) for one in (stop, line.stopping)]
+    async def _serve(self, url: str, connection: WebSocketConnection, stop: asyncio.Event) -> None:
+        """Serve over a connection until it ends, or node or worker stop. Raises why, but for the worker's stop."""
+        reading = asyncio.create_task(self._read(url, connection))
+        stops = [asyncio.create_task(event.wait()) for event in (stop, connection.stopping)]
         try:
-            await line.serve(self._endpoints, self._at_once)
+            await connection.serve(self._endpoints, self._at_once)
             await asyncio.wait([reading, *stops], return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
                 # From its confirmation on, no request is on its way.
-                await line.serve([], 0)
-                stops.append(asyncio.create_task(line.left.wait()))
+                await connection.serve([], 0)
+                stops.append(asyncio.create_task(connection.left.wait()))
                 await asyncio.wait([reading, stops[-1]], return_when=asyncio.FIRST_COMPLETED, timeout=_WITHIN)
         finally:
             for task in (reading, *stops):
                 task.cancel()
             await asyncio.gather(reading, *stops, return_exceptions=True)
-            await line.end()
+            await connection.end()
         if reading.done() and not reading.cancelled():
             reading.result()
         if not stop.is_set():
             raise NodeStopping
 
-    async def _read(self, url: str, line: Line) -> None:
-        """Read until the line has ended. Raises why."""
+    async def _read(self, url: str, connection: WebSocketConnection) -> None:
+        """Read until the connection has ended. Raises why."""
         while True:
-            given = await line.next(url)
-            if line.served:
+            received = await connection.next(url)
+            if connection.served:
                 self._outage.over(asyncio.get_running_loop().time())
-            if given is not None:
-                task = asyncio.create_task(self._doing.do(given), name=f"request {given.id}")
+            if received is not None:
+                task = asyncio.create_task(self._requests.run(received), name=f"request {received.id}")
                 self._in_hand.add(task)
                 task.add_done_callback(self._done)
 
