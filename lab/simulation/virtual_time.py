@@ -219,7 +219,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         assert isinstance(loop, VirtualLoop)
         message = str(context.get("message"))
-        # What a killed program never looked at is no error.
+        # What a killed program never looked at is not an error.
         if "never retrieved" not in message and "was destroyed" not in message:
             loop.complaints.append(f"{message}: {context.get('exception')!r}")
 

@@ -92,7 +92,7 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class Api:
-    """The management API: GET always, PUT and POST only when this is no rehearsal."""
+    """The management API: GET always, PUT and POST only when this is not a rehearsal."""
 
     def __init__(self, given: dict[str, Any], rehearse: bool) -> None:
         self.url = given["url"].rstrip("/").removesuffix("/api")

@@ -229,7 +229,7 @@ WRONG_ON_A_CLUSTER: list[tuple[dict[str, Any], str, str]] = [
     ({"core": {"autoscaling": "keda", "replicas": 3}}, "osrdyne:workers.core.replicas", "is for autoscaling none"),
     ({"core": {"autoscaling": "hpa"}}, "osrdyne:workers.core.resources.requests", "has no cpu"),
     ({"core": {"container": {"image": "b:1"}}}, "osrdyne:workers.core.container.image", "is made from other settings"),
-    ({"core": {"pod": []}}, "osrdyne:workers.core.pod", "is no table of fields"),
+    ({"core": {"pod": []}}, "osrdyne:workers.core.pod", "is not a table of fields"),
 ]
 
 

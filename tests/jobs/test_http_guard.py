@@ -242,7 +242,7 @@ def test_an_address_that_is_taken_or_does_not_exist_is_named(engine: Engine) -> 
         reason = refused(engine, port=port)
     assert reason.startswith(f"cannot listen on 127.0.0.1, port {port}: ")
     assert refused(engine, host="no-such-host.invalid").startswith("cannot listen on no-such-host.invalid")
-    assert refused(engine, port=70_000) == "70000 is no port: choose one from 1 to 65535, or 0 for any"
+    assert refused(engine, port=70_000) == "70000 is not a port: choose one from 1 to 65535, or 0 for any"
 
 
 def test_a_server_that_is_stopped_leaves_its_port_at_once(engine: Engine) -> None:

@@ -60,7 +60,7 @@ def _places(value: object) -> tuple[str, ...] | str:
 def _environment(given: dict[str, str]) -> dict[str, str]:
     for name in given:
         if name.startswith(_OURS) or not _VARIABLE.fullmatch(name):
-            raise Wrong(f"is no name for a variable; those that begin with {_OURS} are set for each worker", f".{name}")
+            raise Wrong(f"is not a name for a variable; those that begin with {_OURS} are set for each worker", f".{name}")
     return given
 
 
@@ -69,7 +69,7 @@ def _fields(*ours: str) -> Check:
 
     def check(value: object) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise Wrong(f"{value!r} is no table of fields as Kubernetes has them")
+            raise Wrong(f"{value!r} is not a table of fields as Kubernetes has them")
         for name in value:
             if name in ours:
                 raise Wrong(f"is made from other settings; leave out {', '.join(ours)}", f".{name}")

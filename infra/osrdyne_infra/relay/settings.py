@@ -116,7 +116,7 @@ class RelayPlace(StrictModel):
 
     def _check_streams(self) -> None:
         if "directory" in _table(self.settings, "streams"):
-            problem = "is no place that all pods have; use a bucket: streams.s3"
+            problem = "is not a place that all pods have; use a bucket: streams.s3"
             raise Wrong(problem, ".settings.streams.directory")
         if self.streams_cacertfile and not self.bucket:
             raise Wrong("is for data streams in a bucket: give settings.streams.s3, too", ".streams_cacertfile")

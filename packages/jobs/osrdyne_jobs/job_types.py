@@ -38,7 +38,7 @@ class JobType:
     _adapter: TypeAdapter[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raise InvalidJob for what is no declaration."""
+        """Raise InvalidJob for what is not a declaration."""
         name: object = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidJob("type", f"{self.name!r} is not a name of a type: use letters, digits, and . _ -")

@@ -38,7 +38,7 @@ IN_BATCHES = frozenset({"bronze", "rejects"})
 class Lake:
     """The tables of one pool. Makes no folder until something is written.
 
-    Raises `InvalidPoolName` for what is no pool name, and `LakeError` for a root that is an address.
+    Raises `InvalidPoolName` for what is not a pool name, and `LakeError` for a root that is an address.
     """
 
     def __init__(self, root: Path | str, pool: str) -> None:

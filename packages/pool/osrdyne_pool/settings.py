@@ -238,7 +238,7 @@ def _overrides(values: Mapping[str, Any], base: PoolSettings, path: str) -> dict
         if not base.may_wake(key):
             raise SettingsError(here, "is a key that pool.keys leaves out; add it there, or remove it here")
         if not isinstance(entry, Mapping):
-            raise SettingsError(here, "is no table; give unbind_delay, stop_delay or warm")
+            raise SettingsError(here, "is not a table; give unbind_delay, stop_delay or warm")
         _refuse_unknown(entry, known, here)
         result[key] = Delays(
             unbind_delay=_delay(entry.get("unbind_delay", base.unbind_delay), f"{here}.unbind_delay"),
@@ -250,7 +250,7 @@ def _overrides(values: Mapping[str, Any], base: PoolSettings, path: str) -> dict
 
 def _warm(value: object, path: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or len(value) > MOST_WINDOWS:
-        raise SettingsError(path, f"is no list of at most {MOST_WINDOWS} windows")
+        raise SettingsError(path, f"is not a list of at most {MOST_WINDOWS} windows")
     for number, entry in enumerate(value):
         try:
             parse_window(entry)
@@ -268,7 +268,7 @@ def _delay(value: object, path: str) -> float:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value or len(value.encode()) > SHORT_STRING_BYTES:
-        raise ValueError(f"{value!r} is no text of 1 to {SHORT_STRING_BYTES} bytes")
+        raise ValueError(f"{value!r} is not text of 1 to {SHORT_STRING_BYTES} bytes")
     return value
 
 
@@ -297,7 +297,7 @@ def _positive_seconds(value: object) -> float:
 
 def _positive_integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{value!r} is no integer of 1 or more")
+        raise ValueError(f"{value!r} is not an integer of 1 or more")
     return value
 
 
@@ -308,7 +308,7 @@ def _table_or_none(value: object) -> Mapping[str, Any] | None:
 
 def _table(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{value!r} is no table")
+        raise ValueError(f"{value!r} is not a table")
     return value
 
 

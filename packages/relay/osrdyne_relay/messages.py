@@ -70,7 +70,7 @@ def pulse(kind: bytes, call: str, content: bytes = b"") -> bytes:
 
 
 def read_pulse(raw: bytes) -> tuple[bytes, str, bytes] | None:
-    """Return kind, call and content; None for what is no pulse of ours."""
+    """Return kind, call and content; None for what is not a pulse of ours."""
     kind, call = raw[:1], id_from(raw[1:33])
     if call is None or kind not in (RESPONSE_PULSE, LOOK_PULSE):
         return None

@@ -56,7 +56,7 @@ def hang_was_not_counted(message_headers: Mapping[str, Any]) -> bool:
     do not know that timeout would circle for ever. But 4.3 says how often a request was delivered, and how many of
     these deliveries it counted as failures. For each that it did not count, the next worker returns the request by a
     basic.reject, which counts on every version and is a delivery of its own: hence the factor two. One uncounted
-    delivery is allowed, because a worker that stops gives back requests that it has not begun, which is no failure.
+    delivery is allowed, because a worker that stops gives back requests that it has not begun, which is not a failure.
     4.0 counts each return and has no count of deliveries.
     """
     handed_out, counted = integer(message_headers, X_ACQUIRED_COUNT), integer(message_headers, X_DELIVERY_COUNT) or 0

@@ -1,4 +1,4 @@
-"""The login before a connection: frames as they come, in whatever pieces, and what is no login."""
+"""The login before a connection: frames as they come, in whatever pieces, and what is not a login."""
 
 from __future__ import annotations
 

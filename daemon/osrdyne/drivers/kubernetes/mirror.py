@@ -90,7 +90,7 @@ class Mirror(Generic[F]):
             try:
                 await self._follow(await self._list())
             except DriverError as error:
-                # A watch that slept too long is no failure: the next listing has the changes.
+                # A watch that slept too long is not a failure: the next listing has the changes.
                 if getattr(error, "status", None) != _GONE:
                     self._lost(str(error))
             except Exception as error:  # noqa: BLE001 - after any error, log it and list again

@@ -107,7 +107,7 @@ def open_pidfd(identity: Identity) -> int | None:
 
 
 def send_signal(pidfd: int, number: signal.Signals) -> None:
-    """Signal the process; one that is gone already is no error."""
+    """Signal the process; one that is gone already is not an error."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, number)
 

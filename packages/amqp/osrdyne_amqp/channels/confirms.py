@@ -62,7 +62,7 @@ class Confirms:
                 self._returnable[key] = tag
 
     def settle(self, tag: int, multiple: bool, accepted: bool) -> None:
-        """Handle the broker's ack or nack. A number without a waiting future is no error (returned, or `send`)."""
+        """Handle the broker's ack or nack. A number without a waiting future is not an error (returned, or `send`)."""
         if not multiple:
             self._settle_one(tag, accepted)
             return

@@ -24,7 +24,7 @@ Field = TypeVar("Field")
 
 
 class NotAmqp(ValueError):
-    """What came is no login of AMQP 1.0; the text says what it was."""
+    """What came is not a login of AMQP 1.0; the text says what it was."""
 
 
 class Handshake:

@@ -67,7 +67,7 @@ def new_token(node: str) -> str:
 
 
 def node_of(token: bytes) -> str | None:
-    """Return the node that made a token; None where it is no token of ours."""
+    """Return the node that made a token; None where it is not a token of ours."""
     found = _TOKEN.fullmatch(token[:66].decode("latin-1")) if len(token) == 65 else None
     return found[1] if found else None
 

@@ -33,7 +33,7 @@ def listen(host: str, port: int, *, others_need: str | None = None) -> list[sock
     Raises CannotListen.
     """
     if not 0 <= port <= MOST_PORT:  # the system would take the rest of a division
-        raise CannotListen(f"{port} is no port: choose one from 1 to {MOST_PORT}, or 0 for any", "no port")
+        raise CannotListen(f"{port} is not a port: choose one from 1 to {MOST_PORT}, or 0 for any", "no port")
     with ExitStack() as opened:
         try:
             found = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))

@@ -100,7 +100,7 @@ def do_configure(arguments: argparse.Namespace) -> None:
         show(changed=differs(directory, Instance(**values)) or process.outdated(directory))
         return
     if not rootfs.version(Path(values["root"])):
-        raise Failure(f"{values['root']} is no root file system with RabbitMQ in it; `install` makes one")
+        raise Failure(f"{values['root']} is not a root file system with RabbitMQ in it; `install` makes one")
     show(changed=configure(directory, Instance(**values)) or process.outdated(directory))
 
 
