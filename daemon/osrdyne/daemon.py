@@ -95,13 +95,16 @@ class Daemon:
         return status_view.not_ready(self._state, self._phase, self._detail)
 
     async def _act(self, lifecycle: LifecycleEvents) -> None:
-        self._phase, stands = "connecting", None
+        self._phase = "connecting"
         connection = await self._connect()
         try:
             self._become("standby", None)
             # A standby may stand by for days.
             stands = asyncio.get_running_loop().call_later(_STABLE_SESSION_SECONDS, self._works)
-            lock_lost = await leader.acquire(connection, self._state.names)
+            try:
+                lock_lost = await leader.acquire(connection, self._state.names)
+            finally:
+                stands.cancel()
             session = DaemonSession(
                 self.settings,
                 self._state,
@@ -114,8 +117,6 @@ class Daemon:
             self._become("preparing", None)
             await session.run(connection, lock_lost, self._acting)
         finally:
-            if stands is not None:
-                stands.cancel()
             self._metrics.leader.set(0)
             await connection.close()
 

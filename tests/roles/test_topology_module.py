@@ -337,7 +337,7 @@ def test_a_pool_of_an_earlier_version_gets_its_new_queues_and_limits_and_keeps_i
     assert applied.run()["changed"]
 
     # Then the queues are the same ones, with their messages, and under the limits
-    limits = (("orphan", "delivery-limit", 100), ("dl", "delivery-limit", 1000), ("poison", "max-length-bytes", 10**9))
+    limits = (("orphan", "delivery-limit", 100), ("dl", "delivery-limit", 300), ("poison", "max-length-bytes", 10**9))
     for end, name, limit in limits:
 
         def limited(queue: str = f"{pool}-{end}", name: str = name, limit: int = limit) -> bool:

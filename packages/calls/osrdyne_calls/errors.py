@@ -12,6 +12,11 @@ from osrdyne_protocol import statuses
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_protocol.headers import X_EXPIRED_AT, X_RETRY_AFTER, integer, text
 
+__all__ = ["AccessRefused", "BodyTooLarge", "BrokerError", "CallError", "CallTimeout", "ClientClosed"]
+__all__ += ["DeliveryLimit", "Expired", "InvalidRequest", "KeyRefused", "MaxLength", "Nacked", "NoFreeSlot"]
+__all__ += ["REMOTE_ERRORS", "Rejected", "RemoteError", "ReplyAddressLost", "Throttled", "Unconfirmed"]
+__all__ += ["Undeliverable", "Unencodable", "Unroutable", "WorkerFailed"]
+
 
 class BrokerError(OsrdyneError):
     """The broker, or the way to it, failed."""

@@ -12,7 +12,6 @@ import inspect
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -133,14 +132,19 @@ class InThreads:
         self._jobs: queue.SimpleQueue[tuple[Any, Done, list[bool]] | None] = queue.SimpleQueue()
         self._most = most
         self._threads = 0
-        #: A permit for each thread that waits. Once all threads have begun, it does not count.
-        self._idle = threading.Semaphore(1)
+        #: Guards the number of jobs that no thread has ended, which each thread counts down.
+        self._counting = threading.Lock()
+        self._unfinished = 0
+        #: Whether the system refused the last thread: logged once, until it gives one again.
+        self._refused = False
         self._start_thread()
 
     def start(self, request: Any, done: Done) -> Withdraw:
-        if not self._idle.acquire(blocking=False) and self._threads < self._most:
-            with suppress(RuntimeError):  # the system gives no more: the threads that there are do it
-                self._start_thread()
+        with self._counting:
+            self._unfinished += 1
+            busy = self._unfinished > self._threads
+        if busy and self._threads < self._most:
+            self._try_thread()
         unclaimed = [True]  # a thread that begins, or the stop that takes the job back, pops it
         self._jobs.put((request, done, unclaimed))
         return partial(_claim, unclaimed)
@@ -148,12 +152,23 @@ class InThreads:
     async def end(self, request: Any) -> bool:
         # A thread cannot be ended; waiting requests get another one.
         self._most += 1
-        self._start_thread()
+        self._try_thread()
         return False
 
     def close(self) -> None:
         for _ in range(self._threads):
             self._jobs.put(None)
+
+    def _try_thread(self) -> None:
+        try:
+            self._start_thread()
+        except RuntimeError as error:
+            if not self._refused:
+                fields = {"threads": self._threads, "reason": str(error)}
+                logger.warning("the system gives no more threads; requests wait for those there are", extra=fields)
+            self._refused = True
+        else:
+            self._refused = False
 
     def _start_thread(self) -> None:
         threading.Thread(target=self._work, name=f"osrdyne handler {self._threads}", daemon=True).start()
@@ -171,7 +186,8 @@ class InThreads:
             logger.error("a handler's outcome cannot be read", exc_info=error)
             outcome = Outcome(ERROR, reason=f"the worker cannot read the outcome: {type(error).__name__}")
         finally:
-            self._idle.release()
+            with self._counting:
+                self._unfinished -= 1
         if outcome is not None:
             self._handover.put(partial(done, outcome))
 
@@ -198,13 +214,24 @@ class InExecutor:
             done(self._failed(error))
             return _too_late
 
+        taken_back = False
+
         def finished(_: concurrent.futures.Future[Outcome]) -> None:
-            if not future.cancelled():
-                error = future.exception()
-                self._handover.put(partial(done, self._failed(error) if error else future.result()))
+            if future.cancelled() and taken_back:
+                return
+            # Else it was cancelled by the user, who shut the executor down with `cancel_futures`.
+            error = concurrent.futures.CancelledError() if future.cancelled() else future.exception()
+            self._handover.put(partial(done, self._failed(error) if error else future.result()))
+
+        def take_back() -> bool:
+            nonlocal taken_back
+            if not future.done():
+                taken_back = True
+                taken_back = future.cancel()
+            return taken_back
 
         future.add_done_callback(finished)
-        return future.cancel
+        return take_back
 
     async def end(self, request: Any) -> bool:
         return False

@@ -17,6 +17,8 @@ from osrdyne_runtime.console.streams import guarded
 
 #: Entry points of this group are commands.
 GROUP = "osrdyne.commands"
+#: Modules of the packages that are released with this one.
+_OURS = ("osrdyne", "osrdyne_bus", "osrdyne_jobs", "osrdyne_pipeline", "osrdyne_relay")
 _HELP = """Call keyed workers through RabbitMQ, and run and look at the daemon that starts them.
 
 Every error is one line: what is wrong, where, and what to do. What to look at first: `osrdyne status`.
@@ -33,7 +35,7 @@ def registered() -> dict[str, EntryPoint]:
 
 
 def _is_ours(entry_point: EntryPoint) -> bool:
-    return entry_point.module.partition(".")[0].partition("_")[0] == "osrdyne"
+    return entry_point.module.partition(".")[0] in _OURS
 
 
 app = group(_HELP, registered())

@@ -29,7 +29,7 @@ ACTIVITY_BYTES = 1_000
 #: broker cannot convert fails each time, and blocks its queue meanwhile. Any other fails only as the daemon crashes: an
 #: orphan is then answered as a dead letter, but a dead letter is parked, hence the larger number. The broker counts on
 #: in the next queue. docs/decisions/0039-what-cannot-be-delivered-is-parked.md
-ORPHAN_DELIVERY_LIMIT, LETTER_DELIVERY_LIMIT = 100, 1000
+ORPHAN_DELIVERY_LIMIT, LETTER_DELIVERY_LIMIT = 100, 300
 #: Bytes of the parking queue. Once it is full, what is to be parked stays in the dead-letter queue, in nothing's way.
 PARKED_BYTES = 1_000_000_000
 #: After how long a copy for which the inventory had no room is tried again.

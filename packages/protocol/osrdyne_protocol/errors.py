@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+__all__ = ["InvalidKey", "InvalidPoolName", "InvalidTimeout", "MissingVariable", "OsrdyneError", "OtherProcess"]
+__all__ += ["ProtocolError", "SettingsError"]
+
 
 class OsrdyneError(Exception):
     """Something went wrong in osrdyne."""

@@ -8,7 +8,7 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -74,6 +74,28 @@ async def test_where_the_system_gives_no_more_threads_those_that_there_are_do_it
     runner.close()
 
 
+async def test_threads_that_the_system_refused_begin_when_it_gives_them_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner, go = InThreads(operator.call, 3), threading.Event()
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        busy = [begin(runner, go.wait) for _ in range(3)]
+        go.set()
+        await asyncio.gather(*busy)
+    assert [record.getMessage().split(" threads=")[0] for record in caplog.records] == [
+        "the system gives no more threads; requests wait for those there are"
+    ]
+
+    together = threading.Barrier(2)
+    await asyncio.gather(*(begin(runner, partial(together.wait, PATIENCE)) for _ in range(2)))
+    runner.close()
+
+
 async def test_what_is_taken_back_does_not_run() -> None:
     runner, go, ran = InThreads(operator.call, 1), threading.Event(), threading.Event()
     first = begin(runner, go.wait)
@@ -108,6 +130,35 @@ async def test_an_executor_of_processes_runs_a_handler_of_a_module() -> None:
         done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         InExecutor(partial(invoke, upper), executor).start(REQUEST, done.set_result)
         assert await done == Outcome("ok", b"BODY")
+
+
+async def test_a_request_that_a_shut_down_executor_dropped_ends_with_an_error() -> None:
+    executor, go = ThreadPoolExecutor(1), threading.Event()
+    runner = InExecutor(operator.call, executor)
+    running = begin(runner, go.wait)
+    dropped = begin(runner, Outcome)
+
+    executor.shutdown(wait=False, cancel_futures=True)
+
+    try:
+        async with asyncio.timeout(PATIENCE):
+            assert await dropped == Outcome("error", reason="the worker's executor failed: CancelledError")
+    finally:
+        go.set()
+    assert await running
+
+
+async def test_a_request_that_was_taken_back_from_an_executor_has_no_outcome() -> None:
+    with ThreadPoolExecutor(1) as executor:
+        runner, go, outcomes = InExecutor(operator.call, executor), threading.Event(), list[Any]()
+        running = begin(runner, go.wait)
+        withdraw = runner.start(Outcome, outcomes.append)
+
+        assert [withdraw(), withdraw()] == [True, True]
+        go.set()
+        await running
+        await begin(runner, Outcome)
+        assert not outcomes
 
 
 async def test_what_is_called_decides_whether_a_handler_runs_on_the_loop() -> None:

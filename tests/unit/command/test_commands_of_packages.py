@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import pytest
+
 import steps
+from osrdyne_command import program
 
 OUTSIDE = """
 import typer
@@ -93,3 +97,12 @@ def test_no_command_can_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
     _, shown, _ = run(tmp_path, "call", "--help", name="call")
 
     assert "Send one request to the workers" in str(shown)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_no_command_of_a_package_named_like_ours_can_either(monkeypatch: pytest.MonkeyPatch, order: int) -> None:
+    ours = EntryPoint("jobs", "osrdyne_jobs.commands:JOBS", program.GROUP)
+    theirs = EntryPoint("jobs", "osrdyne_extra:app", program.GROUP)
+    monkeypatch.setattr(program, "entry_points", lambda group: [ours, theirs][::order])
+
+    assert program.registered() == {"jobs": ours}

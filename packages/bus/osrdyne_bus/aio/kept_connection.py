@@ -256,7 +256,7 @@ class KeptConnection:
     async def _keep(self) -> None:
         """Connect again whenever the connection ends."""
         loop = asyncio.get_running_loop()
-        retry, outage = Retry(stable_after=SETTLED), OutageLog(log, "the peer")
+        retry, outage = Retry(), OutageLog(log, "the peer")
         while True:
             began = loop.time()
             why = await asyncio.shield(self._lost)
@@ -271,8 +271,10 @@ class KeptConnection:
             self._at += 1
             # One that ends again and again must not be opened without pause.
             worked_for = loop.time() - began
-            pause = retry.failed(worked_for)
+            pause = retry.failed()
             if worked_for > SETTLED:
+                # It is opened again at once. The first pause is that after a try that fails.
+                retry.worked()
                 pause = self._quick_ends = 0
             else:
                 self._ended_soon(why)

@@ -69,14 +69,16 @@ class KeptSubscription:
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
-        retry, outage = Retry(stable_after=SETTLED), OutageLog(log, "the subscription", tolerated=1)
+        retry, outage = Retry(), OutageLog(log, "the subscription", tolerated=1)
         while True:
             began = loop.time()
             why = await self._lost
             # A link that ends again and again must not be attached without pause.
             worked_for = loop.time() - began
-            pause = retry.failed(worked_for)
+            pause = retry.failed()
             if worked_for > SETTLED:
+                # It is attached again at once. The first pause is that after a try that fails.
+                retry.worked()
                 pause = 0
             outage.failed(str(why), loop.time(), address=self._shown)
             while True:
