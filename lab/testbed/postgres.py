@@ -140,7 +140,8 @@ class Postgres(Started):
         self._reap()
 
     def back_up(self, to: Path) -> None:
-        """Copy the files of a server that does not run."""
+        """Copy the files of a server that does not run, in place of an earlier back-up."""
+        shutil.rmtree(to, ignore_errors=True)  # or `cp` would copy into it
         self._copy(self.directory / "data", to)
 
     def restore(self, backup: Path) -> None:
