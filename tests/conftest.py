@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,10 +111,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _garbage() -> Iterator[None]:
-    """Names what a module left open at its own last test. Else it falls on whichever test runs when Python collects."""
+def _left() -> Iterator[None]:
+    """Names what a module left at its own last test: what is open, and handlers of signals.
+
+    Else it falls on whichever test runs when Python collects, or waits for a signal.
+    """
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     gc.collect()
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Run:
 
     @property
     def failed(self) -> bool:
-        """True when a test or pytest itself failed, or something was left behind; an empty selection is not a failure."""
+        """True when a test or pytest failed, or something was left behind; to select nothing is not a failure."""
         return self.code not in (0, NOTHING_SELECTED)
 
     @property

@@ -60,7 +60,7 @@ def _places(value: object) -> tuple[str, ...] | str:
 def _environment(given: dict[str, str]) -> dict[str, str]:
     for name in given:
         if name.startswith(_OURS) or not _VARIABLE.fullmatch(name):
-            raise Wrong(f"is not a name for a variable; those that begin with {_OURS} are set for each worker", f".{name}")
+            raise Wrong(f"cannot name a variable; those that begin with {_OURS} are set for each worker", f".{name}")
     return given
 
 

@@ -12,6 +12,7 @@ import steps
 ALLOWED = {*sys.stdlib_module_names, "osrdyne_protocol"}
 #: What an extra brings, by the only modules that may import it.
 EXTRAS = {
+    "packages/runtime/osrdyne_runtime/settings/model.py": {"pydantic", "pydantic_core"},
     "packages/runtime/osrdyne_runtime/serve/answers.py": {"aiohttp", "prometheus_client"},
     "packages/runtime/osrdyne_runtime/serve/server.py": {"aiohttp"},
 }

@@ -40,6 +40,7 @@ PLACES: dict[str, tuple[str, str, dict[str, str]]] = {
         "packages/runtime/osrdyne_runtime/settings/model.py",
         {
             "daemon/osrdyne/settings/daemon.py": "it asks for the one line",
+            "packages/jobs/osrdyne_jobs/http/endpoints.py": "a request",
             "packages/jobs/osrdyne_jobs/job_types.py": "a payload",
             "packages/relay/osrdyne_relay/http/sockets.py": "a message of a client",
             "packages/relay/osrdyne_relay/redis/records.py": "a record of another node",

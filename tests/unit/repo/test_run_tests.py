@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -159,7 +161,17 @@ def test_one(word):
 """
 
 
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Takes back the handlers of signals that a run sets for its process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.full
+@pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize("flaky", [1, 4])
 def test_a_run_with_a_few_flaky_tests_passes_and_says_so_and_one_with_many_fails(
     flaky: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
