@@ -22,6 +22,7 @@ from typing import Any
 
 from faults import load
 from faults.rig import Rig
+from faults.timing import p99
 from osrdyne_client import AsyncClient
 from osrdyne_client.errors import RemoteError
 from testbed import ROOT
@@ -34,7 +35,7 @@ KEYS, SECONDS = 10_000, 10.0
 #: Seconds between two new keys of an honest user: it keeps within its budget.
 PACE = 1.0
 #: Seconds between two new keys of a program that asks beside the spray with the same user, and measures refusals.
-PROBE_PACE = 0.1
+PROBE_PACE = 0.02
 #: New keys of each program.
 NUMBERS = {"spray": KEYS, "probe": int(SECONDS / PROBE_PACE), "honest": int(SECONDS / PACE)}
 #: What the pools may have, and what their users may wake: many more than honest users do.
@@ -53,8 +54,7 @@ class Seen:
 
     def late(self, status: str) -> float:
         """Return how many milliseconds nearly all answers of this status took at most."""
-        took = sorted(self.took.get(status, [0.0]))
-        return took[min(len(took) - 1, int(0.99 * len(took)))]
+        return p99(self.took.get(status, [0.0]))
 
 
 def key_spray(rig: Rig, random: Random) -> str:
@@ -70,6 +70,12 @@ def key_spray(rig: Rig, random: Random) -> str:
         honest = [_program(rig, one, one.client_uri, "honest") for one in (sprayed, control)]
         hostile = [_program(rig, sprayed, rig.broker.amqp_uri(*sprayer, VHOST), what) for what in ("spray", "probe")]
         spray, probe, ours, theirs = (_seen(one) for one in (*hostile, *honest))
+    for what, seen, status in (
+        ("new keys of other users", ours, "ok"),
+        ("new keys in a second pool", theirs, "ok"),
+        ("refusals", probe, "throttled"),
+    ):
+        rig.beside_sprays.setdefault(what, []).extend(seen.took.get(status, []))
     slower = ours.late("ok") / max(theirs.late("ok"), 1.0)
     assert spray.statuses.total() == KEYS, f"{KEYS - spray.statuses.total()} requests of the spray have no answer"
     assert set(spray.statuses) == {"ok", "throttled"}, f"the spray was answered {dict(spray.statuses)}"

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from faults import timing
+
 #: What is accounted before the first fault and after the last one has healed is this kind's.
 STEADY = "(no fault)"
 
@@ -206,7 +208,7 @@ class Ledger:
         ]
         if not found:
             raise ValueError(f"no request of {', '.join(sorted(wanted))} was answered")
-        return sorted(found)[(len(found) * 99 - 1) // 100]
+        return timing.p99(found)
 
     @property
     def lost(self) -> list[Request]:

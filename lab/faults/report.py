@@ -10,6 +10,7 @@ from rich.table import Table
 
 from faults.ledger import COUNTS, Row
 from faults.run import Result
+from faults.timing import p99
 
 
 def merged(results: list[Result]) -> list[Row]:
@@ -53,7 +54,16 @@ def caption(results: list[Result]) -> str:
         f" Beside a hostile peer, p99 of warm keys was {late:.1f} times that of the calm before it." if late else ""
     )
     unconfirmed = sum(one.unconfirmed for one in results)
-    return f"{runs}. Answers: {answers}. Not confirmed, so not counted: {unconfirmed}.{beside}"
+    return f"{runs}. Answers: {answers}. Not confirmed, so not counted: {unconfirmed}.{beside}{_sprays(results)}"
+
+
+def _sprays(results: list[Result]) -> str:
+    took: dict[str, list[float]] = {}
+    for result in results:
+        for what, some in result.beside_sprays.items():
+            took.setdefault(what, []).extend(some)
+    found = "; ".join(f"{what} {p99(some):.0f} ms ({len(some)} requests)" for what, some in took.items())
+    return f" Beside sprays of keys, p99 of {found}." if found else ""
 
 
 def last_line(results: list[Result]) -> str:

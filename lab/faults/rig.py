@@ -95,6 +95,8 @@ class Rig:
         self._dead: list[tuple[str, float]] = []
         #: How many times as late 99 of 100 answers of warm keys were beside each hostile peer.
         self.late: list[float] = []
+        #: Milliseconds that requests beside sprays of keys took, by what they were.
+        self.beside_sprays: dict[str, list[float]] = {}
         self._wait = threading.Event()
 
     def __enter__(self) -> Rig:

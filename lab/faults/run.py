@@ -40,6 +40,8 @@ class Result:
     unconfirmed: int = 0
     #: Of the hostile peer that cost most: how many times as late 99 of 100 answers of warm keys were beside it.
     late: float = 0.0
+    #: Milliseconds that requests beside sprays of keys took, by what they were.
+    beside_sprays: dict[str, list[float]] = field(default_factory=dict)
     #: What a person should look at: lost requests, faults that could not be done, what did not recover.
     troubles: list[str] = field(default_factory=list)
 
@@ -144,6 +146,7 @@ class Run:
         result.rows = ledger.rows(self._windows, began=began, ended=ended, lifetime=timing.MESSAGE_TTL)
         result.statuses = dict(ledger.statuses)
         result.late = max(rig.late, default=0.0)
+        result.beside_sprays = rig.beside_sprays
         result.unconfirmed = len(ledger.requests) - len(ledger.confirmed)
         for one in ledger.lost:
             kind = kind_during(one.sent, one.ended(timing.MESSAGE_TTL), self._windows)

@@ -8,7 +8,7 @@ from random import Random
 from faults import load
 from faults.ledger import Row
 from faults.plan import KINDS, SABOTAGE, order
-from faults.report import from_json, last_line, merged, to_json
+from faults.report import caption, from_json, last_line, merged, to_json
 from faults.run import Result
 
 
@@ -54,3 +54,10 @@ def test_two_runs_become_one_account() -> None:
     assert last_line(results) == (
         "faults: injected=2 requests=16 answered=12 poisoned=1 lost_by_broker=1 lost=1 duplicates=2 redelivered=1"
     )
+
+
+def test_what_requests_beside_sprays_took_is_told_over_all_versions_and_sprays() -> None:
+    took = [{"refusals": [float(number) for number in range(first, 101, 2)]} for first in (1, 2)]
+    results = [Result(version, 1, beside_sprays=beside) for version, beside in zip(("4.0", "4.3"), took, strict=True)]
+    assert caption(results).endswith(" Beside sprays of keys, p99 of refusals 99 ms (100 requests).")
+    assert "sprays" not in caption([Result("4.0", 1)])
