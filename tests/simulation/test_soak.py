@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from osrdyne.base.changes import Keyed
+from osrdyne.state.by_key import QueuesByKey
 from osrdyne_amqp.channels.confirms import Confirms
 from osrdyne_pool.topology import Permission
 from simulation import virtual_time
@@ -31,13 +31,13 @@ def test_keys_that_come_and_go_leave_daemon_and_client_as_small_as_before() -> N
     assert max(one.live for one in report.samples) > 1
     assert report.samples[-1].live == 0
     names = {name for one in report.samples for name in one.sizes}
-    assert names >= {"Keyed.data", "Slots._entries", "Confirms._pending", "Worker._in_hand", "KeyedLoop._busy"}
+    assert names >= {"QueuesByKey.data", "Slots._entries", "Confirms._pending", "Worker._in_hand", "KeyedLoop._busy"}
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("owner", "method", "attribute"), [(Keyed, "pop", "data"), (Confirms, "_settle_one", "_pending")]
+    ("owner", "method", "attribute"), [(QueuesByKey, "forget", "data"), (Confirms, "_settle_one", "_pending")]
 )
 def test_what_is_never_forgotten_is_seen(
     monkeypatch: pytest.MonkeyPatch, owner: type, method: str, attribute: str
