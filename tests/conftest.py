@@ -122,6 +122,14 @@ def _left() -> Iterator[None]:
     assert {number: signal.getsignal(number) for number in handlers} == handlers
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Has SIGINT raise KeyboardInterrupt, also where a shell began the run in the background, and it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @dataclass(frozen=True)
 class Vhost:
     """An empty vhost for one test (or module), on a broker that other tests use too: do not stop that

@@ -98,6 +98,7 @@ def test_the_thread_of_a_client_that_is_dropped_ends(url: str, handler: Handler)
         until(lambda: threads() == 0)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_a_call_cancels_it_and_the_client_goes_on(url: str, handler: Handler) -> None:
     def interrupt() -> None:
         handler.begun.wait()

@@ -104,6 +104,7 @@ def test_work_is_cancelled_when_its_time_is_over(portal: Portal) -> None:
     until(waits.cancelled.is_set)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_a_wait_and_cancels_its_work(portal: Portal) -> None:
     waits = Waits()
 
@@ -118,6 +119,7 @@ def test_ctrl_c_ends_a_wait_and_cancels_its_work(portal: Portal) -> None:
     assert portal.run(answer()) == 42
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_it_is_opened_leaves_no_thread() -> None:
     waits = Waits()
 
