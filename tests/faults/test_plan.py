@@ -56,7 +56,7 @@ def test_two_runs_become_one_account() -> None:
     )
 
 
-def test_what_requests_beside_sprays_took_is_told_over_all_versions_and_sprays() -> None:
+def test_the_caption_has_the_p99_of_requests_beside_sprays_over_all_runs() -> None:
     took = [{"refusals": [float(number) for number in range(first, 101, 2)]} for first in (1, 2)]
     results = [Result(version, 1, beside_sprays=beside) for version, beside in zip(("4.0", "4.3"), took, strict=True)]
     assert caption(results).endswith(" Beside sprays of keys, p99 of refusals 99 ms (100 requests).")
