@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from osrdyne_relay import Request, StreamLost
+from osrdyne_relay import InvalidCall, Request, StreamLost
 from osrdyne_relay.client import RelayClient
 from osrdyne_relay.streams.base import CHUNK
 from osrdyne_relay.worker import RelayRequest
 from testbed.forked import in_fork
 from testbed.redis import RedisServer
-from testbed.waiting import until
+from testbed.waiting import PATIENCE, until
 from tests.relay.http_nodes import TOKENS, InThread, http_settings, working_in_thread
 from tests.relay.places import Directory
 
@@ -134,6 +134,38 @@ def test_chunks_are_made_in_the_thread_that_calls(url: str) -> None:
     with working_in_thread(url, "e", read_back), RelayClient(url, token=CALLER) as client:
         assert client.call("e", Request(streams={"s": chunks()}), timeout=60).body == b"abc" * 3
     assert made_in == [threading.get_ident()] * 3
+
+
+def test_a_generator_that_reads_a_stream_may_be_collected_in_the_thread_of_the_loop(url: str, handler: Handler) -> None:
+    def read(client: RelayClient) -> Iterator[bytes]:
+        with client.call("e", b"x") as response:
+            yield from response.streams["s"]
+
+    with working_in_thread(url, "e", handler.large), RelayClient(url, token=CALLER) as client:
+        # Given a cycle, which only the collector ends
+        held: list[Any] = [read(client)]
+        held.append(held)
+        next(held[0])
+        portal = client._connections._here.portal
+        assert portal is not None
+        collected = threading.Event()
+        gc.disable()
+        try:
+            del held
+            portal.put(lambda: collected.set() if gc.collect() else None)
+            assert collected.wait(PATIENCE)
+        finally:
+            gc.enable()
+        assert client.call("e", b"x", timeout=60).body == b""
+
+
+def test_a_chunk_that_is_not_bytes_is_refused_and_one_that_is_empty_left_out(url: str) -> None:
+    with working_in_thread(url, "e", read_back), RelayClient(url, token=CALLER) as client:
+        chunks: list[Any] = [b"abc", None, b"", b"def"]
+        assert client.call("e", Request(streams={"s": chunks}), timeout=60).body == b"abcdef"
+        chunks = ["text"]
+        with pytest.raises(InvalidCall, match="is not bytes, but of type str"):
+            client.call("e", Request(streams={"s": chunks}), timeout=60)
 
 
 def test_a_stream_is_not_cut_without_an_error_when_its_client_is_closed_or_forked(url: str, handler: Handler) -> None:

@@ -202,6 +202,8 @@ class ManagementApi:
             hint = "see the broker's log"
             if error.status in (401, 403):
                 hint = _REFUSALS.get(error.reason, _REFUSED).format(user=f"user '{server.user}'")
+            if 300 <= error.status < 400:
+                hint = "it redirects, and a password follows no redirect; name the API's own address in management_uri"
             raise ManagementError(f"{where}/api/{path} answered {error.status}: {hint}") from None
         except management.ManagementAway as error:
             raise ManagementError(f"no management API at {where}: {_cause(error, server.options.cacertfile)}") from None

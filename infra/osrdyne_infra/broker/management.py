@@ -119,6 +119,11 @@ class Management:
                 f"the broker at {self.url} does not let user {self.user} in: name or password is wrong, or the user "
                 f"has no tag; give them in osrdyne:broker.admin and by `pulumi config set --secret admin_password`"
             )
+        if 300 <= code < 400:
+            return (
+                f"what answers at {self.url} redirects ({code}), and a password follows no redirect; name the address "
+                f"of the API itself in osrdyne:broker.management"
+            )
         return f"the broker at {self.url} answers {code}; see its log"
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime import log_lines
@@ -18,6 +19,7 @@ from osrdyne_runtime.forks import Home, keep
 log = log_lines.logger(__name__)
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 #: Seconds that `close` waits for the thread. It takes longer only where something blocks the loop.
 CLOSE_SECONDS = 60.0
@@ -52,6 +54,32 @@ class ThreadBridge:
         with suppress(IndexError):
             while True:
                 self._actions.popleft()()
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Does what blocks, such as to resolve a name, in daemon threads.
+
+    An executor takes no more work once the main thread has ended, although others go on. The end of a program, and that
+    of the loop, would wait for its threads.
+    """
+
+    def run_in_executor(
+        self, executor: concurrent.futures.Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Call a function in a thread; return the future of its result."""
+        if executor is not None:
+            return super().run_in_executor(executor, func, *args)
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def do() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(func(*args))
+                except BaseException as error:  # noqa: BLE001 - it belongs to the future
+                    future.set_exception(error)
+
+        threading.Thread(target=do, name="osrdyne blocking", daemon=True).start()
+        return asyncio.wrap_future(future, loop=self)
 
 
 class Portal:
@@ -128,7 +156,7 @@ class Portal:
         The caller makes the future, so that it has it wherever it is interrupted.
         """
         try:
-            self.put(partial(_begin, work, future))
+            self.put(partial(_begin, work, future, contextvars.copy_context()))
         except OsrdyneError:
             work.close()
             raise
@@ -152,9 +180,15 @@ class Portal:
     def result(self, future: concurrent.futures.Future[T], timeout: float | None = None) -> T:
         """Wait for the future of `start`. Raises what came of the work, and TimeoutError."""
         try:
-            return future.result(timeout)
+            error = future.exception(timeout)
         except concurrent.futures.CancelledError:
             raise self._closed(f"the {self._name} was closed meanwhile") from None
+        if error is not None:  # `result` takes one whose truth is false for none
+            try:
+                raise error
+            finally:
+                del error  # which holds this frame
+        return future.result()
 
     def close(self) -> None:
         """Cancel what runs, leave the context, and end the thread. Safe to repeat; the loop's thread does not wait.
@@ -186,8 +220,10 @@ class Portal:
         return not self._thread.is_alive()
 
     def _run(self, context: AbstractAsyncContextManager[object], opened: concurrent.futures.Future[None]) -> None:
+        self._thread = threading.current_thread()
         try:
-            asyncio.run(self._serve(context, opened))
+            with asyncio.Runner(loop_factory=_Loop) as runner:
+                runner.run(self._serve(context, opened))
         except BaseException as error:
             ended = isinstance(error, asyncio.CancelledError)
             if not opened.done():
@@ -203,16 +239,17 @@ class Portal:
         with self._lock:
             if self._stopped:  # before this thread came so far
                 raise asyncio.CancelledError
-            self._cancel = partial(loop.call_soon_threadsafe, task.cancel)
+            self._cancel = partial(loop.call_soon_threadsafe, _cancel_once, task)
         try:
             async with context:
                 with self._lock:
-                    if self._stopped:  # and entering has not ended by it
-                        raise asyncio.CancelledError
-                    self._bridge = ThreadBridge(loop)
-                opened.set_result(None)
+                    if not self._stopped:
+                        self._bridge = ThreadBridge(loop)
+                        opened.set_result(None)
+                if task.cancelling():  # by `stop`, and entering has not ended by it
+                    raise asyncio.CancelledError
                 try:
-                    await loop.create_future()  # until `stop` cancels it
+                    await loop.create_future()  # until `stop` cancels it, which may be on its way
                 finally:
                     self._bridge = None
         finally:
@@ -220,18 +257,23 @@ class Portal:
                 self._cancel = None
 
 
-def _begin(work: Coroutine[Any, Any, T], future: concurrent.futures.Future[T]) -> None:
+def _cancel_once(task: asyncio.Task[Any]) -> None:
+    if not task.cancelling():  # or its end would be cut short
+        task.cancel()
+
+
+def _begin(work: Coroutine[Any, Any, T], future: concurrent.futures.Future[T], context: contextvars.Context) -> None:
     if future.cancelled():
         work.close()
         return
     loop = asyncio.get_running_loop()
-    task = loop.create_task(work)
+    task = loop.create_task(work, context=context)
 
     def ended(_: asyncio.Task[T]) -> None:
         with suppress(concurrent.futures.InvalidStateError):  # it was cancelled at the same time
             if task.cancelled():
                 future.cancel()
-            elif error := task.exception():
+            elif (error := task.exception()) is not None:  # whose truth may be false
                 future.set_exception(error)
             else:
                 future.set_result(task.result())

@@ -12,6 +12,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from osrdyne.broker.management_api import ManagementApi
+from osrdyne.errors import ManagementError
+from osrdyne_infra.broker.management import Management
+from osrdyne_infra.errors import BrokerUnusable
 from osrdyne_pool.broker.management import ManagementAway, ManagementClient, ManagementRefused, ManagementUnreadable
 from testbed.plugins import plugin
 
@@ -99,6 +103,14 @@ def test_a_redirect_is_not_followed_with_the_password(who: str) -> None:
                 module.Api(given, rehearse=False).get("queues")
 
     assert seen == []
+
+
+async def test_daemon_and_stack_name_the_setting_where_the_api_redirects() -> None:
+    with answering(301, location="http://127.0.0.1:9/") as (url, _):
+        with pytest.raises(ManagementError, match=r"answered 301: it redirects.*management_uri"):
+            await ManagementApi(url.replace("://", "://u:p@"), "v").topology()
+        with pytest.raises(BrokerUnusable, match=r"redirects \(301\).*osrdyne:broker\.management"):
+            Management(url, "u", "p").check()
 
 
 def test_a_refusal_has_status_and_the_brokers_reason_and_no_password() -> None:

@@ -61,3 +61,12 @@ def test_nothing_stays_open_where_one_of_the_addresses_is_taken(named: list[str]
     named[:] = [V6]
     (one,) = listen("localhost", port)
     one.close()
+
+
+def test_no_name_means_all_addresses_and_one_that_cannot_be_is_refused() -> None:
+    with ExitStack() as opened:
+        assert [opened.enter_context(one) for one in listen("", 0)]
+    with pytest.raises(CannotListen, match="from other machines"):
+        listen("", 0, others_need="set a token")
+    with pytest.raises(CannotListen, match=r"cannot listen on 'a\.\.b', port 0: it is not a name"):
+        listen("a..b", 0)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -19,6 +22,8 @@ from osrdyne_runtime import portal as portals
 from osrdyne_runtime.portal import Portal, ThreadBridge
 from testbed.forked import in_fork
 from testbed.waiting import PATIENCE, until
+
+WHO = contextvars.ContextVar("WHO", default="")
 
 
 class Context:
@@ -242,3 +247,91 @@ async def test_ctrl_c_while_the_loop_is_woken_keeps_no_later_action_from_it(monk
 
 def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_work_has_the_context_of_the_thread_that_asked_for_it(portal: Portal) -> None:
+    async def seen() -> str:
+        return WHO.get()
+
+    def ask(who: str) -> set[str]:
+        WHO.set(who)
+        return {portal.run(seen()) for _ in range(50)}
+
+    names = [f"thread {number}" for number in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(ask, names)) == [{name} for name in names]
+
+
+def test_an_error_that_is_false_is_raised_all_the_same(portal: Portal) -> None:
+    class Empty(Exception):
+        def __len__(self) -> int:
+            return 0
+
+    async def fails() -> None:
+        raise Empty
+
+    with pytest.raises(Empty):
+        portal.run(fails(), PATIENCE)
+
+
+def test_a_context_is_left_in_full_where_the_end_comes_as_it_was_entered(context: Context) -> None:
+    portal = Portal("client", ClientClosed)
+
+    @asynccontextmanager
+    async def stopped() -> AsyncIterator[None]:
+        async with context.entered():
+            portal.stop()
+            yield
+
+    with pytest.raises(ClientClosed):
+        portal.open(stopped())
+    assert context.events == ["entered", "left"]
+
+
+def test_what_blocks_on_the_loop_holds_up_neither_ctrl_c_nor_the_end(portal: Portal) -> None:
+    blocked, go = threading.Event(), threading.Event()
+
+    def block() -> None:
+        blocked.set()
+        go.wait()
+
+    def ask() -> None:
+        with suppress(ClientClosed):
+            portal.run(asyncio.to_thread(block))
+
+    asked = threading.Thread(target=ask)
+    asked.start()
+    blocked.wait()
+    try:
+        portal.close()
+        assert not portal.is_running
+    finally:
+        go.set()
+        asked.join()
+
+
+def test_threads_are_served_after_the_main_thread_has_ended() -> None:
+    done = subprocess.run([sys.executable, "-c", OUTLIVED], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[1]\n", "")
+
+
+#: A program whose main thread ends first.
+OUTLIVED = """
+import asyncio, threading
+from contextlib import asynccontextmanager
+from osrdyne_calls.errors import ClientClosed
+from osrdyne_runtime.portal import Portal
+
+@asynccontextmanager
+async def nothing():
+    yield
+
+portal = Portal("client", ClientClosed)
+portal.open(nothing())
+
+def work():
+    threading.main_thread().join()
+    print(portal.run(asyncio.to_thread(list, [1])))
+
+threading.Thread(target=work).start()
+"""

@@ -64,3 +64,16 @@ def test_a_duration_is_seconds_or_iso_8601_and_a_model_does_not_change() -> None
     assert made.tables.pause == 5.5
     with pytest.raises(ValueError, match="frozen"):
         made.name = "b"
+
+
+def test_a_table_of_a_driver_of_others_may_have_aliases_and_names_that_are_not_known() -> None:
+    class Driver(StrictModel):
+        image: str = Field(alias="image-name")
+
+    class Open(StrictModel, extra="allow"):
+        image: str
+
+    assert Driver.from_mapping({"image-name": "a"}).image == "a"
+    assert Open.from_mapping({"image": "a", "more": 1}).model_extra == {"more": 1}
+    with pytest.raises(SettingsError, match="image: is not a setting; known are image-name"):
+        Driver.from_mapping({"image": "a"})

@@ -38,7 +38,7 @@ def serve(
     stop: threading.Event,
     listening: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve the administration until `stop` is set; may be called from any thread.
+    """Serve the administration until `stop` is set; may be called from any thread that runs no loop.
 
     `port`: 0 lets the system choose one. `listening` gets the address of the page once it answers.
     `engine`, `token`, `types`, `client`: as `create_app`.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import queue
 import threading
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,6 @@ from osrdyne_relay.client.asynchronous import AsyncRelayClient
 from osrdyne_relay.errors import InvalidCall, NodeLost
 from osrdyne_relay.messages import Request
 from osrdyne_relay.streams.base import Source, StoredStream, stored
-from osrdyne_runtime.forks import Home, keep
 from osrdyne_runtime.portal import Portal
 
 T = TypeVar("T")
@@ -32,17 +32,34 @@ Work = Callable[[AsyncRelayClient], Coroutine[Any, Any, T]]
 _CLOSE = 1.0
 
 
+class _Opened:
+    """What one process has: the portal, and the client behind it while it is open."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.portal: Portal | None = None
+        #: With what stops the portal.
+        self.client: tuple[AsyncRelayClient, weakref.finalize[Any, Any]] | None = None
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is the thread of the loop. Asked before the lock is taken: its owner may wait for the loop."""
+        return self.portal is not None and self.portal.is_own_thread
+
+
 class Connections:
     """An asynchronous client behind a portal, from the first use to `close`. What is pickled or forked has its own."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
-        self._start_afresh()
+        #: By process: a fork has its own. What it inherits is kept, because its end would close what the other uses.
+        self._by_process = {os.getpid(): _Opened()}
 
-    def _start_afresh(self) -> None:
-        self._lock = threading.RLock()
-        self._opened: tuple[Portal, AsyncRelayClient, weakref.finalize[Any, Any]] | None = None
-        self._home = Home()
+    @property
+    def _here(self) -> _Opened:
+        found = self._by_process.get(os.getpid())
+        # Several threads may come here first; all get the same.
+        return found or self._by_process.setdefault(os.getpid(), _Opened())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Connections, (self.nodes,)
@@ -51,7 +68,11 @@ class Connections:
         """Have the client do something, and wait for it. Raises NodeLost when this was closed meanwhile.
 
         Chunks that `made_here` asks for are made in this thread.
+
+        Raises RuntimeError in the thread of the loop, where only a finalizer or the like can call it.
         """
+        if self._here.is_own_thread:
+            raise RuntimeError("this thread runs the loop of the relay client, and cannot wait for it")
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         if made_here is not None:
             future.add_done_callback(lambda _: made_here.put(None))
@@ -65,30 +86,34 @@ class Connections:
             raise
 
     def _start(self, work: Work[T], future: concurrent.futures.Future[T]) -> Portal:
-        if not self._home.is_here:
-            keep(self._opened)
-            self._start_afresh()
-        with self._lock:
-            if self._opened is None:
-                portal, client = Portal("relay client", NodeLost), AsyncRelayClient(self.nodes)
-                portal.open(_until_calls_end(client))
+        here = self._here
+        with here.lock:
+            if here.client is None:
+                here.portal, client = Portal("relay client", NodeLost), AsyncRelayClient(self.nodes)
+                here.portal.open(_until_calls_end(client))
                 # For one that is dropped without `close`. A program that ends needs it no more.
-                stop = weakref.finalize(self, portal.stop)
+                stop = weakref.finalize(self, here.portal.stop)
                 stop.atexit = False
-                self._opened = portal, client, stop
-            portal, client, _ = self._opened
-            portal.start(work(client), future)
-            return portal
+                here.client = client, stop
+            assert here.portal is not None
+            here.portal.start(work(here.client[0]), future)
+            return here.portal
+
+    def begin(self, work: Work[object]) -> None:
+        """Have an open client do something, and do not wait. For a thread that runs a loop, as a finalizer may."""
+        here = self._here
+        portal, client = here.portal, here.client
+        if portal is not None and client is not None:
+            with suppress(NodeLost):  # it is being closed
+                portal.start(work(client[0]), concurrent.futures.Future())
 
     def close(self) -> None:
         """End the connections: those of calls in flight when these have ended. In a fork, only its own."""
-        if not self._home.is_here:
-            return
-        with self._lock:
-            opened, self._opened = self._opened, None
-        if opened is not None:
-            portal, _, stop = opened
-            stop()
+        here = self._here
+        with here.lock:
+            portal, client, here.client = here.portal, here.client, None
+        if portal is not None and client is not None:
+            client[1]()
             portal.ends(_CLOSE)
 
 
@@ -118,6 +143,14 @@ class _Wanted:
                 self.chunk.set_exception(error)
 
 
+def _runs_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _made_here(source: Source, wanted: queue.SimpleQueue[_Wanted | None]) -> Source:
     """Return a source whose chunks are made in the thread that reads `wanted`. Raises InvalidCall."""
     if isinstance(source, AsyncIterable):
@@ -126,7 +159,7 @@ def _made_here(source: Source, wanted: queue.SimpleQueue[_Wanted | None]) -> Sou
 
 
 def _each(source: Iterable[bytes]) -> Iterator[bytes]:
-    yield from source  # whose iterator is made in that thread, too
+    yield from filter(None, source)  # whose iterator is made in that thread, too
 
 
 async def _chunks(chunks: Iterator[bytes], wanted: queue.SimpleQueue[_Wanted | None]) -> AsyncIterator[bytes]:
@@ -174,8 +207,18 @@ class BlockingStreams:
             raise cut_off(stream) from None
 
     def remove(self, stream: str) -> None:
-        """Remove it. Does nothing where it is not there, or no node can be reached: then it expires."""
-        self._connections.run(lambda client: client.streams.remove(stream))
+        """Remove it. Does nothing where it is not there, or no node can be reached: then it expires.
+
+        Where a loop runs in this thread, as when a generator that reads the stream is collected, it does not wait.
+        """
+
+        def work(client: AsyncRelayClient) -> Coroutine[Any, Any, None]:
+            return client.streams.remove(stream)
+
+        if _runs_a_loop():
+            self._connections.begin(work)
+        else:
+            self._connections.run(work)
 
 
 class BlockingStream:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from osrdyne_relay.errors import InvalidCall, StreamLost
 from osrdyne_relay.redis.names import is_id, new_id
@@ -120,15 +120,24 @@ def stream_in(name: str, ending: str) -> str | None:
 
 
 async def chunks_of(source: Source) -> AsyncIterator[bytes]:
-    """Give the chunks of a source."""
+    """Give the chunks of a source that are not empty. Raises InvalidCall for one that is not bytes."""
+    async for chunk in _raw(source):
+        if not chunk:
+            continue
+        if not isinstance(chunk, bytes | bytearray | memoryview):
+            raise InvalidCall(f"a chunk of a data stream is not bytes, but of type {type(chunk).__name__}")
+        yield chunk
+
+
+async def _raw(source: Source) -> AsyncIterator[bytes]:
     if isinstance(source, AsyncIterable):
         async for chunk in source:
             yield chunk
         return
     if not isinstance(source, Path):
-        chunks = iter(source)
-        while (found := await asyncio.to_thread(next, chunks, None)) is not None:
-            yield found
+        chunks, end = iter(source), object()
+        while (found := await asyncio.to_thread(next, chunks, end)) is not end:
+            yield cast(bytes, found)
         return
     with await asyncio.to_thread(source.open, "rb") as file:
         while chunk := await asyncio.to_thread(file.read, CHUNK):

@@ -36,7 +36,8 @@ def listen(host: str, port: int, *, others_need: str | None = None) -> list[sock
         raise CannotListen(f"{port} is not a port: choose one from 1 to {MOST_PORT}, or 0 for any", "no port")
     with ExitStack() as opened:
         try:
-            found = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+            asked = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            found = dict.fromkeys(asked)
             # The address, not the name: that may mean another machine.
             if others_need is not None and not all(hosts.is_loopback(str(one[4][0])) for one in found):
                 reason = "can be reached from other machines"
@@ -45,7 +46,7 @@ def listen(host: str, port: int, *, others_need: str | None = None) -> list[sock
             missing: OSError | None = None
             for family, *_, where in found:
                 # One port for all of them, also where the system chooses.
-                there = (where[0], made[0].getsockname()[1] if made else port)
+                there = (where[0], made[0].getsockname()[1] if made else port, *where[2:])
                 both = family == socket.AF_INET6 and len(found) == 1 and socket.has_dualstack_ipv6()
                 try:
                     one = socket.create_server(there, family=family, backlog=BACKLOG, dualstack_ipv6=both)
@@ -56,6 +57,9 @@ def listen(host: str, port: int, *, others_need: str | None = None) -> list[sock
                     missing = error
             if missing is not None and not made:
                 raise missing
+        except UnicodeError:
+            reason = "is not a name"
+            raise CannotListen(f"cannot listen on {host!r}, port {port}: it {reason}; choose another", reason) from None
         except OSError as error:
             reason = (error.strerror or str(error)).partition(" (while attempting")[0]  # which says the address again
             text = f"cannot listen on {host}, port {port}: {reason}; choose another address or port"

@@ -33,7 +33,9 @@ class StrictModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, value: object) -> object:
-        known = [name for name, field in cls.model_fields.items() if not field.exclude]
+        known = [field.alias or name for name, field in cls.model_fields.items() if not field.exclude]
+        if cls.model_config.get("extra") != "forbid":
+            return value
         if isinstance(value, Mapping):
             for name in value:
                 if name not in known:
