@@ -84,9 +84,9 @@ async def lead_and_lose_management(rig: Rig) -> None:
     await lead_without_management(rig, leads_for=10.0)
 
 
-async def work(rig: Rig) -> None:
-    """Have a worker serve."""
-    there = broker(rig)
+async def work(rig: Rig, *, away: float = AWAY, made_after: float = 0.0) -> None:
+    """Have a worker serve, whose queue is made after so many seconds."""
+    there = broker(rig, away=away)
     queue = NAMES.request_queue("42")
     environment = WorkerEnvironment("w", "42", POOL.name, queue, NAMES.activity_exchange, WORKER)
     stop = asyncio.Event()
@@ -95,11 +95,16 @@ async def work(rig: Rig) -> None:
         return b""
 
     serving = asyncio.create_task(serve(answer, environment, stop))
+    await asyncio.sleep(made_after)
     daemon = await there.open(f"amqp://{USERS.daemon}:secret@{PLACE}/v", name="the daemon")
     await (await daemon.channel()).declare_queue(queue, arguments={"x-queue-type": "quorum"})
-    await asyncio.sleep(AWAY + AFTER)
+    await asyncio.sleep(AWAY + AFTER - made_after)
     stop.set()
     await serving
+
+
+async def work_before_the_queue_is_made(rig: Rig) -> None:
+    await work(rig, away=0.0, made_after=AWAY)
 
 
 BROKER, EVENTS = "the broker", "the exchange of activity events"
@@ -111,4 +116,7 @@ PROGRAMS = {
         lead_and_lose_management, {"the management API"}, "the-model-broker:15672"
     ),
     "osrdyne_worker.serve": Waiting(work, {BROKER, EVENTS}),
+    "osrdyne_worker.serve before the queue is made": Waiting(
+        work_before_the_queue_is_made, {"the request queue"}, NAMES.request_queue("42")
+    ),
 }
