@@ -57,7 +57,9 @@ def assert_three_kinds_of_lines(records: Sequence[logging.LogRecord], program: W
         if said["kind"] == ENDS:
             assert AWAY * 0.9 < given["seconds"] < AWAY + LATE
         else:
-            assert program.place in f"{record.getMessage()} {given['reason']}"
+            shown = f"{record.getMessage()} {given['reason']}"
+            assert program.place in shown
+            assert " object at 0x" not in shown
     assert lines.keys() == program.needs
     for what, kinds in lines.items():
         assert kinds in ([BEGINS, *[LASTS] * number, ENDS] for number in (1, 2)), (what, kinds)
