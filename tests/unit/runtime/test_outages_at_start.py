@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.runtime import away_brokers, away_relay
+from tests.unit.runtime import away_brokers, away_jobs, away_relay
 from tests.unit.runtime.away_at_start import Rig, Waiting, assert_three_kinds_of_lines
 
-WAITING: dict[str, Waiting] = {**away_brokers.PROGRAMS, **away_relay.PROGRAMS}
+WAITING: dict[str, Waiting] = {**away_brokers.PROGRAMS, **away_relay.PROGRAMS, **away_jobs.PROGRAMS}
 
 
 @pytest.mark.looptime
