@@ -14,8 +14,6 @@ import pytest
 
 #: Seconds for which what a program needs is away, and for which the program goes on when it is back.
 AWAY, AFTER = 120.0, 60.0
-#: Within which it notices that.
-LATE = 15.0
 #: Where it is, as errors name it.
 PLACE = "127.0.0.1:1"
 #: The three kinds of lines (docs/decisions/0055).
@@ -41,6 +39,8 @@ class Waiting:
     needs: set[str]
     #: What each reason names.
     place: str = PLACE
+    #: Seconds within which it notices that it is back.
+    late: float = 15.0
 
 
 def assert_three_kinds_of_lines(records: Sequence[logging.LogRecord], program: Waiting) -> None:
@@ -55,7 +55,7 @@ def assert_three_kinds_of_lines(records: Sequence[logging.LogRecord], program: W
         lines.setdefault(said["what"], []).append(said["kind"])
         given = record.__dict__
         if said["kind"] == ENDS:
-            assert AWAY * 0.9 < given["seconds"] < AWAY + LATE
+            assert AWAY * 0.9 < given["seconds"] < AWAY + program.late
         else:
             shown = f"{record.getMessage()} {given['reason']}"
             assert program.place in shown
