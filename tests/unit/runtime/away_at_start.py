@@ -39,12 +39,15 @@ class Waiting:
     needs: set[str]
     #: What each reason names.
     place: str = PLACE
-    #: Seconds within which it notices that it is back.
-    late: float = 15.0
 
 
-def assert_three_kinds_of_lines(records: Sequence[logging.LogRecord], program: Waiting) -> None:
-    """Raise AssertionError where a program logged another warning, too many lines, none, or one without a reason."""
+def assert_three_kinds_of_lines(
+    records: Sequence[logging.LogRecord], needs: set[str], place: str = PLACE, *, late: float = 15.0
+) -> None:
+    """Raise AssertionError where a program logged another warning, too many lines, none, or one without a reason.
+
+    `needs` and `place` are as in `Waiting`. `late`: seconds within which it notices that what it needs is back.
+    """
     ours = [record for record in records if record.name.startswith("osrdyne")]
     lines: dict[str, list[str]] = {}
     for record in ours:
@@ -55,12 +58,12 @@ def assert_three_kinds_of_lines(records: Sequence[logging.LogRecord], program: W
         lines.setdefault(said["what"], []).append(said["kind"])
         given = record.__dict__
         if said["kind"] == ENDS:
-            assert AWAY * 0.9 < given["seconds"] < AWAY + program.late
+            assert AWAY * 0.9 < given["seconds"] < AWAY + late
         else:
             shown = f"{record.getMessage()} {given['reason']}"
-            assert program.place in shown
+            assert place in shown
             assert " object at 0x" not in shown
-    assert lines.keys() == program.needs
+    assert lines.keys() == needs
     for what, kinds in lines.items():
         assert kinds in ([BEGINS, *[LASTS] * number, ENDS] for number in (1, 2)), (what, kinds)
     said_often = [line for line, times in Counter(record.getMessage() for record in ours).items() if times > 2]

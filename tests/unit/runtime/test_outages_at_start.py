@@ -21,6 +21,7 @@ async def test_a_program_that_waits_at_its_start_says_the_same_three_kinds_of_li
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    await WAITING[name].live(Rig(tmp_path, monkeypatch))
+    program = WAITING[name]
+    await program.live(Rig(tmp_path, monkeypatch))
 
-    assert_three_kinds_of_lines(caplog.records, WAITING[name])
+    assert_three_kinds_of_lines(caplog.records, program.needs, program.place)
