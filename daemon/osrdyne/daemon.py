@@ -100,7 +100,7 @@ class Daemon:
         try:
             self._become("standby", None)
             # A standby may stand by for days.
-            stands = asyncio.get_running_loop().call_later(_STABLE_SESSION_SECONDS, self._works)
+            stands = asyncio.get_running_loop().call_later(_STABLE_SESSION_SECONDS, self._works, self._state.clock())
             try:
                 lock_lost = await leader.acquire(connection, self._state.names)
             finally:
@@ -131,12 +131,13 @@ class Daemon:
             timeout=broker.timeout,
         )
 
-    def _works(self) -> None:
-        self._outage.over(self._state.clock())
-        self._interrupted.over(self._state.clock())
+    def _works(self, since: float) -> None:
+        """Note that the session works, and since when."""
+        self._outage.over(since)
+        self._interrupted.over(since)
 
     def _acting(self) -> None:
-        self._works()
+        self._works(self._state.clock())
         self._metrics.leader.set(1)
         self._become("leading", None)
         log.info("acting", extra={"pool": self._state.names.pool, "keys": len(self._state.tracker.wanted)})

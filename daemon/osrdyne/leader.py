@@ -41,5 +41,4 @@ async def acquire(connection: Connection, names: PoolNames) -> asyncio.Event:
             await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.75, 1.25))
         else:
             await channel.consume(names.leader_queue, lambda _: None, on_cancel=lost.set, no_ack=True)
-            log.info("leading")
             return lost

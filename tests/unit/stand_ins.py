@@ -10,6 +10,7 @@ that class: a method that is not replaced here fails.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from osrdyne_amqp.errors import BrokerError, BrokerTimeout, ChannelClosed, NotFo
 from osrdyne_pool.broker.quorum import Member
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_protocol.names import PoolNames
+from osrdyne_runtime.outages import OutageLog
 
 NAMES = PoolNames("core")
 #: Reply queues of two callers.
@@ -201,6 +203,7 @@ class StandInManagement(ManagementApi):
     #: Connections and their users, by queue.
     consumed_by: dict[str, dict[str, str]] = field(default_factory=dict)
     history: dict[str, list[tuple[float, QueueTotals]]] = field(default_factory=dict)
+    outage: OutageLog = field(default_factory=lambda: OutageLog(logging.getLogger(__name__), "the management API"))
 
     def watch(self, key: str, queue: BrokerQueue) -> None:
         """Remember what a queue holds from now on."""

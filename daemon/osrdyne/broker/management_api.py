@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,9 @@ from osrdyne_protocol import foreign_json
 from osrdyne_protocol.errors import causes
 from osrdyne_protocol.names import PoolNames
 from osrdyne_runtime import addresses
+from osrdyne_runtime.outages import OutageLog
+
+log = logging.getLogger(__name__)
 
 _PAGE_SIZE = 500
 #: Limit on pages: no broker has that many queues, but another server at this address may answer without end.
@@ -63,6 +67,8 @@ class ManagementApi:
         self._calls = asyncio.Semaphore(_MOST_CALLS)
         #: The virtual host that is read.
         self.vhost = vhost
+        #: What is logged while it does not answer. It is here because this outlives each session.
+        self.outage = OutageLog(log, "the management API")
         self._vhost = quote(vhost, safe="")
         self._server = self._present(None)
 

@@ -30,7 +30,8 @@ async def watch_topology(
         try:
             findings = _findings(expected, await management.topology(), management.vhost)
         except ManagementError as error:
-            log.warning("cannot compare the topology", extra={"reason": str(error)})
+            # The queue watcher asks more often, and notes the end of an outage.
+            management.outage.failed(str(error), asyncio.get_running_loop().time())
         else:
             for finding in findings - reported:
                 log.warning(

@@ -30,7 +30,7 @@ _MOST_ASKED = 200
 
 
 class QueueWatcher:
-    """Runs until cancelled; an unreachable management API is logged once and polled again.
+    """Runs until cancelled; a management API that does not answer is logged and polled again.
 
     `blocked` says why the broker has blocked the daemon's own connection, None while it has not. `interval` and
     `lateness`, of the broker's counts, in seconds.
@@ -75,12 +75,12 @@ class QueueWatcher:
             queues = await self._management.request_queues(self._state.names)
             await self._look_for_lost(queues)
         except ManagementError as error:
-            if counts.uncounted is None:
-                log.warning("cannot list request queues; trying again", extra={"reason": str(error)})
+            self._management.outage.failed(str(error), self._state.clock())
             counts.note_failure(str(error))
             self._note_alarm(self._blocked())
             return
         counts.uncounted = None
+        self._management.outage.over(self._state.clock())
         self._note_alarm(self._blocked() or alarm)
         self._note(depths, queues, asked)
         # What these looks find is of less weight than the counts, which must not be lost with it.

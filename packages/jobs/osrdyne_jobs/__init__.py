@@ -6,10 +6,10 @@
     JobWorker("postgresql://jobs@db/jobs", {ROUTES: rebuild}).run()
 
 `client` registers and casts, `worker` does, `redo` finds what was missed. `job_types` declares what there is to do,
-`store` has every change of a job as one transaction in the `database`. `commands` is
-`osrdyne jobs`, and `processes` runs redo for it. `http` is the administration over HTTP, and `figures` is what it shows
-of all jobs. `documents`, `messages`, `redo_rules` and `states` are pure; `errors` has what is raised. Docs:
-docs/howto/jobs.md.
+`store` has every change of a job as one transaction in the `database`. `commands` is `osrdyne jobs`, and `processes`
+runs redo for it. `waiting` is what a process does until it can begin. `http` is the administration over HTTP, and
+`figures` is what it shows of all jobs. `documents`, `messages`, `redo_rules` and `states` are pure; `errors` has what
+is raised. Docs: docs/howto/jobs.md.
 """
 
 from importlib import import_module

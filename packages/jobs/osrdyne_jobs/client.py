@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -34,13 +35,13 @@ from osrdyne_jobs.database.engines import (
 from osrdyne_jobs.errors import InvalidJob, NoAnswer, NotRegistered
 from osrdyne_jobs.job_types import JobType, JobTypes, check_id, check_resource, check_seconds
 from osrdyne_jobs.store import administration, records, registration
+from osrdyne_runtime import log_lines
 from osrdyne_runtime.forks import Home, keep
+from osrdyne_runtime.outages import OutageLog
 
 # A worker imports this module, too, and needs no asyncio of SQLAlchemy.
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-
-from osrdyne_runtime import log_lines
 
 logger = log_lines.logger(__name__)
 
@@ -71,13 +72,13 @@ class Registered:
 
 
 class _Casts:
-    """Casts jobs without waiting, and says once in an outage that it cannot."""
+    """Casts jobs without waiting, and logs an outage while it cannot."""
 
     def __init__(self, caster: Caster | None) -> None:
         self._caster = caster
         self._home = Home()
         self._waiting: set[Any] = set()
-        self._failing = False
+        self._outage = OutageLog(logger, "the pool", meanwhile="redo casts what is submitted here")
 
     @property
     def waiting(self) -> set[Any]:
@@ -105,9 +106,10 @@ class _Casts:
         self._ended(None if outcome.cancelled() else outcome.exception())
 
     def _ended(self, error: BaseException | None) -> None:
-        if error is not None and not self._failing:
-            logger.warning("a job could not be cast; redo casts it later", extra={"reason": str(error)})
-        self._failing = error is not None
+        if error is not None:
+            self._outage.failed(str(error), time.monotonic())
+        else:
+            self._outage.over(time.monotonic())
 
 
 class _Base:

@@ -5,31 +5,25 @@ Redo needs database and broker. The administration works without a broker meanwh
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_client import BrokerError, Client
 from osrdyne_client.errors import ClientClosed, InvalidUri
-from osrdyne_jobs.database.engines import check_tables, reason
+from osrdyne_jobs.database.engines import check_tables, place
 from osrdyne_jobs.redo import Redo
+from osrdyne_jobs.waiting import PAUSE, reached, until_signal
 from osrdyne_pool.settings import RedoSettings
 from osrdyne_runtime import log_lines, program
 from osrdyne_runtime.outages import OutageLog
 
-T = TypeVar("T")
-
 logger = log_lines.logger(__name__)
-
-#: Seconds between two attempts to reach what is away.
-PAUSE = 1.0
 
 
 def redo(
@@ -46,13 +40,6 @@ def redo(
     program.run(until_signal(partial(_redo, engine, make_client, settings, name, scanned)), "osrdyne jobs redo")
 
 
-async def until_signal(work: Callable[[threading.Event], None]) -> None:
-    """Do work in a thread, and tell it of a signal. A handler in the thread that waits for the event could hang it."""
-    stop = threading.Event()
-    program.on_stop_signal(stop.set)
-    await asyncio.to_thread(work, stop)
-
-
 def _redo(
     engine: Engine,
     make_client: Callable[[], Client],
@@ -61,12 +48,10 @@ def _redo(
     scanned: Callable[[], object],
     stop: threading.Event,
 ) -> None:
-    if (
-        _reached(lambda: _with_tables(engine), OutageLog(logger, "the database", meanwhile="waiting for it"), stop)
-        is None
-    ):
+    away = OutageLog(logger, "the database", meanwhile="waiting for it", database=place(engine))
+    if reached(lambda: _with_tables(engine), away, stop) is None:
         return
-    client = _reached(lambda: _opened(make_client()), OutageLog(logger, "the broker", meanwhile="waiting for it"), stop)
+    client = _client(make_client, OutageLog(logger, "the broker", meanwhile="waiting for it"), stop)
     if client is None:
         return
     try:
@@ -116,7 +101,7 @@ class LateCaster:
     def _open_later(self) -> None:
         self._stop.wait(PAUSE)
         try:
-            self._client = _reached(lambda: _opened(self._make_client()), self._outage, self._stop)
+            self._client = _client(self._make_client, self._outage, self._stop)
         except Exception as error:  # noqa: BLE001 - an address that is wrong now ends no administration
             logger.error("the broker's address cannot be used; redo casts the jobs", extra={"reason": str(error)})
 
@@ -126,23 +111,10 @@ def _with_tables(engine: Engine) -> Engine:
     return engine
 
 
+def _client(make: Callable[[], Client], outage: OutageLog, stop: threading.Event) -> Client | None:
+    return reached(lambda: _opened(make()), outage, stop, away=BrokerError, unless=(InvalidUri,))
+
+
 def _opened(client: Client) -> Client:
     client.open()
     return client
-
-
-def _reached(reach: Callable[[], T], outage: OutageLog, stop: threading.Event) -> T | None:
-    """Return what `reach` does, once it works, or None at the end."""
-    while not stop.is_set():
-        try:
-            reached = reach()
-        except InvalidUri:
-            raise
-        except (SQLAlchemyError, BrokerError) as error:
-            why = reason(error) if isinstance(error, SQLAlchemyError) else str(error)
-            outage.failed(why, time.monotonic())
-        else:
-            outage.over(time.monotonic())
-            return reached
-        stop.wait(PAUSE)
-    return None

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages
 from osrdyne_jobs.client import CAST_PATIENCE, Caster
-from osrdyne_jobs.database.engines import reason
+from osrdyne_jobs.database.engines import place, reason
 from osrdyne_jobs.redo_rules import Reach
 from osrdyne_jobs.store import history, records, scans
 from osrdyne_pool.settings import RedoSettings
@@ -72,7 +72,7 @@ class Redo:
         Raises ClientClosed where the client of the pool was closed: end the process then.
         """
         self._stop = stop
-        database = OutageLog(logger, "the database")
+        database = OutageLog(logger, "the database", database=place(self._engine))
         while not stop.is_set():
             try:
                 scan = self.scan()

@@ -8,22 +8,25 @@ then keeps the group from being stopped.
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from osrdyne_jobs import messages, states
-from osrdyne_jobs.database.engines import check_tables, engine_for, for_one_statement, reading, reason
+from osrdyne_jobs.database.engines import check_tables, engine_for, for_one_statement, place, reading, reason
 from osrdyne_jobs.errors import InvalidJob, LeaseLost
 from osrdyne_jobs.job_types import JobType, JobTypes, check_seconds
 from osrdyne_jobs.store import records, running
+from osrdyne_jobs.waiting import reached, until_signal
 from osrdyne_protocol.worker_environment import WorkerEnvironment
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.forks import Home
@@ -146,7 +149,8 @@ class _Leases:
                 late_run.cancelled.set()
 
     def _renew_all(self) -> None:
-        outage = OutageLog(logger, "the database", meanwhile="the leases of jobs are not renewed")
+        where = place(self._engine)
+        outage = OutageLog(logger, "the database", meanwhile="the leases of jobs are not renewed", database=where)
         pause = self._lease / RENEWALS
         while not self._closed.wait(pause):
             pause = self._lease / RENEWALS
@@ -199,7 +203,8 @@ class JobWorker:
         another type. `name`: what attempts show; by default the worker's id. `held`: seconds for which a request is
         held while its job runs; by default half of the pool's consumer timeout.
 
-        Raises InvalidJob for a time or a number that cannot be, and NoSchema where the tables are missing.
+        Raises InvalidJob for a time or a number that cannot be, and NoSchema where the tables are missing. A PostgreSQL
+        that is away is logged, and `run` waits for it.
         """
         self._types = JobTypes(handlers)
         self._lease = check_seconds("lease", lease)
@@ -209,8 +214,9 @@ class JobWorker:
         self._engine = engine_for(database) if isinstance(database, str) else database
         self._owned = isinstance(database, str)
         self._looking = for_one_statement(self._engine)
+        self._outage = OutageLog(logger, "the database", meanwhile="no job is begun here", database=place(self._engine))
         try:
-            check_tables(self._engine)
+            self._look()
         except BaseException:
             self._dispose()
             raise
@@ -227,15 +233,29 @@ class JobWorker:
     def run(self, **options: Any) -> None:
         """Serve the key of this process's environment until SIGTERM; `options` are those of `osrdyne_worker.run`.
 
-        `on_stop` is not one of them: `run.stopping` says it.
+        A PostgreSQL that is away is waited for before the first request is taken. `on_stop` is not one of them:
+        `run.stopping` says it. Raises NoSchema where the tables are missing then.
         """
         self._home.check("this JobWorker")
         here = environment()
         self._adopt(here)
         try:
-            run(self.handle, on_stop=self._closing.set, **{"threads": self._threads, **options})
+            if self._outage.is_away:
+                look = partial(reached, partial(check_tables, self._engine), self._outage, away=OperationalError)
+                asyncio.run(until_signal(look))
+            if not self._outage.is_away:
+                run(self.handle, on_stop=self._closing.set, **{"threads": self._threads, **options})
         finally:
             self.close()
+
+    def _look(self) -> None:
+        """Check the tables. A PostgreSQL that is away is an outage; a file of SQLite is there, or its name is wrong."""
+        try:
+            check_tables(self._engine)
+        except OperationalError as error:  # not what a user may not read, for example
+            if self._engine.dialect.name != "postgresql":
+                raise
+            self._outage.failed(_reason(error), time.monotonic())
 
     def _adopt(self, here: WorkerEnvironment) -> None:
         self._name = self._name or here.id
@@ -274,7 +294,7 @@ class JobWorker:
             if begun is not None:
                 self._finish(begun, states.CANCELLED, "its worker ended before it began")
         except SQLAlchemyError as error:
-            logger.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
+            self._outage.failed(_reason(error), time.monotonic())  # redo casts it again
         finally:
             if doing is None:
                 self._free.release()
@@ -304,8 +324,10 @@ class JobWorker:
     def _begin(self, named: str, resource: str) -> Run | None:
         # One cast begins all that waits, so those of the jobs behind it find nothing: that is seen by reading alone.
         with reading(self._looking) as connection:
-            if not running.is_due(connection, type=named, resource=resource):
-                return None
+            is_due = running.is_due(connection, type=named, resource=resource)
+        self._outage.over(time.monotonic())
+        if not is_due:
+            return None
         asked = time.monotonic()
         with self._engine.begin() as connection:
             begun = running.begin(connection, type=named, resource=resource, worker=self._called, lease=self._lease)
@@ -349,7 +371,7 @@ class JobWorker:
                     # Another worker may have been told of a job while this one still had the lock.
                     doing = self._begin(run.type, run.resource)
         except SQLAlchemyError as error:
-            logger.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
+            self._outage.failed(_reason(error), time.monotonic())  # redo casts it again
         finally:
             self._free.release()
 
@@ -386,7 +408,10 @@ class JobWorker:
         Returns when that was asked for, by the monotonic clock, and what began.
         """
         retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
-        outage = OutageLog(logger, "the database", meanwhile="an outcome waits to be written", token=run.token)
+        where = place(self._engine)
+        outage = OutageLog(
+            logger, "the database", meanwhile="an outcome waits to be written", database=where, token=run.token
+        )
         while True:
             asked, begun = time.monotonic(), None
             try:

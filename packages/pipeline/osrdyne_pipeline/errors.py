@@ -22,6 +22,10 @@ class SourceError(PipelineError):
     """The stream or the files cannot be read."""
 
 
+class BrokerAway(SourceError):
+    """The broker cannot be reached, or has not answered: trying again may help."""
+
+
 class EventsLost(SourceError):
     """The stream no longer has events that were not read yet."""
 

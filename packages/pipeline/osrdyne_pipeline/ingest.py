@@ -21,13 +21,17 @@ from pyspark.sql import functions as F  # noqa: N812 -- everybody's name for it
 
 from osrdyne_pipeline import batches
 from osrdyne_pipeline.batches import Batch, Mark
-from osrdyne_pipeline.errors import EventsLost, SourceError, StreamChanged
+from osrdyne_pipeline.errors import BrokerAway, EventsLost, SourceError, StreamChanged
 from osrdyne_pipeline.judging import ALLOWANCE_MS, judge
 from osrdyne_pipeline.lake import Lake
 from osrdyne_pipeline.source import address, datasource, files, stream
 from osrdyne_pipeline.source.consumer import StreamMessage
 from osrdyne_pipeline.source.options import ERROR
 from osrdyne_protocol.names import PoolNames
+from osrdyne_runtime import log_lines
+from osrdyne_runtime.outages import OutageLog
+
+logger = log_lines.logger(__name__)
 
 #: Events of a stream that are committed at once: what a killed job does again at most.
 BATCH_EVENTS = 1_000_000
@@ -84,21 +88,30 @@ def ingest_stream(
 ) -> Ingested:
     """Read the pool's stream from where the last run stopped to its end; when following, until `stop` is set.
 
-    `uri_file` holds the broker's address; without it the environment does. Raises `LakeBusy`, `SourceError`,
-    `EventsLost` and `StreamChanged`, whose texts say what to do.
+    A run that follows waits for a broker that is away. `uri_file` holds the broker's address; without it the
+    environment does. Raises `LakeBusy`, `SourceError`, `EventsLost` and `StreamChanged`, whose texts say what to do.
     """
     rules = rules or IngestRules()
     stop = stop or Event()
     so_far = Ingested()
     with lake.only_writer("ingest"):
         batches.clean(lake)
-        job = _StreamJob(spark, lake, uri_file, rules)
+        job, outage = _StreamJob(spark, lake, uri_file, rules), OutageLog(logger, "the broker")
         while True:
-            for batch, reasons in job.batches(so_far):
-                _count(so_far, batch, reasons)
-                progress(so_far)
-                if stop.is_set():
-                    break
+            if outage.is_away:  # it may have gone within a batch
+                batches.clean(lake)
+            try:
+                for batch, reasons in job.batches(so_far):
+                    _count(so_far, batch, reasons)
+                    progress(so_far)
+                    if stop.is_set():
+                        break
+            except BrokerAway as error:
+                if not follow:
+                    raise
+                outage.failed(str(error), time.monotonic())
+            else:
+                outage.over(time.monotonic())
             if not follow or stop.wait(every):
                 return so_far
 
@@ -243,7 +256,7 @@ def _write(lake: Lake, raw: DataFrame, batch: Batch, rules: IngestRules) -> tupl
     try:
         reasons = batches.write(lake, judged, batch)
     except PySparkException as error:
-        raise SourceError(_cause(error)) from error
+        raise _source_error(error) from error
     rows, rejects = int(counts.get["rows"]), int(counts.get["rejects"])
     return batches.commit(lake, batch.counted(rows - rejects, rejects)), reasons
 
@@ -256,8 +269,11 @@ def _count(so_far: Ingested, batch: Batch, reasons: dict[str, int]) -> None:
         so_far.reasons[reason] = so_far.reasons.get(reason, 0) + count
 
 
-def _cause(error: PySparkException) -> str:
-    """The last line of what a worker raised: the rest is Spark's and Python's way there."""
+def _source_error(error: PySparkException) -> SourceError:
+    """Return what a worker raised, of its last line: the rest is Spark's and Python's way there."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("osrdyne_pipeline.errors.")]
-    return ours[-1].split(": ", 1)[-1] if ours else " ".join(lines[:3])
+    if not ours:
+        return SourceError(" ".join(lines[:3]))
+    kind, _, text = ours[-1].partition(": ")
+    return (BrokerAway if kind.endswith(BrokerAway.__name__) else SourceError)(text or kind)

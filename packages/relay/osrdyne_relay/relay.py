@@ -237,7 +237,7 @@ class Relay:
     async def ask_redis(self) -> None:
         """Have Redis answer now, at the first attempt. Raises RedisAway or RedisRefused."""
         self._check_here()
-        await self._node.retrying.run([("PING",)], retry_for=0.0)
+        await self._node.retrying.ask()
 
     def _pulsed(self, content: bytes | None) -> None:
         """Take a pulse of this node's channel; None when its subscription has begun."""

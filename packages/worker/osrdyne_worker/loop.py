@@ -146,8 +146,6 @@ class Worker:
             try:
                 session = await WorkerSession.open(self._environment, self._options.at_once)
                 known, opened, refused = True, self._loop.time(), math.inf
-                self._outage.over(self._loop.time())
-                self._no_queue.over(self._loop.time())
                 try:
                     await self._serve(session, stop)
                 finally:
@@ -160,7 +158,10 @@ class Worker:
                     raise
                 else:
                     refused = min(refused, self._loop.time())
-                outage = self._no_queue if isinstance(error, NotFound) else self._outage
+                outage = self._outage
+                if isinstance(error, NotFound):
+                    self._outage.over(self._loop.time())
+                    outage = self._no_queue
                 outage.failed(str(error), self._loop.time())
                 pause = retry.failed(self._loop.time() - opened)
                 await _first(stop.wait(), asyncio.sleep(pause))
@@ -173,6 +174,8 @@ class Worker:
         # An event must be on its way before its request can end this process.
         await self._line.settled()
         await session.consume(self._on_delivery)
+        for outage in (self._outage, self._no_queue):
+            outage.over(self._loop.time())
         self._announced = False
         logger.info("worker serves its key", extra={"key": self._environment.key})
         while not stop.is_set():

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from osrdyne_jobs.database import addresses, bounds, postgresql
+from osrdyne_jobs.database.engines import engine_for
 from osrdyne_jobs.database.preparation import Address as Prepared
 from osrdyne_jobs.errors import InvalidAddress, NotPrepared
+from osrdyne_protocol.errors import SettingsError
 
 PLACE = "u:secret@h/d"
 
@@ -84,3 +87,21 @@ def test_what_cannot_be_used_is_named_without_the_password(address: str, why: st
 def test_a_server_is_not_prepared_through_a_pooler() -> None:
     with pytest.raises(NotPrepared, match="the owner is that of a pooler"):
         Prepared.of(f"postgresql://{PLACE}?pooler=true", "the owner")
+
+
+def test_an_address_that_cannot_be_read_again_is_an_outage_and_no_line_for_each_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reads = iter(["postgresql://jobs:secret@127.0.0.1:1/jobs"])
+
+    def address() -> str:
+        for read in reads:
+            return read
+        raise SettingsError("database_file", "does not exist")
+
+    engine = engine_for(address)
+    for _ in range(5):
+        with pytest.raises(OperationalError):
+            engine.connect()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("the database's address cannot be used; the last one that was read counts reason=")

@@ -10,6 +10,7 @@ import pytest
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.redis.client import RedisClient
+from osrdyne_relay.redis.connections import _Login
 from osrdyne_relay.settings import RedisSettings
 from testbed.authority import Authority
 from testbed.handshakes import listening
@@ -48,3 +49,22 @@ async def test_a_server_whose_certificate_is_refused_is_not_tried_again_and_said
                 await subscriber.subscribe("channel")
             await subscriber.close()
             await client.close()
+
+
+def test_a_log_in_that_cannot_be_read_again_is_an_outage_and_no_line_for_each_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reads: list[tuple[str, str]] = [("relay", "secret")]
+
+    def read() -> tuple[str, str]:
+        if not reads:
+            raise SettingsError("redis.password_file", "does not exist")
+        return reads.pop()
+
+    login = _Login(read)
+    assert [login.get_credentials() for _ in range(5)] == [("relay", "secret")] * 5
+    reads.append(("relay", "another"))
+    assert login.get_credentials() == ("relay", "another")
+
+    lines = [record.getMessage().partition(";")[0].partition(" seconds=")[0] for record in caplog.records]
+    assert lines == ["the log-in of Redis cannot be used", "the log-in of Redis can be used again"]

@@ -175,6 +175,7 @@ class KeptConnection:
     async def _connect(self) -> None:
         """Connect to the next peer that can be reached. Raises the error of the last one."""
         self._peers = peers_of(self._addresses)
+        passed_over: list[MessagingError] = []
         for tried in range(len(self._peers)):
             peer = self._peers[(self._at + tried) % len(self._peers)]
             try:
@@ -182,7 +183,9 @@ class KeptConnection:
             except MessagingError as error:
                 if tried + 1 == len(self._peers):
                     raise
-                log.warning("%s; the next peer is tried", error)
+                if self._task is None:  # it is being opened, and the caller gets the last error alone
+                    log.warning("%s; the next peer is tried", error)
+                passed_over.append(error)
             else:
                 assert self._next is not None
                 if self._next.done():  # by `end`, meanwhile
@@ -190,6 +193,8 @@ class KeptConnection:
                     await to_peer.connection.close()
                     raise BusClosed
                 self._at = (self._at + tried) % len(self._peers)
+                for why in passed_over if self._task else ():  # while none is reached, the outage is logged
+                    log.warning("%s; the next peer is used", why)
                 self._counts.connections += 1
                 self._next.set_result(to_peer)
                 return

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from osrdyne_client import Client
-from osrdyne_jobs import processes
+from osrdyne_jobs import processes, waiting
 from osrdyne_jobs.commands import types
 from osrdyne_jobs.commands.database import connectable
 from osrdyne_jobs.commands.options import Broker, BrokerFile, DatabaseFile, Pool, Types, one_line_errors
@@ -65,7 +65,7 @@ def command(
     opening = _caster(context, pool, broker, broker_file)
     with connectable(database_file) as engine, opening as caster:
         program.run(
-            processes.until_signal(
+            waiting.until_signal(
                 lambda stop: serve(engine, host=host, port=port, token=secret, types=known, client=caster, stop=stop)
             ),
             "osrdyne jobs serve",

@@ -16,6 +16,7 @@ from osrdyne_jobs.database.addresses import DatabaseAddress
 from osrdyne_jobs.errors import InvalidAddress
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime import log_lines
+from osrdyne_runtime.outages import OutageLog
 
 logger = log_lines.logger(__name__)
 
@@ -46,6 +47,7 @@ def set_up(engine: Engine, address: str | Callable[[], str], known: DatabaseAddr
     Where that cannot be read, the last one is used: at first `known`.
     """
     last = known
+    outage = OutageLog(logger, "the database's address", meanwhile="the last one that was read counts")
 
     @event.listens_for(engine, "do_connect")
     def connects(dialect: Any, _: Any, __: Any, given: dict[str, Any]) -> Any:
@@ -56,7 +58,9 @@ def set_up(engine: Engine, address: str | Callable[[], str], known: DatabaseAddr
             except (OSError, UnicodeError, OsrdyneError) as error:
                 # The text of a UnicodeError shows a byte of the address.
                 reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
-                logger.warning("the database's address cannot be read", extra={"reason": reason})
+                outage.failed(reason, time.monotonic())
+            else:
+                outage.over(time.monotonic())
         # SQLAlchemy's own part is how values are converted.
         options = {"context": given.get("context"), **connecting(last)}
         try:

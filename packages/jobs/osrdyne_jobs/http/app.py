@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_jobs.client import Caster
+from osrdyne_jobs.database.engines import place, reason
+from osrdyne_jobs.errors import JobError
 from osrdyne_jobs.http import api, guard, metrics, page, problems
 from osrdyne_jobs.http.backend import Backend
 from osrdyne_jobs.http.endpoints import BACKEND, MOST_BODY, THREADS, in_thread
 from osrdyne_jobs.job_types import JobType
+from osrdyne_runtime import log_lines
+from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.serve import answers
 from osrdyne_runtime.serve.server import entrance
 
+logger = log_lines.logger(__name__)
+
 #: Most requests that wait for the database side by side.
 _THREADS = 40
+#: Seconds between two looks at the database.
+_LOOK_EVERY = 5.0
 _METRICS: web.AppKey[CollectorRegistry] = web.AppKey("metrics", CollectorRegistry)
 
 
@@ -49,6 +59,9 @@ def create_app(
     app[BACKEND] = Backend(engine, types, client)
     app[THREADS] = ThreadPoolExecutor(_THREADS, thread_name_prefix="osrdyne-jobs-http")
     app[_METRICS] = metrics.registry(app[BACKEND].reading)
+    where = place(engine)
+    app[problems.OUTAGE] = OutageLog(logger, "the database", meanwhile="requests are answered with 503", database=where)
+    app.cleanup_ctx.append(_watching)
     app.on_cleanup.append(_end_threads)
     for one in api.ENDPOINTS:
         app.router.add_route(one.method, one.path, one.answer)
@@ -59,6 +72,26 @@ def create_app(
 
 async def _metrics(request: web.Request) -> web.Response:
     return await in_thread(request, partial(answers.metrics, request.app[_METRICS]))
+
+
+async def _watching(app: web.Application) -> AsyncIterator[None]:
+    watching = asyncio.create_task(_watch(app), name="osrdyne jobs: the database")
+    yield
+    watching.cancel()
+    await asyncio.wait([watching])
+
+
+async def _watch(app: web.Application) -> None:
+    """Look at the database until cancelled: so the log has each outage from its begin to its end."""
+    loop, outage = asyncio.get_running_loop(), app[problems.OUTAGE]
+    while True:
+        try:
+            await loop.run_in_executor(app[THREADS], app[BACKEND].look)
+        except (SQLAlchemyError, JobError) as error:
+            outage.failed(reason(error) if isinstance(error, SQLAlchemyError) else str(error), loop.time())
+        else:
+            outage.over(loop.time())
+        await asyncio.sleep(_LOOK_EVERY)
 
 
 async def _end_threads(app: web.Application) -> None:

@@ -39,6 +39,11 @@ class Backend:
             _bound(connection)
             yield connection
 
+    def look(self) -> None:
+        """Ask the database whether it answers. Raises NoSchema and SQLAlchemyError."""
+        with self.reading():
+            pass  # which asks for more than a connection
+
     def _check(self) -> None:
         if not self._checked:
             database.check_tables(self._engine)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from aiohttp import web
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from osrdyne_jobs.database.engines import reason
 from osrdyne_jobs.errors import InvalidJob, JobError, NoSchema, NotRegistered, UnknownJob, WrongState
-from osrdyne_runtime import log_lines
-
-logger = log_lines.logger(__name__)
+from osrdyne_runtime.outages import OutageLog
 
 _AWAY = (
     "the database is away or does not do what it is asked: ask again once it answers; the server's log has the reason"
 )
 _SLOW = "the database did not answer in time: ask for less, for example jobs of one state, or ask again later"
 _BROKEN = "this is an error of the server; its log has the details"
+#: What is logged while the database does not answer.
+OUTAGE: web.AppKey[OutageLog] = web.AppKey("outage", OutageLog)
 #: The status of an answer to each error.
 _STATUS: Mapping[type[JobError], int] = {
     UnknownJob: 404,
@@ -60,15 +62,15 @@ def problem_of(request: web.Request, error: Exception) -> web.Response:
             if error.close:
                 answer.force_close()
             return answer
-        case NotRegistered() if error.__cause__ is not None:
-            return _of_the_database(error.__cause__)  # its own text has the database's words
+        case NotRegistered() if isinstance(error.__cause__, SQLAlchemyError):
+            return _of_the_database(request, error.__cause__)  # its own text has the database's words
         case InvalidJob():
             return _problem(422, str(error), field=error.field)
         case JobError():
             status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
             return _problem(status, str(error))
         case SQLAlchemyError():
-            return _of_the_database(error)
+            return _of_the_database(request, error)
         case web.HTTPException():
             return _of_the_route(request, error)
     return _problem(500, _BROKEN)
@@ -80,12 +82,12 @@ def _problem(
     return web.json_response(Problem(error=error, field=field).model_dump(), status=status, headers=headers)
 
 
-def _of_the_database(error: BaseException) -> web.Response:
+def _of_the_database(request: web.Request, error: SQLAlchemyError) -> web.Response:
     cause = error.orig if isinstance(error, DBAPIError) else None
     state = getattr(cause, "sqlstate", None)
     if state == _NO_TABLE or "no such table" in str(cause):
         return _problem(503, str(NoSchema()))
-    logger.warning("the database did not answer", extra={"reason": str(cause or error).strip().partition("\n")[0]})
+    request.app[OUTAGE].failed(reason(error), asyncio.get_running_loop().time())
     return _problem(503, _SLOW if state == _TIMEOUT else _AWAY)
 
 

@@ -15,15 +15,17 @@ from __future__ import annotations
 
 import logging
 import re
+import ssl
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pika
+from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
-from osrdyne_pipeline.errors import SourceError
+from osrdyne_pipeline.errors import BrokerAway, SourceError
 from osrdyne_protocol import headers as names
 from osrdyne_runtime import addresses, certificate_faults
 
@@ -138,7 +140,7 @@ class Reading:
 
     def _check(self) -> None:
         if self._seen == self._seen_at_check:
-            self._fail(f"the broker has not answered for {PATIENCE:g} s")
+            self._fail(f"the broker has not answered for {PATIENCE:g} s", BrokerAway)
         self._seen_at_check = self._seen
         self._watch = self._connection.ioloop.call_later(PATIENCE, self._check)
 
@@ -195,20 +197,21 @@ class Reading:
         self._done = True
         self._connection.ioloop.stop()
 
-    def _fail(self, reason: str) -> None:
-        self._failure = self._failure or SourceError(f"the stream {self._stream} of {self._where}: {reason}")
+    def _fail(self, reason: str, kind: type[SourceError] = SourceError) -> None:
+        self._failure = self._failure or kind(f"the stream {self._stream} of {self._where}: {reason}")
         self._finish()
 
     def _not_open(self, _connection: object, error: BaseException) -> None:
         setting = "ca_certs in ssl_options of the address"
         fault = certificate_faults.fault(error, authority=self._authority, setting=setting)
-        self._fail(f"no connection: {fault or _text(error)}")
+        kind = BrokerAway if fault is None and _is_away(error) else SourceError
+        self._fail(f"no connection: {fault or _text(error)}", kind)
 
     def _closed(self, _connection: object, error: BaseException) -> None:
         if self._done:
             self._connection.ioloop.stop()
         else:
-            self._fail(f"the connection was lost: {_text(error)}")
+            self._fail(f"the connection was lost: {_text(error)}", BrokerAway)
 
     def _channel_closed(self, _channel: object, error: BaseException) -> None:
         if self._done:
@@ -216,7 +219,8 @@ class Reading:
         reason = error.reply_text if isinstance(error, ChannelClosedByBroker) else _text(error)
         if _is_of_a_message(error):
             self._failure = MessageNotReceived(reason)
-        self._fail(f"the broker refuses to hand it out: {reason}")
+        kind = SourceError if isinstance(error, ChannelClosedByBroker) else BrokerAway
+        self._fail(f"the broker refuses to hand it out: {reason}", kind)
 
     def _close(self) -> None:
         self._done = True
@@ -250,8 +254,20 @@ def _is_of_a_message(error: BaseException) -> bool:
     return by_broker or _NOT_DECODED.match(str(error)) is not None
 
 
+def _is_away(error: BaseException) -> bool:
+    """Say whether a connection could not be opened because nothing answers, and not because of what was asked."""
+    cause = _innermost(error)
+    return isinstance(cause, (OSError, AMQPConnectorStackTimeout)) and not isinstance(cause, ssl.SSLError)
+
+
 def _text(error: BaseException) -> str:
-    """An error of pika's as one line: some hold others, some say nothing but their name."""
+    """An error of pika's as one line: some say nothing but their name."""
+    cause = _innermost(error)
+    return str(cause) or type(cause).__name__
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Return the error that an error of pika's holds: some hold others."""
     held = [*getattr(error, "exceptions", ()), getattr(error, "exception", None), *error.args]
     inner = next((one for one in held if isinstance(one, BaseException)), None)
-    return _text(inner) if inner is not None else str(error) or type(error).__name__
+    return error if inner is None else _innermost(inner)

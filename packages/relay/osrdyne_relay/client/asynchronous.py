@@ -127,7 +127,10 @@ class Session:
             raise self._not_reached(error) from error
 
     def _not_reached(self, error: Exception) -> NodesAway:
-        return NodesAway(self.nodes.certificate_fault(error) or str(error) or "no connection in time")
+        said = str(error)
+        if isinstance(error, aiohttp.ClientConnectorError):  # whose own text shows how TLS is represented in Python
+            said = f"cannot connect to {error.host}:{error.port}: {error.os_error}"
+        return NodesAway(self.nodes.certificate_fault(error) or said or "no connection in time")
 
     async def close(self) -> None:
         """End all connections. Does nothing in a fork: they are the other process's."""

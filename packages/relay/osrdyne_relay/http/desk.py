@@ -240,17 +240,16 @@ class Desk:
 
     async def _ask_always(self) -> None:
         while True:
-            why = None
             try:
                 await self.relay.ask_redis()
-            except RelayError as error:
-                why = str(error)
-            if why is not None and self.redis_answers is not False:
-                log.warning("this node is not ready: it cannot use Redis", extra={"reason": why})
-                self.metrics.redis_outages.inc()
-            elif why is None and not self.redis_answers:
-                log.info("this node is ready")
-            self.redis_answers = why is None
+            except RelayError:
+                if self.redis_answers is not False:
+                    self.metrics.redis_outages.inc()
+                self.redis_answers = False
+            else:
+                if not self.redis_answers:
+                    log.info("this node is ready")
+                self.redis_answers = True
             await asyncio.sleep(_ASK_EVERY)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
@@ -30,6 +31,7 @@ from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.redis.wire import RedisWire
 from osrdyne_relay.settings import RedisSettings, sentinel_at
 from osrdyne_runtime import certificate_faults, certificates, log_lines
+from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.settings import secrets
 
 log = log_lines.logger(__name__)
@@ -58,12 +60,15 @@ class _Login(CredentialProvider):
         """Raises SettingsError."""
         self._read = read
         self._known = read()
+        self._outage = OutageLog(log, "the log-in of Redis", meanwhile="the last one that was read counts")
 
     def get_credentials(self) -> _Shown:  # type: ignore[override] # which takes an empty tuple, too
         try:
             self._known = self._read()
         except SettingsError as error:
-            log.warning("the log-in of Redis cannot be read again", extra={"reason": str(error)})
+            self._outage.failed(str(error), time.monotonic())
+        else:
+            self._outage.over(time.monotonic())
         return self._known
 
     async def get_credentials_async(self) -> _Shown:  # type: ignore[override]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from osrdyne_relay.errors import RedisAway
+from osrdyne_relay.errors import RedisAway, RedisRefused
 from osrdyne_relay.redis.port import Away, Command, RedisPort
 from osrdyne_runtime import log_lines
 from osrdyne_runtime.outages import OutageLog
@@ -38,6 +38,14 @@ class RetryingRedis:
         self._redis = redis
         self._retry_for = retry_for
         self.outage = OutageLog(log, "Redis")
+
+    async def ask(self) -> None:
+        """Have Redis answer now, at the first attempt. Raises RedisAway or RedisRefused; either is an outage."""
+        try:
+            await self.run([("PING",)], retry_for=0.0)
+        except RedisRefused as error:
+            self.outage.failed(str(error), asyncio.get_running_loop().time())
+            raise
 
     async def run(self, commands: Commands, *, retry_for: float | None = None) -> TransactionResult:
         """Execute a transaction. Raises RedisAway after `retry_for` seconds of attempts, and RedisRefused at once.

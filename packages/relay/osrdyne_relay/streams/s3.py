@@ -8,6 +8,7 @@ written again.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from osrdyne_relay.redis.names import new_id
 from osrdyne_relay.settings import S3Settings
 from osrdyne_relay.streams.base import CHUNK, stored_name, stream_in
 from osrdyne_runtime import certificate_faults, log_lines
+from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.settings import secrets
 
 if TYPE_CHECKING:
@@ -213,12 +215,15 @@ class _Keys:
         """Raises SettingsError."""
         self._settings = settings
         self._known = self._read()
+        self._outage = OutageLog(log, "the keys of the bucket", meanwhile="the last ones that were read count")
 
     def __call__(self) -> S3Credential:
         try:
             self._known = self._read()
         except SettingsError as error:
-            log.warning("the keys of the bucket cannot be read again", extra={"reason": str(error)})
+            self._outage.failed(str(error), time.monotonic())
+        else:
+            self._outage.over(time.monotonic())
         access, secret_key = self._known
         return {
             "access_key_id": access,

@@ -18,6 +18,8 @@ log = log_lines.logger(__name__)
 
 #: Seconds of one poll, and for its answer to arrive beyond that: the node may have to wait for Redis.
 _WAIT, _WITHIN = 30.0, 60.0
+#: Seconds of the first poll after one that failed: its answer shows soon that the node is back.
+_FIRST_WAIT = 1.0
 #: Seconds for a poll to end when the worker stops.
 _END = 5.0
 #: First and longest pause before another node is tried.
@@ -38,7 +40,7 @@ class Polling:
             nodes = self._session.nodes
             url = nodes.order()[retry.failures % len(nodes.urls)]
             try:
-                received = await self._poll(url, stop)
+                received = await self._poll(url, stop, _FIRST_WAIT if retry.failures else _WAIT)
             except RelayError as error:
                 outage.failed(str(error), clock(), node=url)
                 await stopped_within(stop, retry.failed())
@@ -50,10 +52,10 @@ class Polling:
             if received is not None:
                 await self._requests.run(received)
 
-    async def _poll(self, url: str, stop: asyncio.Event) -> ReceivedRequest | None:
+    async def _poll(self, url: str, stop: asyncio.Event, wait: float) -> ReceivedRequest | None:
         """Return a request, or None. At a stop the node ends the poll, so that no request is lost on its way."""
         poll = new_id()
-        path = f"{wire.path(wire.POLL, self._endpoint, wait=_WAIT)}&poll={poll}"
+        path = f"{wire.path(wire.POLL, self._endpoint, wait=wait)}&poll={poll}"
         asked = asyncio.create_task(self._session.ask("POST", url + path, within=_WAIT + _WITHIN))
         stopped = asyncio.create_task(stop.wait())
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from osrdyne.broker.management_api import ManagementApi
 from osrdyne.broker.static_queues import StaticQueues
 from osrdyne.broker.topology_watcher import watch_topology
-from osrdyne.errors import SessionEnded
+from osrdyne.errors import ManagementError, SessionEnded
 from osrdyne.metrics import Metrics
 from osrdyne.session import DaemonSession
 from osrdyne.settings.daemon import BrokerSettings, DaemonSettings
 from osrdyne_pool.settings import PoolSettings
 from osrdyne_pool.topology import Topology, topology
+from osrdyne_runtime.outages import OutageLog
 from tests.unit.stand_ins import NAMES, running, state_of
 
 POOL = PoolSettings("core")
@@ -35,6 +37,7 @@ class Management(ManagementApi):
     def __init__(self, live: Topology) -> None:
         self.live = live
         self.vhost = "osrdyne"
+        self.outage = OutageLog(logging.getLogger("test"), "the management API")
 
     async def topology(self, *, with_users: bool = False) -> Topology:
         return self.live
@@ -85,6 +88,20 @@ async def test_a_stream_that_is_missing_while_it_is_bound_is_late_or_lost_and_th
     assert reasons.keys() == {"queue core-events"}
     assert "the broker has its bindings and does not list it: it has just started" in reasons["queue core-events"]
     assert "`rabbitmqctl eval " in reasons["queue core-events"]
+
+
+async def test_a_topology_that_cannot_be_listed_is_an_outage_of_the_management_api(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    management = Management(DECLARED)
+
+    async def refused(**_: Any) -> Topology:
+        raise ManagementError("the user may not list policies")
+
+    monkeypatch.setattr(management, "topology", refused)
+    async with running(watch_topology(DECLARED, management, NothingLost(), Metrics(), interval=60.0)):
+        await asyncio.sleep(1)
+    assert [record.message for record in caplog.records] == ["the management API cannot be used; trying again"]
 
 
 async def test_a_stream_that_was_deleted_is_to_be_applied_again(caplog: pytest.LogCaptureFixture) -> None:

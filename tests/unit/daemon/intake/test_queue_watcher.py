@@ -74,6 +74,21 @@ async def test_why_nothing_can_be_seen_is_noted_until_it_can() -> None:
         assert uncounted_of(state) is None
 
 
+async def test_an_outage_of_the_management_api_ends_although_a_session_ended_meanwhile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker, state = StandInBroker(), state_of()
+    management = StandInManagement(broker)
+    for answers in (False, True):
+        broker.on = (lambda what, key: None) if answers else refuse(("list", ""), error=ManagementError("away"))
+        async with running(watcher(state, management).run()):
+            await asyncio.sleep(5.0)
+    assert [record.message for record in caplog.records] == [
+        "the management API cannot be used; trying again",
+        "the management API can be used again",
+    ]
+
+
 async def test_when_a_queue_last_had_a_consumer_is_noted_and_who_restarts_groups_looks_at_those_without() -> None:
     broker, state = StandInBroker({"42": BrokerQueue(consumers=1), "7": BrokerQueue()}), state_of()
     management = StandInManagement(broker)

@@ -1,0 +1,83 @@
+"""Following a stream whose broker is away at the start: it is waited for. What else is wrong ends the run at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from osrdyne_pipeline import ingest
+from osrdyne_pipeline.errors import BrokerAway, SourceError
+from osrdyne_pipeline.lake import Lake
+from osrdyne_pipeline.source import datasource, stream
+from tests.unit.runtime.away_at_start import AFTER, AWAY, PLACE, assert_three_kinds_of_lines
+
+ADDRESS = f"amqp://monitor:secret@{PLACE}/v"
+
+
+class Stop:
+    """The stop of a run. Who waits for it moves the clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def is_set(self) -> bool:
+        return self.now >= AWAY + AFTER
+
+    def wait(self, seconds: float) -> bool:
+        self.now += seconds
+        return self.is_set()
+
+
+@pytest.fixture
+def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
+    """Follow without Spark: the stream is empty where there is one."""
+    made, bounds = Stop(), stream.bounds
+
+    def late(uri: str, name: str) -> stream.Bounds | None:
+        return bounds(uri, name) if made.now < AWAY else None
+
+    monkeypatch.setattr(datasource, "register", lambda _: None)
+    monkeypatch.setattr(stream, "bounds", late)
+    monkeypatch.setattr(ingest, "time", SimpleNamespace(monotonic=made.monotonic))
+    return made
+
+
+def run(lake: Lake, stop: Any, directory: Path, *, address: str = ADDRESS, follow: bool = True) -> None:
+    file = directory / "uri"
+    file.write_text(address)
+    no_spark: Any = None
+    ingest.ingest_stream(no_spark, lake, uri_file=str(file), follow=follow, stop=stop)
+
+
+def test_a_run_that_follows_waits_for_its_broker_and_says_the_three_lines_of_an_outage(
+    lake: Lake, stop: Stop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(lake, stop, tmp_path)
+
+    assert_three_kinds_of_lines(caplog.records, {"the broker"})
+    assert "secret" not in caplog.text
+
+
+def test_a_run_that_does_not_follow_ends_at_once(lake: Lake, stop: Stop, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no connection"):
+        run(lake, stop, tmp_path, follow=False)
+
+
+def test_an_address_that_cannot_be_read_ends_a_run_that_follows(lake: Lake, stop: Stop, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="amqp://user:password@host"):
+        run(lake, stop, tmp_path, address="broker")
+
+
+@pytest.mark.parametrize("kind", [BrokerAway, SourceError])
+def test_what_a_reader_on_an_executor_raised_is_known_again(kind: type[SourceError]) -> None:
+    text = f"Job aborted\n  File datasource.py\nosrdyne_pipeline.errors.{kind.__name__}: the stream x: it says why\n"
+    found = ingest._source_error(PySparkException(text))
+
+    assert (type(found), str(found)) == (kind, "the stream x: it says why")
