@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from redis.asyncio.connection import SSLConnection
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import RedisRefused
@@ -41,3 +42,10 @@ async def test_a_server_whose_certificate_is_refused_is_not_tried_again_and_said
                 await subscriber.subscribe("channel")
             await subscriber.close()
             await client.close()
+
+
+def test_redis_py_has_the_private_names_that_connections_use() -> None:
+    connection = SSLConnection()
+
+    assert {"_writer", "_connection_arguments"} <= set(dir(connection))
+    assert "context" in dir(connection.ssl_context)
