@@ -40,13 +40,17 @@ def management(props: dict[str, Any]) -> Management:
 
 
 class Provider(dynamic.ResourceProvider):
-    """Keeps its inputs."""
+    """Applies its inputs when it is made and when they change, and keeps them."""
+
+    def apply(self, props: dict[str, Any]) -> dict[str, Any]:
+        """Do what they ask for, and return what is kept of them."""
+        return kept(props)
 
     def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
-        return dynamic.CreateResult(props["vhost"], kept(props))
+        return dynamic.CreateResult(props["vhost"], self.apply(props))
 
     def update(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.UpdateResult:
-        return dynamic.UpdateResult(kept(news))
+        return dynamic.UpdateResult(self.apply(news))
 
     def diff(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.DiffResult:
         # Nothing else counts: another release of Python or of this file writes the same provider differently.

@@ -44,18 +44,19 @@ class _Databases(Provider):
 
     def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
         try:
-            _prepare(props)
+            made = self.apply(props)
         except BaseException:
             # What is half made is not in the state; the next `up` must not take it for another deployment's.
             if not props["adopt"]:
                 with suppress(NotPrepared):
                     retire(props["admin"], *props["users"])
             raise
-        return dynamic.CreateResult(props["users"][0], kept(props))
+        return dynamic.CreateResult(props["users"][0], made)
 
-    def update(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.UpdateResult:
-        _prepare(news)
-        return dynamic.UpdateResult(kept(news))
+    def apply(self, props: dict[str, Any]) -> dict[str, Any]:
+        with _plainly():
+            prepare(props["admin"], props["owner"], props["programs"])
+        return kept(props)
 
     def replaces(self, olds: dict[str, Any], news: dict[str, Any]) -> list[str]:
         return ["users"] if olds["users"] != news["users"] else []
@@ -63,11 +64,6 @@ class _Databases(Provider):
     def delete(self, id_: str, props: dict[str, Any]) -> None:
         with _plainly():
             retire(props["admin"], *props["users"])
-
-
-def _prepare(props: dict[str, Any]) -> None:
-    with _plainly():
-        prepare(props["admin"], props["owner"], props["programs"])
 
 
 @contextmanager

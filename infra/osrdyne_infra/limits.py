@@ -19,23 +19,16 @@ from osrdyne_pool.topology import Topology
 class _Limits(Provider):
     """Sets all of them when it is made and when one changes."""
 
-    def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
-        return dynamic.CreateResult(props["vhost"], _set(props))
-
-    def update(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.UpdateResult:
-        return dynamic.UpdateResult(_set(news))
-
-
-def _set(props: dict[str, Any]) -> dict[str, Any]:
-    broker = management(props)
-    owners = {("vhost-limits", props["vhost"]): props["of_vhost"]}
-    owners |= {("user-limits", user): values for user, values in props["of_users"].items()}
-    with plainly():
-        for (kind, owner), values in owners.items():
-            for name, value in values.items():
-                # A number comes back from Pulumi as a float.
-                broker.set_limit(kind, owner, name, int(value))
-    return kept(props)
+    def apply(self, props: dict[str, Any]) -> dict[str, Any]:
+        broker = management(props)
+        owners = {("vhost-limits", props["vhost"]): props["of_vhost"]}
+        owners |= {("user-limits", user): values for user, values in props["of_users"].items()}
+        with plainly():
+            for (kind, owner), values in owners.items():
+                for name, value in values.items():
+                    # A number comes back from Pulumi as a float.
+                    broker.set_limit(kind, owner, name, int(value))
+        return kept(props)
 
 
 class Limits(dynamic.Resource, module="osrdyne", name="Limits"):

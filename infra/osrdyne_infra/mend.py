@@ -25,20 +25,13 @@ from osrdyne_pool.topology import Topology
 class _Mends(Provider):
     """Mends when it is made and when it is changed, and has then nothing more to mend."""
 
-    def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
-        return dynamic.CreateResult(props["vhost"], _mended(props))
-
-    def update(self, id_: str, olds: dict[str, Any], news: dict[str, Any]) -> dynamic.UpdateResult:
-        return dynamic.UpdateResult(_mended(news))
-
-
-def _mended(props: dict[str, Any]) -> dict[str, Any]:
-    broker, vhost, declared = management(props), props["vhost"], json.loads(props["declared"])
-    with plainly():
-        # Once more, right before: one may have been mended since the program looked.
-        for name in sorted(find(broker, vhost, props["lost"]) if props["lost"] else ()):
-            _declare_again(broker, vhost, name, declared[name])
-    return {**kept(props), "lost": []}
+    def apply(self, props: dict[str, Any]) -> dict[str, Any]:
+        broker, vhost, declared = management(props), props["vhost"], json.loads(props["declared"])
+        with plainly():
+            # Once more, right before: one may have been mended since the program looked.
+            for name in sorted(find(broker, vhost, props["lost"]) if props["lost"] else ()):
+                _declare_again(broker, vhost, name, declared[name])
+        return {**kept(props), "lost": []}
 
 
 def _declare_again(broker: Management, vhost: str, name: str, declared: Mapping[str, Any]) -> None:

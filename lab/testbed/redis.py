@@ -38,8 +38,6 @@ appendonly no
 proto-max-bulk-len 16777216
 requirepass {password}
 """
-#: Settings that a Sentinel does not have.
-_OF_DATA = ("save", "appendonly", "proto-max-bulk-len")
 
 
 class RedisFailed(RuntimeError):
@@ -80,30 +78,19 @@ def as_image() -> tuple[dict[str, Path], list[str]]:
 class RedisServer(Started):
     """One Redis. `with RedisServer() as server:` starts it and leaves nothing behind."""
 
-    def __init__(self, *settings: str, sentinel: bool = False) -> None:
-        """`settings`: further lines of its configuration, in which TLS_PORT and BUS_PORT stand for those ports.
-        `sentinel`: it watches others, and holds no data.
-        """
+    def __init__(self, *settings: str) -> None:
+        """`settings`: further lines of its configuration, in which TLS_PORT stands for that port."""
         self._ports = PortBlock()
         self.directory = Path(tempfile.mkdtemp(prefix="osrdyne-redis-"))
         self.port = self._ports.first
         #: For TLS, where the settings have it.
         self.tls_port = self._ports.first + 1
-        #: Of the bus of a Cluster. Its default, 10,000 above, may be that of an outgoing connection.
-        self.bus_port = self._ports.first + 2
         #: Of the user `default`, who may do everything.
         self.password = secrets.token_hex(16)
         self._keeper: subprocess.Popen[bytes] | None = None
         text = SETTINGS.format(port=self.port, directory=self.directory, password=self.password)
-        if sentinel:
-            # The others are of a Redis with data.
-            text = "\n".join(line for line in text.splitlines() if line.split(" ")[0] not in _OF_DATA) + "\n"
-            (self.directory / "sentinel").touch()
-        (self.directory / "redis.conf").write_text(
-            text
-            + "\n".join(settings).replace("TLS_PORT", str(self.tls_port)).replace("BUS_PORT", str(self.bus_port))
-            + "\n"
-        )
+        own = "\n".join(settings).replace("TLS_PORT", str(self.tls_port))
+        (self.directory / "redis.conf").write_text(f"{text}{own}\n")
         (self.directory / "address").write_text(f"redis://:{self.password}@127.0.0.1:{self.port}/0\n")
 
     @property
@@ -189,8 +176,7 @@ class RedisServer(Started):
 
 def keep(directory: Path) -> None:
     """Run the server to its end. When standard input closes before that, end it and remove the directory."""
-    kind = ["--sentinel"] if (directory / "sentinel").exists() else []
-    server = subprocess.Popen([str(program()), str(directory / "redis.conf"), *kind], stdin=subprocess.DEVNULL)
+    server = subprocess.Popen([str(program()), str(directory / "redis.conf")], stdin=subprocess.DEVNULL)
     ended = os.pidfd_open(server.pid)
     ready, _, _ = select.select([ended, sys.stdin], [], [])
     if sys.stdin in ready:

@@ -441,7 +441,7 @@ def test_a_pool_whose_workers_poll_needs_no_workers_on_the_cluster() -> None:
         (in_bucket(ca_file="/a"), "relay.settings.streams.s3.ca_file", "is made from other settings"),
         (in_bucket(bucket="A"), "relay.settings.streams.s3.bucket", "should match"),
         ({"streams_cacertfile": "/a"}, "relay.streams_cacertfile", "give settings.streams.s3, too"),
-        (in_directory(), "relay.settings.streams.directory", "no place that all pods have; use a bucket"),
+        (in_directory(), "relay.settings.streams.directory", "is not a place that all pods have; use a bucket"),
         ({"settings": {"streams": 1, **PLAIN}}, "relay.settings.streams", "is not a table of directory, s3, keep"),
         ({"redis": {}}, "relay.redis.image", "is missing"),
     ],

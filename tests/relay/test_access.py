@@ -1,11 +1,10 @@
-"""A user with only the commands and channels of docs/howto/relay-nodes.md, TLS, Sentinels and a Cluster."""
+"""A user with only the commands and channels of docs/howto/relay-nodes.md, TLS, and a Redis that no relay can use."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from osrdyne_relay.redis.port import Away
 from osrdyne_relay.redis.transactions import COMMANDS
 from testbed.authority import Authority
 from testbed.redis import RedisServer
-from testbed.waiting import until, until_async
+from testbed.waiting import until_async
 from tests.relay.nodes import QUICK, serving, settings
 
 DOCS = Path(__file__).parents[2] / "docs/howto/relay-nodes.md"
@@ -29,13 +28,6 @@ def rules_of_the_page() -> list[str]:
     found = re.search(r"^ACL SETUSER osrdyne-relay (.+)$", DOCS.read_text(), re.MULTILINE)
     assert found is not None
     return found[1].replace(">PASSWORD", ">word").replace("osrdyne-relay:", "test:").split()
-
-
-def more_rules_for_a_cluster() -> list[str]:
-    """The ACL rules of docs/howto/relay-nodes.md that only a Cluster needs."""
-    found = re.search(r"^On a Cluster it also needs `([^`]+)`", DOCS.read_text(), re.MULTILINE)
-    assert found is not None
-    return found[1].split()
 
 
 async def main_paths(redis: RedisServer, node: RelaySettings) -> None:
@@ -227,71 +219,8 @@ async def test_a_changed_certificate_counts_at_the_next_connection(
     await client.close()
 
 
-@pytest.mark.full
-async def test_sentinels_name_the_master_and_its_replica_takes_over(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        master = stack.enter_context(RedisServer())
-        auth = f"masterauth {master.password}"
-        replica = stack.enter_context(RedisServer(f"replicaof 127.0.0.1 {master.port}", auth))
-        replica.run("CONFIG", "SET", "requirepass", master.password)
-        replica.password = master.password
-        sentinel = stack.enter_context(RedisServer(sentinel=True))
-        sentinel.run("SENTINEL", "MONITOR", "m", "127.0.0.1", master.port, 1)
-        for name, value in (
-            ("auth-pass", master.password),
-            ("down-after-milliseconds", 1000),
-            ("failover-timeout", 5000),
-        ):
-            sentinel.run("SENTINEL", "SET", "m", name, value)
-        (tmp_path / "sentinel").write_text(sentinel.password)
-        access = {
-            "sentinels": [f"127.0.0.1:{sentinel.port}"],
-            "sentinel_master": "m",
-            "sentinel_password_file": str(tmp_path / "sentinel"),
-        }
-        until(lambda: b"slave" in str(sentinel.run("SENTINEL", "REPLICAS", "m")).encode(), what="the replica is known")
-        node = settings(master, redis=access)
-        async with Relay(node) as near, Relay(node) as far, serving(far, "e", workers=2):
-            assert (await near.queue_and_wait("e", b"x")).body == b"X"
-            await asyncio.to_thread(master.kill)
-
-            assert (await near.queue_and_wait("e", b"y")).body == b"Y"
-
-
-def is_whole(server: RedisServer) -> bool:
-    """Whether a node of a Cluster knows a server for each slot."""
-    return re.search(r"cluster_state\W+ok", str(server.run("CLUSTER", "INFO"))) is not None
-
-
-@pytest.mark.full
-async def test_a_user_with_the_rules_of_the_page_reaches_all_endpoints_of_a_cluster(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(
-                RedisServer("cluster-enabled yes", "cluster-announce-ip 127.0.0.1", "cluster-port BUS_PORT")
-            )
-            for _ in range(3)
-        ]
-        for number, server in enumerate(servers):
-            server.run("CONFIG", "SET", "requirepass", servers[0].password)
-            server.password = servers[0].password
-            server.run("CLUSTER", "ADDSLOTSRANGE", 5462 * number, min(16383, 5462 * number + 5461))
-            server.run("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-        for server in servers[1:]:
-            server.run("CLUSTER", "MEET", "127.0.0.1", servers[0].port, servers[0].bus_port)
-        for server in servers:
-            until(partial(is_whole, server), what="a whole cluster")
-        for server in servers:
-            server.run("ACL", "SETUSER", "limited", "reset", *rules_of_the_page(), *more_rules_for_a_cluster())
-        (tmp_path / "password").write_text("word")
-        access = {"url_file": None, "url": f"redis://127.0.0.1:{servers[0].port}"}
-        access |= {"user": "limited", "password_file": str(tmp_path / "password")}
-        node = settings(servers[0], redis={**access, "cluster": True})
-        endpoints = [f"e{number}" for number in range(12)]
-        async with Relay(node) as near, Relay(node) as far:
-            for endpoint in endpoints:
-                async with serving(far, endpoint):
-                    assert (await near.queue_and_wait(endpoint, b"x")).body == b"X"
-
-        assert all(server.run("DBSIZE") > 0 for server in servers)
-        assert [server.run("ACL", "LOG") for server in servers] == [[], [], []]
+async def test_a_node_of_a_redis_cluster_is_refused_at_once() -> None:
+    with RedisServer("cluster-enabled yes", "cluster-port TLS_PORT") as server:
+        async with Relay(settings(server)) as node:
+            with pytest.raises(RedisRefused, match="It says: CLUSTERDOWN"):
+                await node.queue_and_wait("e", b"x")

@@ -24,9 +24,6 @@ def test_the_page_has_the_settings_and_the_rules_that_infrastructure_writes() ->
     [lines] = re.findall(r"^```text\n(save.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
     assert lines == redis_server.settings()
     assert rules_of_the_page() == ["on", ">word", *redis_server.rules("test").split()]
-    for_a_cluster = set(redis_server.rules("test", cluster=True).split()) - set(redis_server.rules("test").split())
-    [named] = re.findall(r"On a Cluster it also needs `(.*?)`", SECTION)
-    assert for_a_cluster == set(named.split())
 
 
 def test_the_command_prints_them_with_a_hash_in_place_of_the_password(tmp_path: Path) -> None:

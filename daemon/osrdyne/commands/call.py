@@ -21,9 +21,8 @@ from osrdyne_client import CallTimeout, Client, RemoteError
 from osrdyne_client.errors import Expired
 from osrdyne_protocol import expiry, statuses
 from osrdyne_protocol import headers as names
-from osrdyne_protocol.durations import parse_seconds
 from osrdyne_runtime.console import broker_address, log_format
-from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json
+from osrdyne_runtime.console.output import NO, CannotAsk, complain, one_line_errors, print_json, seconds_of
 
 #: What a person can do about an error reply; where nothing is said, its meaning says enough.
 _NEXT = {
@@ -121,14 +120,7 @@ def _body(body: str | None, file: Path | None) -> bytes:
 
 
 def _seconds(text: str) -> float:
-    try:
-        number: float | str = float(text)
-    except ValueError:
-        number = text
-    try:
-        seconds = parse_seconds(number)
-    except ValueError as error:
-        raise CannotAsk(f"--timeout: {error}") from None
+    seconds = seconds_of(text, "--timeout")
     if seconds == 0:
         raise CannotAsk("--timeout: must be longer than 0 seconds")
     return seconds

@@ -7,31 +7,9 @@ from collections.abc import Mapping
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_kubernetes.apps.v1 import StatefulSetSpecArgs
-from pulumi_kubernetes.core.v1 import (
-    CapabilitiesArgs,
-    ConfigMapVolumeSourceArgs,
-    ContainerArgs,
-    ContainerPortArgs,
-    KeyToPathArgs,
-    PersistentVolumeClaimArgs,
-    PersistentVolumeClaimSpecArgs,
-    PodSecurityContextArgs,
-    PodSpecArgs,
-    PodTemplateSpecArgs,
-    ProbeArgs,
-    ResourceRequirementsArgs,
-    SeccompProfileArgs,
-    SecretVolumeSourceArgs,
-    SecurityContextArgs,
-    ServicePortArgs,
-    ServiceSpecArgs,
-    TCPSocketActionArgs,
-    VolumeArgs,
-    VolumeMountArgs,
-    VolumeResourceRequirementsArgs,
-)
-from pulumi_kubernetes.meta.v1 import LabelSelectorArgs, ObjectMetaArgs
+from pulumi_kubernetes.apps import v1 as apps
+from pulumi_kubernetes.core import v1 as core
+from pulumi_kubernetes.meta import v1 as meta
 
 from osrdyne_infra.broker import credentials as broker_credentials
 from osrdyne_infra.broker.settings import BrokerDeployment
@@ -81,12 +59,12 @@ class StatefulSetBroker(pulumi.ComponentResource):
         kubernetes.apps.v1.StatefulSet(
             NAME,
             metadata=place.metadata(NAME, _LABELS),
-            spec=StatefulSetSpecArgs(
+            spec=apps.StatefulSetSpecArgs(
                 service_name="broker-nodes",
                 replicas=1,
-                selector=LabelSelectorArgs(match_labels=_LABELS),
-                template=PodTemplateSpecArgs(
-                    metadata=ObjectMetaArgs(
+                selector=meta.LabelSelectorArgs(match_labels=_LABELS),
+                template=core.PodTemplateSpecArgs(
+                    metadata=meta.ObjectMetaArgs(
                         labels={**LABELS, **_LABELS}, annotations={replicated.CONFIGURATION: _DIGEST}
                     ),
                     spec=_pod(stack.deployment),
@@ -98,12 +76,12 @@ class StatefulSetBroker(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _service(self, name: str, place: Place, *, of_nodes: bool = False) -> kubernetes.core.v1.Service:
-        ports = [ServicePortArgs(name=port, port=number, target_port=port) for port, number in PORTS.items()]
+        ports = [core.ServicePortArgs(name=port, port=number, target_port=port) for port, number in PORTS.items()]
         return kubernetes.core.v1.Service(
             name,
             # Its endpoint comes with the pod that is made after it.
             metadata=place.metadata(name, _LABELS, {"pulumi.com/skipAwait": "true"}),
-            spec=ServiceSpecArgs(
+            spec=core.ServiceSpecArgs(
                 selector=_LABELS,
                 ports=ports,
                 cluster_ip="None" if of_nodes else None,
@@ -113,35 +91,35 @@ class StatefulSetBroker(pulumi.ComponentResource):
         )
 
 
-def _pod(deployment: BrokerDeployment) -> PodSpecArgs:
-    return PodSpecArgs(
+def _pod(deployment: BrokerDeployment) -> core.PodSpecArgs:
+    return core.PodSpecArgs(
         automount_service_account_token=False,
         enable_service_links=False,
         # It writes down what it has in memory.
         termination_grace_period_seconds=120,
-        security_context=PodSecurityContextArgs(
+        security_context=core.PodSecurityContextArgs(
             run_as_non_root=True,
             run_as_user=RABBITMQ,
             run_as_group=RABBITMQ,
             fs_group=RABBITMQ,
-            seccomp_profile=SeccompProfileArgs(type="RuntimeDefault"),
+            seccomp_profile=core.SeccompProfileArgs(type="RuntimeDefault"),
         ),
         containers=[_container(deployment)],
         volumes=[
-            VolumeArgs(name="config", config_map=ConfigMapVolumeSourceArgs(name=NAME)),
-            VolumeArgs(
+            core.VolumeArgs(name="config", config_map=core.ConfigMapVolumeSourceArgs(name=NAME)),
+            core.VolumeArgs(
                 name="admin",
-                secret=SecretVolumeSourceArgs(
+                secret=core.SecretVolumeSourceArgs(
                     secret_name=broker_credentials.NAME,
                     default_mode=0o440,
-                    items=[KeyToPathArgs(key=broker_credentials.FILE, path=broker_credentials.FILE)],
+                    items=[core.KeyToPathArgs(key=broker_credentials.FILE, path=broker_credentials.FILE)],
                 ),
             ),
         ],
     )
 
 
-def _container(deployment: BrokerDeployment) -> ContainerArgs:
+def _container(deployment: BrokerDeployment) -> core.ContainerArgs:
     conf = "/etc/rabbitmq/conf.d"
     single = {
         "/etc/rabbitmq/enabled_plugins": ("config", "enabled_plugins"),
@@ -149,46 +127,41 @@ def _container(deployment: BrokerDeployment) -> ContainerArgs:
         f"{conf}/20-broker.conf": ("config", "broker.conf"),
         f"{conf}/30-admin.conf": ("admin", broker_credentials.FILE),
     }
-    return ContainerArgs(
+    return core.ContainerArgs(
         name="rabbitmq",
         image=deployment.image,
         image_pull_policy="IfNotPresent",
-        ports=[ContainerPortArgs(name=port, container_port=number) for port, number in PORTS.items()],
-        resources=ResourceRequirementsArgs(
+        ports=[core.ContainerPortArgs(name=port, container_port=number) for port, number in PORTS.items()],
+        resources=core.ResourceRequirementsArgs(
             requests=deployment.resources.get("requests"), limits=deployment.resources.get("limits")
         ),
-        security_context=SecurityContextArgs(
-            allow_privilege_escalation=False, capabilities=CapabilitiesArgs(drop=["ALL"])
+        security_context=core.SecurityContextArgs(
+            allow_privilege_escalation=False, capabilities=core.CapabilitiesArgs(drop=["ALL"])
         ),
         startup_probe=_probe(period=2, failures=150),
         readiness_probe=_probe(period=5, failures=3),
         liveness_probe=_probe(period=30, failures=5),
         volume_mounts=[
-            VolumeMountArgs(name="data", mount_path=_DATA),
+            core.VolumeMountArgs(name="data", mount_path=_DATA),
             *(
-                VolumeMountArgs(name=volume, mount_path=path, sub_path=file, read_only=True)
+                core.VolumeMountArgs(name=volume, mount_path=path, sub_path=file, read_only=True)
                 for path, (volume, file) in single.items()
             ),
         ],
     )
 
 
-def _probe(*, period: int, failures: int) -> ProbeArgs:
+def _probe(*, period: int, failures: int) -> core.ProbeArgs:
     """Return a probe that only connects: RabbitMQ's own checks start a program that needs a good part of a core."""
-    return ProbeArgs(
-        tcp_socket=TCPSocketActionArgs(port="amqp"),
-        period_seconds=period,
-        timeout_seconds=5,
-        failure_threshold=failures,
-    )
+    return replicated.probe(tcp_socket=core.TCPSocketActionArgs(port="amqp"), period=period, failures=failures)
 
 
-def _claim(deployment: BrokerDeployment) -> PersistentVolumeClaimArgs:
-    return PersistentVolumeClaimArgs(
-        metadata=ObjectMetaArgs(name="data"),
-        spec=PersistentVolumeClaimSpecArgs(
+def _claim(deployment: BrokerDeployment) -> core.PersistentVolumeClaimArgs:
+    return core.PersistentVolumeClaimArgs(
+        metadata=meta.ObjectMetaArgs(name="data"),
+        spec=core.PersistentVolumeClaimSpecArgs(
             access_modes=["ReadWriteOnce"],
             storage_class_name=deployment.storage_class or None,
-            resources=VolumeResourceRequirementsArgs(requests={"storage": deployment.storage}),
+            resources=core.VolumeResourceRequirementsArgs(requests={"storage": deployment.storage}),
         ),
     )

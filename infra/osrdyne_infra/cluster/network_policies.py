@@ -11,19 +11,13 @@ case.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_kubernetes.meta.v1 import LabelSelectorArgs, LabelSelectorRequirementArgs
-from pulumi_kubernetes.networking.v1 import (
-    IPBlockArgs,
-    NetworkPolicyEgressRuleArgs,
-    NetworkPolicyIngressRuleArgs,
-    NetworkPolicyPeerArgs,
-    NetworkPolicyPortArgs,
-    NetworkPolicySpecArgs,
-)
+from pulumi_kubernetes.meta import v1 as meta
+from pulumi_kubernetes.networking import v1 as networking
 
 from osrdyne_infra.cluster.access import Place, part
 from osrdyne_infra.cluster.settings import NetworkAccess
@@ -58,51 +52,32 @@ class NetworkPolicies(pulumi.ComponentResource):
     ) -> None:
         super().__init__("osrdyne:kubernetes:NetworkPolicies", pool, None, pulumi.ResourceOptions(provider=provider))
         amqp, management = _port(broker.amqp), _port(broker.inside_management or broker.management)
-        names = NetworkPolicyEgressRuleArgs(ports=_ports(53, protocols=("UDP", "TCP")))
-        kubernetes.networking.v1.NetworkPolicy(
+        names = _names()
+        of_daemon = daemon_deployment.labels(pool)
+        _policy(
+            self,
             f"{pool}-daemon",
-            metadata=place.metadata(f"{pool}-daemon"),
-            spec=NetworkPolicySpecArgs(
-                pod_selector=LabelSelectorArgs(match_labels=daemon_deployment.labels(pool)),
-                policy_types=["Ingress", "Egress"],
-                ingress=_readers(access),
-                egress=[
-                    names,
-                    NetworkPolicyEgressRuleArgs(to=_peers(access.broker), ports=_ports(amqp, management)),
-                    NetworkPolicyEgressRuleArgs(to=_peers(access.api_server), ports=_ports(*API_SERVER_PORTS)),
-                    *([NetworkPolicyEgressRuleArgs(to=_peers(relay), ports=_ports(REDIS_PORT))] if relay else []),
-                ],
-            ),
-            opts=part(self),
+            place,
+            meta.LabelSelectorArgs(match_labels=of_daemon),
+            ingress=_readers(access),
+            egress=[
+                names,
+                _to(_peers(access.broker), amqp, management),
+                _to(_peers(access.api_server), *API_SERVER_PORTS),
+                *([_to(_peers(relay), REDIS_PORT)] if relay else []),
+            ],
         )
-        known = [daemon_deployment.labels(pool)["app.kubernetes.io/name"]]
-        needed = [names, NetworkPolicyEgressRuleArgs(to=_peers(access.broker), ports=_ports(amqp))]
+        known = [of_daemon["app.kubernetes.io/name"]]
+        needed = [names, _to(_peers(access.broker), amqp)]
         if database_port is not None:
-            needed.append(NetworkPolicyEgressRuleArgs(to=_peers(access.database), ports=_ports(database_port)))
-            known.append(redo_deployment.labels(pool)["app.kubernetes.io/name"])
-            kubernetes.networking.v1.NetworkPolicy(
-                f"{pool}-redo",
-                metadata=place.metadata(f"{pool}-redo"),
-                spec=NetworkPolicySpecArgs(
-                    pod_selector=LabelSelectorArgs(match_labels=redo_deployment.labels(pool)),
-                    policy_types=["Ingress", "Egress"],
-                    egress=needed,
-                ),
-                opts=part(self),
-            )
-        others = LabelSelectorRequirementArgs(key="app.kubernetes.io/name", operator="NotIn", values=known)
-        kubernetes.networking.v1.NetworkPolicy(
-            f"{pool}-workers",
-            metadata=place.metadata(f"{pool}-workers"),
-            spec=NetworkPolicySpecArgs(
-                pod_selector=LabelSelectorArgs(match_expressions=[others]),
-                policy_types=["Ingress", "Egress"],
-                egress=[
-                    *needed,
-                    *([NetworkPolicyEgressRuleArgs(to=_peers(access.workers))] if access.workers else []),
-                ],
-            ),
-            opts=part(self),
+            needed.append(_to(_peers(access.database), database_port))
+            of_redo = redo_deployment.labels(pool)
+            known.append(of_redo["app.kubernetes.io/name"])
+            _policy(self, f"{pool}-redo", place, meta.LabelSelectorArgs(match_labels=of_redo), egress=needed)
+        others = meta.LabelSelectorRequirementArgs(key="app.kubernetes.io/name", operator="NotIn", values=known)
+        own = [networking.NetworkPolicyEgressRuleArgs(to=_peers(access.workers))] if access.workers else []
+        _policy(
+            self, f"{pool}-workers", place, meta.LabelSelectorArgs(match_expressions=[others]), egress=[*needed, *own]
         )
         self.register_outputs({})
 
@@ -118,55 +93,68 @@ class RelayPolicies(pulumi.ComponentResource):
         self, daemons: Mapping[str, str], bucket: str | None, place: Place, provider: kubernetes.Provider
     ) -> None:
         super().__init__("osrdyne:kubernetes:RelayPolicies", "relay", None, pulumi.ResourceOptions(provider=provider))
-        nodes, redis = LabelSelectorArgs(match_labels=NODES), LabelSelectorArgs(match_labels=REDIS)
-        inside = [NetworkPolicyPeerArgs(pod_selector=nodes)]
+        nodes, redis = meta.LabelSelectorArgs(match_labels=NODES), meta.LabelSelectorArgs(match_labels=REDIS)
+        inside = [networking.NetworkPolicyPeerArgs(pod_selector=nodes)]
         for pool, namespace in daemons.items():
             [peer] = _peers(namespace)
-            peer.pod_selector = LabelSelectorArgs(match_labels=daemon_deployment.labels(pool))
+            peer.pod_selector = meta.LabelSelectorArgs(match_labels=daemon_deployment.labels(pool))
             inside.append(peer)
-        kubernetes.networking.v1.NetworkPolicy(
+        _policy(
+            self,
             "relay-redis",
-            metadata=place.metadata("relay-redis"),
-            spec=NetworkPolicySpecArgs(
-                pod_selector=redis,
-                policy_types=["Ingress", "Egress"],
-                ingress=[NetworkPolicyIngressRuleArgs(from_=inside, ports=_ports(REDIS_PORT))],
-            ),
-            opts=part(self),
+            place,
+            redis,
+            ingress=[networking.NetworkPolicyIngressRuleArgs(from_=inside, ports=_ports(REDIS_PORT))],
         )
-        kubernetes.networking.v1.NetworkPolicy(
+        _policy(
+            self,
             "relay",
-            metadata=place.metadata("relay"),
-            spec=NetworkPolicySpecArgs(
-                pod_selector=nodes,
-                policy_types=["Ingress", "Egress"],
-                ingress=[NetworkPolicyIngressRuleArgs(ports=_ports(PORT))],
-                egress=[
-                    NetworkPolicyEgressRuleArgs(ports=_ports(53, protocols=("UDP", "TCP"))),
-                    NetworkPolicyEgressRuleArgs(
-                        to=[NetworkPolicyPeerArgs(pod_selector=redis)], ports=_ports(REDIS_PORT)
-                    ),
-                    *([NetworkPolicyEgressRuleArgs(ports=_ports(_port(bucket)))] if bucket else []),
-                ],
-            ),
-            opts=part(self),
+            place,
+            nodes,
+            ingress=[networking.NetworkPolicyIngressRuleArgs(ports=_ports(PORT))],
+            egress=[
+                _names(),
+                _to([networking.NetworkPolicyPeerArgs(pod_selector=redis)], REDIS_PORT),
+                *([_to(None, _port(bucket))] if bucket else []),
+            ],
         )
         self.register_outputs({})
 
 
-def _readers(access: NetworkAccess) -> list[NetworkPolicyIngressRuleArgs]:
+def _policy(
+    parent: pulumi.ComponentResource, name: str, place: Place, selector: meta.LabelSelectorArgs, **rules: Any
+) -> None:
+    """Let the pods that are selected have the connections of the rules, `ingress` and `egress`, and no others."""
+    kubernetes.networking.v1.NetworkPolicy(
+        name,
+        metadata=place.metadata(name),
+        spec=networking.NetworkPolicySpecArgs(pod_selector=selector, policy_types=["Ingress", "Egress"], **rules),
+        opts=part(parent),
+    )
+
+
+def _to(peers: list[networking.NetworkPolicyPeerArgs] | None, *ports: int) -> networking.NetworkPolicyEgressRuleArgs:
+    """Return the rule of connections to ports of peers, or of all where these are None."""
+    return networking.NetworkPolicyEgressRuleArgs(to=peers, ports=_ports(*ports))
+
+
+def _names() -> networking.NetworkPolicyEgressRuleArgs:
+    return networking.NetworkPolicyEgressRuleArgs(ports=_ports(53, protocols=("UDP", "TCP")))
+
+
+def _readers(access: NetworkAccess) -> list[networking.NetworkPolicyIngressRuleArgs]:
     if not access.monitoring_namespace:
         return []
     readers = _peers(access.monitoring_namespace)
-    return [NetworkPolicyIngressRuleArgs(from_=readers, ports=_ports(STATUS_PORT))]
+    return [networking.NetworkPolicyIngressRuleArgs(from_=readers, ports=_ports(STATUS_PORT))]
 
 
-def _peers(where: str | tuple[str, ...]) -> list[NetworkPolicyPeerArgs]:
+def _peers(where: str | tuple[str, ...]) -> list[networking.NetworkPolicyPeerArgs]:
     """Return peers: all pods of a namespace, or ranges of addresses."""
     if isinstance(where, str):
-        chosen = LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": where})
-        return [NetworkPolicyPeerArgs(namespace_selector=chosen)]
-    return [NetworkPolicyPeerArgs(ip_block=IPBlockArgs(cidr=one)) for one in where]
+        chosen = meta.LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": where})
+        return [networking.NetworkPolicyPeerArgs(namespace_selector=chosen)]
+    return [networking.NetworkPolicyPeerArgs(ip_block=networking.IPBlockArgs(cidr=one)) for one in where]
 
 
 def _port(address: str) -> int:
@@ -174,5 +162,5 @@ def _port(address: str) -> int:
     return split.port or PORTS[split.scheme]
 
 
-def _ports(*numbers: int, protocols: Sequence[str] = ("TCP",)) -> list[NetworkPolicyPortArgs]:
-    return [NetworkPolicyPortArgs(protocol=one, port=number) for number in numbers for one in protocols]
+def _ports(*numbers: int, protocols: Sequence[str] = ("TCP",)) -> list[networking.NetworkPolicyPortArgs]:
+    return [networking.NetworkPolicyPortArgs(protocol=one, port=number) for number in numbers for one in protocols]

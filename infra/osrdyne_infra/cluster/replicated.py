@@ -6,28 +6,14 @@ They are replaced one after the other without a gap, and a drained node takes on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_kubernetes.apps.v1 import DeploymentSpecArgs, DeploymentStrategyArgs, RollingUpdateDeploymentArgs
-from pulumi_kubernetes.core.v1 import (
-    CapabilitiesArgs,
-    ConfigMapVolumeSourceArgs,
-    ContainerArgs,
-    EmptyDirVolumeSourceArgs,
-    PodSecurityContextArgs,
-    PodSpecArgs,
-    PodTemplateSpecArgs,
-    ResourceRequirementsArgs,
-    SeccompProfileArgs,
-    SecretVolumeSourceArgs,
-    SecurityContextArgs,
-    TopologySpreadConstraintArgs,
-    VolumeArgs,
-    VolumeMountArgs,
-)
-from pulumi_kubernetes.meta.v1 import LabelSelectorArgs, ObjectMetaArgs
-from pulumi_kubernetes.policy.v1 import PodDisruptionBudgetSpecArgs
+from pulumi_kubernetes.apps import v1 as apps
+from pulumi_kubernetes.core import v1 as core
+from pulumi_kubernetes.meta import v1 as meta
+from pulumi_kubernetes.policy import v1 as policy
 
 from osrdyne_infra.cluster.access import LABELS, Place, part
 from osrdyne_infra.pool.worker_templates import NOBODY
@@ -38,6 +24,10 @@ CONFIGURATION = "osrdyne.io/configuration"
 PROGRESS = 300
 #: Seconds that one of these processes may need to end.
 GRACE = 30
+#: A pod goes when the one that takes its place is ready.
+ONE_BY_ONE = apps.DeploymentStrategyArgs(
+    type="RollingUpdate", rolling_update=apps.RollingUpdateDeploymentArgs(max_unavailable=0, max_surge=1)
+)
 #: The only folder that a container may write to.
 SCRATCH = "/tmp"  # noqa: S108
 
@@ -48,20 +38,21 @@ def deployment(
     labels: Mapping[str, str],
     replicas: int,
     digest: str,
-    pod: PodSpecArgs,
+    pod: core.PodSpecArgs,
     place: Place,
     after: Sequence[pulumi.Resource],
+    strategy: apps.DeploymentStrategyArgs = ONE_BY_ONE,
 ) -> kubernetes.apps.v1.Deployment:
     """Return a Deployment, made with its disruption budget after all that a process needs at its start.
 
-    Another `digest` is another pod.
+    Another `digest` is another pod, which takes the place of the former as `strategy` says.
     """
-    selector = LabelSelectorArgs(match_labels=labels)
+    selector = meta.LabelSelectorArgs(match_labels=labels)
     if replicas > 1:
         kubernetes.policy.v1.PodDisruptionBudget(
             name,
             metadata=place.metadata(name, labels),
-            spec=PodDisruptionBudgetSpecArgs(
+            spec=policy.PodDisruptionBudgetSpecArgs(
                 min_available=1,
                 selector=selector,
                 # While the broker, or Redis, is away no process is ready; a node may be drained all the same.
@@ -72,16 +63,13 @@ def deployment(
     return kubernetes.apps.v1.Deployment(
         name,
         metadata=place.metadata(name, labels),
-        spec=DeploymentSpecArgs(
+        spec=apps.DeploymentSpecArgs(
             replicas=replicas,
             progress_deadline_seconds=PROGRESS,
-            strategy=DeploymentStrategyArgs(
-                type="RollingUpdate",
-                rolling_update=RollingUpdateDeploymentArgs(max_unavailable=0, max_surge=1),
-            ),
+            strategy=strategy,
             selector=selector,
-            template=PodTemplateSpecArgs(
-                metadata=ObjectMetaArgs(labels={**LABELS, **labels}, annotations={CONFIGURATION: digest}),
+            template=core.PodTemplateSpecArgs(
+                metadata=meta.ObjectMetaArgs(labels={**LABELS, **labels}, annotations={CONFIGURATION: digest}),
                 spec=pod,
             ),
         ),
@@ -91,70 +79,109 @@ def deployment(
 
 def pod(
     labels: Mapping[str, str],
-    containers: list[ContainerArgs],
-    volumes: list[VolumeArgs],
+    containers: list[core.ContainerArgs],
+    volumes: list[core.VolumeArgs],
     *,
-    first: list[ContainerArgs] | None = None,
+    first: list[core.ContainerArgs] | None = None,
     account: str | None = None,
     grace: int = GRACE,
-) -> PodSpecArgs:
+) -> core.PodSpecArgs:
     """Return a pod without privileges. `first` run to their end before the others; `account` may use the API server.
 
     `grace` is how many seconds it may take to end.
     """
-    return PodSpecArgs(
+    return core.PodSpecArgs(
         service_account_name=account,
         automount_service_account_token=account is not None,
         enable_service_links=False,
         termination_grace_period_seconds=grace,
-        security_context=PodSecurityContextArgs(
+        security_context=core.PodSecurityContextArgs(
             run_as_non_root=True,
             run_as_user=NOBODY,
             run_as_group=NOBODY,
             fs_group=NOBODY,
-            seccomp_profile=SeccompProfileArgs(type="RuntimeDefault"),
+            seccomp_profile=core.SeccompProfileArgs(type="RuntimeDefault"),
         ),
         # A standby on the leader's node would go with it; better there than nowhere.
         topology_spread_constraints=[
-            TopologySpreadConstraintArgs(
+            core.TopologySpreadConstraintArgs(
                 max_skew=1,
                 topology_key=key,
                 when_unsatisfiable="ScheduleAnyway",
-                label_selector=LabelSelectorArgs(match_labels=labels),
+                label_selector=meta.LabelSelectorArgs(match_labels=labels),
             )
             for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
         ],
         init_containers=first,
         containers=containers,
-        volumes=[*volumes, VolumeArgs(name="tmp", empty_dir=EmptyDirVolumeSourceArgs(size_limit="64Mi"))],
+        volumes=[*volumes, core.VolumeArgs(name="tmp", empty_dir=core.EmptyDirVolumeSourceArgs(size_limit="64Mi"))],
     )
 
 
-def security() -> SecurityContextArgs:
-    """Return what a container may do."""
-    return SecurityContextArgs(
-        allow_privilege_escalation=False,
-        read_only_root_filesystem=True,
-        capabilities=CapabilitiesArgs(drop=["ALL"]),
+class PodSettings(Protocol):
+    """What the settings of all such pods have."""
+
+    @property
+    def pull_policy(self) -> str: ...
+
+    @property
+    def resources(self) -> Mapping[str, Mapping[str, str]]: ...
+
+
+def container(
+    name: str, image: str, pods: PodSettings, command: list[str], places: Mapping[str, str], **more: Any
+) -> core.ContainerArgs:
+    """Return a container without privileges, which writes to its scratch folder only.
+
+    `places` has the volume at each path, and `more` what else the container has.
+    """
+    return core.ContainerArgs(
+        name=name,
+        image=image,
+        image_pull_policy=pods.pull_policy,
+        command=command,
+        resources=core.ResourceRequirementsArgs(
+            requests=pods.resources.get("requests"), limits=pods.resources.get("limits")
+        ),
+        security_context=core.SecurityContextArgs(
+            allow_privilege_escalation=False,
+            read_only_root_filesystem=True,
+            capabilities=core.CapabilitiesArgs(drop=["ALL"]),
+        ),
+        volume_mounts=[
+            core.VolumeMountArgs(name=volume, mount_path=path, read_only=path != SCRATCH)
+            for path, volume in {**places, SCRATCH: "tmp"}.items()
+        ],
+        **more,
     )
 
 
-def resources(given: Mapping[str, Mapping[str, str]]) -> ResourceRequirementsArgs:
-    """Return the requests and limits that the settings name."""
-    return ResourceRequirementsArgs(requests=given.get("requests"), limits=given.get("limits"))
+def probe(*, period: int, failures: int, **how: Any) -> core.ProbeArgs:
+    """Return a probe that looks every `period` seconds, with as long for an answer as a busy process may need."""
+    return core.ProbeArgs(period_seconds=period, timeout_seconds=5, failure_threshold=failures, **how)
 
 
-def config_map(volume: str, name: str) -> VolumeArgs:
-    return VolumeArgs(name=volume, config_map=ConfigMapVolumeSourceArgs(name=name))
+def probes(port: str, alive: str, *, start: int, scheme: str | None = None) -> dict[str, core.ProbeArgs]:
+    """Return the probes of a process that answers over HTTP, and has `start` seconds until it does.
+
+    Only that for readiness asks for broker or Redis: a process that waits for one is not helped by a restart.
+    """
+
+    def asking(path: str, period: int, failures: int) -> core.ProbeArgs:
+        return probe(
+            http_get=core.HTTPGetActionArgs(path=path, port=port, scheme=scheme), period=period, failures=failures
+        )
+
+    return {
+        "startup_probe": asking(alive, 1, start),
+        "liveness_probe": asking(alive, 10, 6),
+        "readiness_probe": asking("/readyz", 2, 3),
+    }
 
 
-def secret(volume: str, name: str) -> VolumeArgs:
-    return VolumeArgs(name=volume, secret=SecretVolumeSourceArgs(secret_name=name, default_mode=0o440))
+def config_map(volume: str, name: str) -> core.VolumeArgs:
+    return core.VolumeArgs(name=volume, config_map=core.ConfigMapVolumeSourceArgs(name=name))
 
 
-def mounts(places: Mapping[str, str]) -> list[VolumeMountArgs]:
-    """Return the mounts of volumes, by their paths, and that of the scratch folder."""
-    return [
-        VolumeMountArgs(name=name, mount_path=path, read_only=path != SCRATCH)
-        for path, name in {**places, SCRATCH: "tmp"}.items()
-    ]
+def secret(volume: str, name: str) -> core.VolumeArgs:
+    return core.VolumeArgs(name=volume, secret=core.SecretVolumeSourceArgs(secret_name=name, default_mode=0o440))

@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_kubernetes.core.v1 import ContainerArgs, ExecActionArgs, ProbeArgs
+from pulumi_kubernetes.core import v1 as core
 
 from osrdyne_infra.cluster import replicated
 from osrdyne_infra.cluster.access import Place, part
@@ -77,9 +77,9 @@ class RedoDeployment(pulumi.ComponentResource):
         ]
         pods = jobs.redo
         image = pods.image or daemon.image
-        pod = replicated.pod(
-            labels(pool.name), [_redo(pool, pods, image, authority)], volumes, first=[_migration(pods, image)]
-        )
+        migrate = ["osrdyne", "jobs", "migrate", "--database-file", f"{FOLDER}/{OWNER_FILE}"]
+        migration = replicated.container("migrate", image, pods, migrate, {FOLDER: "owner"})
+        pod = replicated.pod(labels(pool.name), [_redo(pool, pods, image, authority)], volumes, first=[migration])
         digest = hashlib.sha256(settings.encode()).hexdigest()[:32]
         self.made = replicated.deployment(
             self, name, labels(pool.name), pods.replicas, digest, pod, place, [*made, *after]
@@ -87,19 +87,7 @@ class RedoDeployment(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _migration(pods: RedoPods, image: str) -> ContainerArgs:
-    return ContainerArgs(
-        name="migrate",
-        image=image,
-        image_pull_policy=pods.pull_policy,
-        command=["osrdyne", "jobs", "migrate", "--database-file", f"{FOLDER}/{OWNER_FILE}"],
-        resources=replicated.resources(pods.resources),
-        security_context=replicated.security(),
-        volume_mounts=replicated.mounts({FOLDER: "owner"}),
-    )
-
-
-def _redo(pool: PoolSettings, pods: RedoPods, image: str, authority: Mapping[str, str]) -> ContainerArgs:
+def _redo(pool: PoolSettings, pods: RedoPods, image: str, authority: Mapping[str, str]) -> core.ContainerArgs:
     files = {
         "--settings": f"{SETTINGS}/settings.toml",
         "--broker-file": f"{CREDENTIALS}/client.uri",
@@ -107,22 +95,19 @@ def _redo(pool: PoolSettings, pods: RedoPods, image: str, authority: Mapping[str
         "--ready-file": READY,
     }
     places = {SETTINGS: "settings", CREDENTIALS: "credentials", FOLDER: "jobs", **dict.fromkeys(authority, "broker")}
-    return ContainerArgs(
-        name="redo",
-        image=image,
-        image_pull_policy=pods.pull_policy,
-        command=["osrdyne", "jobs", "redo", "--json", *(word for option in files.items() for word in option)],
-        resources=replicated.resources(pods.resources),
-        security_context=replicated.security(),
+    return replicated.container(
+        "redo",
+        image,
+        pods,
+        ["osrdyne", "jobs", "redo", "--json", *(word for option in files.items() for word in option)],
+        places,
         # No liveness: a process that hangs loses the lead by its lease, and one that waits for the database or the
         # broker is not helped by a restart.
-        readiness_probe=ProbeArgs(
-            exec_=ExecActionArgs(command=["sh", "-c", f'test -n "$(find {READY} -mmin -{_minutes(pool)})"']),
-            period_seconds=5,
-            timeout_seconds=5,
-            failure_threshold=3,
+        readiness_probe=replicated.probe(
+            exec_=core.ExecActionArgs(command=["sh", "-c", f'test -n "$(find {READY} -mmin -{_minutes(pool)})"']),
+            period=5,
+            failures=3,
         ),
-        volume_mounts=replicated.mounts(places),
     )
 
 

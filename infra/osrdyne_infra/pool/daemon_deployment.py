@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_kubernetes.core.v1 import ContainerArgs, ContainerPortArgs, HTTPGetActionArgs, ProbeArgs
+from pulumi_kubernetes.core import v1 as core
 
 from osrdyne_infra.cluster import replicated
 from osrdyne_infra.cluster.access import Place
@@ -52,29 +52,14 @@ class DaemonDeployment(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _container(pods: DaemonPods, places: dict[str, str]) -> ContainerArgs:
+def _container(pods: DaemonPods, places: dict[str, str]) -> core.ContainerArgs:
     words = ["osrdyne", "daemon", "--settings", f"{SETTINGS}/settings.toml", "--json"]
-    return ContainerArgs(
-        name="daemon",
-        image=pods.image,
-        image_pull_policy=pods.pull_policy,
-        command=[*words, "--verbose"] if pods.verbose else words,
-        ports=[ContainerPortArgs(name=STATUS, container_port=STATUS_PORT)],
-        resources=replicated.resources(pods.resources),
-        security_context=replicated.security(),
-        # Neither of the first two asks for a broker: a daemon that waits for one is not helped by a restart.
-        startup_probe=_probe("/healthz", period=1, failures=300),
-        liveness_probe=_probe("/healthz", period=10, failures=6),
-        readiness_probe=_probe("/readyz", period=2, failures=3),
-        volume_mounts=replicated.mounts(places),
-    )
-
-
-def _probe(path: str, *, period: int, failures: int) -> ProbeArgs:
-    """Return a probe that looks every `period` seconds, with as long for an answer as a busy daemon may need."""
-    return ProbeArgs(
-        http_get=HTTPGetActionArgs(path=path, port=STATUS),
-        period_seconds=period,
-        timeout_seconds=5,
-        failure_threshold=failures,
+    return replicated.container(
+        "daemon",
+        pods.image,
+        pods,
+        [*words, "--verbose"] if pods.verbose else words,
+        places,
+        ports=[core.ContainerPortArgs(name=STATUS, container_port=STATUS_PORT)],
+        **replicated.probes(STATUS, "/healthz", start=300),
     )

@@ -8,16 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_kubernetes.core.v1 import (
-    ClientIPConfigArgs,
-    ContainerArgs,
-    ContainerPortArgs,
-    HTTPGetActionArgs,
-    ProbeArgs,
-    ServicePortArgs,
-    ServiceSpecArgs,
-    SessionAffinityConfigArgs,
-)
+from pulumi_kubernetes.core import v1 as core
 
 from osrdyne_infra.cluster import replicated
 from osrdyne_infra.cluster.access import Place, part
@@ -94,14 +85,14 @@ class RelayNodes(pulumi.ComponentResource):
         kubernetes.core.v1.Service(
             NAME,
             metadata=place.metadata(NAME, NODES, pods.annotations),
-            spec=ServiceSpecArgs(
+            spec=core.ServiceSpecArgs(
                 type=pods.service,
                 selector=NODES,
-                ports=[ServicePortArgs(name="node", port=PORT, target_port="node")],
+                ports=[core.ServicePortArgs(name="node", port=PORT, target_port="node")],
                 # A worker answers at the node that gave it the request.
                 session_affinity="ClientIP",
-                session_affinity_config=SessionAffinityConfigArgs(
-                    client_ip=ClientIPConfigArgs(timeout_seconds=_SAME_NODE)
+                session_affinity_config=core.SessionAffinityConfigArgs(
+                    client_ip=core.ClientIPConfigArgs(timeout_seconds=_SAME_NODE)
                 ),
                 # Otherwise all that comes through one machine of the cluster would have that one's address.
                 external_traffic_policy="Local" if outside else None,
@@ -137,28 +128,13 @@ def _grace(relay: RelayPlace) -> int:
     return round(relay.node().grace) + replicated.GRACE
 
 
-def _container(relay: RelayPlace, image: str, places: Mapping[str, str]) -> ContainerArgs:
-    scheme = "HTTPS" if relay.certificate else "HTTP"
-
-    def probe(path: str, *, period: int, failures: int) -> ProbeArgs:
-        return ProbeArgs(
-            http_get=HTTPGetActionArgs(path=path, port="node", scheme=scheme),
-            period_seconds=period,
-            timeout_seconds=5,
-            failure_threshold=failures,
-        )
-
-    return ContainerArgs(
-        name="node",
-        image=image,
-        image_pull_policy=relay.nodes.pull_policy,
-        command=["osrdyne", "relay", "serve", "--settings", f"{SETTINGS}/relay.toml", "--json"],
-        ports=[ContainerPortArgs(name="node", container_port=PORT)],
-        resources=replicated.resources(relay.nodes.resources),
-        security_context=replicated.security(),
-        # Only the last one asks for Redis: a node that waits for it is not helped by a restart.
-        startup_probe=probe("/livez", period=1, failures=60),
-        liveness_probe=probe("/livez", period=10, failures=6),
-        readiness_probe=probe("/readyz", period=2, failures=3),
-        volume_mounts=replicated.mounts(places),
+def _container(relay: RelayPlace, image: str, places: Mapping[str, str]) -> core.ContainerArgs:
+    return replicated.container(
+        "node",
+        image,
+        relay.nodes,
+        ["osrdyne", "relay", "serve", "--settings", f"{SETTINGS}/relay.toml", "--json"],
+        places,
+        ports=[core.ContainerPortArgs(name="node", container_port=PORT)],
+        **replicated.probes("node", "/livez", start=60, scheme="HTTPS" if relay.certificate else "HTTP"),
     )

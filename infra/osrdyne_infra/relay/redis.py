@@ -12,20 +12,11 @@ from urllib.parse import quote
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi_kubernetes.apps.v1 import DeploymentSpecArgs, DeploymentStrategyArgs
-from pulumi_kubernetes.core.v1 import (
-    ContainerArgs,
-    ContainerPortArgs,
-    PodTemplateSpecArgs,
-    ProbeArgs,
-    ServicePortArgs,
-    ServiceSpecArgs,
-    TCPSocketActionArgs,
-)
-from pulumi_kubernetes.meta.v1 import LabelSelectorArgs, ObjectMetaArgs
+from pulumi_kubernetes.apps import v1 as apps
+from pulumi_kubernetes.core import v1 as core
 
 from osrdyne_infra.cluster import replicated
-from osrdyne_infra.cluster.access import LABELS, Place, part
+from osrdyne_infra.cluster.access import Place, part
 from osrdyne_infra.password import Password
 from osrdyne_infra.pool.config import secret
 from osrdyne_infra.relay.settings import REDIS, REDIS_PORT, RelayPlace
@@ -66,45 +57,28 @@ class RelayRedis(pulumi.ComponentResource):
         ]
         volumes = [replicated.config_map("settings", NAME), replicated.secret("users", NAME)]
         digest = hashlib.sha256(f"{settings}\0{relay.rotate}\0{relay.prefix}".encode()).hexdigest()[:32]
-        self.made = kubernetes.apps.v1.Deployment(
-            NAME,
-            metadata=place.metadata(NAME, REDIS),
-            spec=DeploymentSpecArgs(
-                replicas=1,
-                progress_deadline_seconds=replicated.PROGRESS,
-                # Two at once would share the calls between them.
-                strategy=DeploymentStrategyArgs(type="Recreate"),
-                selector=LabelSelectorArgs(match_labels=REDIS),
-                template=PodTemplateSpecArgs(
-                    metadata=ObjectMetaArgs(labels={**LABELS, **REDIS}, annotations={replicated.CONFIGURATION: digest}),
-                    spec=replicated.pod(REDIS, [_container(relay)], volumes),
-                ),
-            ),
-            opts=part(self, [*made, *after]),
-        )
+        pod = replicated.pod(REDIS, [_container(relay)], volumes)
+        # Two at once would share the calls between them.
+        alone = apps.DeploymentStrategyArgs(type="Recreate")
+        self.made = replicated.deployment(self, NAME, REDIS, 1, digest, pod, place, [*made, *after], alone)
         kubernetes.core.v1.Service(
             NAME,
             metadata=place.metadata(NAME, REDIS),
-            spec=ServiceSpecArgs(
-                selector=REDIS, ports=[ServicePortArgs(name="redis", port=REDIS_PORT, target_port="redis")]
+            spec=core.ServiceSpecArgs(
+                selector=REDIS, ports=[core.ServicePortArgs(name="redis", port=REDIS_PORT, target_port="redis")]
             ),
             opts=part(self, [self.made]),
         )
         self.register_outputs({})
 
 
-def _container(relay: RelayPlace) -> ContainerArgs:
-    probe = ProbeArgs(
-        tcp_socket=TCPSocketActionArgs(port="redis"), period_seconds=5, timeout_seconds=5, failure_threshold=3
-    )
-    return ContainerArgs(
-        name="redis",
-        image=relay.redis.image,
-        image_pull_policy=relay.redis.pull_policy,
-        command=[*relay.redis.command, f"{_CONFIGURATION}/redis.conf"],
-        ports=[ContainerPortArgs(name="redis", container_port=REDIS_PORT)],
-        resources=replicated.resources(relay.redis.resources),
-        security_context=replicated.security(),
-        readiness_probe=probe,
-        volume_mounts=replicated.mounts({_CONFIGURATION: "settings", _USERS: "users"}),
+def _container(relay: RelayPlace) -> core.ContainerArgs:
+    return replicated.container(
+        "redis",
+        relay.redis.image,
+        relay.redis,
+        [*relay.redis.command, f"{_CONFIGURATION}/redis.conf"],
+        {_CONFIGURATION: "settings", _USERS: "users"},
+        ports=[core.ContainerPortArgs(name="redis", container_port=REDIS_PORT)],
+        readiness_probe=replicated.probe(tcp_socket=core.TCPSocketActionArgs(port="redis"), period=5, failures=3),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from osrdyne_calls.replies import Reply
@@ -26,9 +25,7 @@ class AsyncClient(BaseClient):
         await self.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def call(
@@ -74,19 +71,7 @@ class AsyncClient(BaseClient):
         Reply, timeout and slot are as with `call`. Errors in the request itself are raised here; any later failure is
         only in the future. Cancelling the future gives up the reply.
         """
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        call = self._dispatcher.request(
-            key, body, future, wants_reply=True, timeout=timeout, headers=headers, deadline=deadline
-        )
-
-        def done(_: asyncio.Future[Reply]) -> None:
-            if future.cancelled():
-                self._dispatcher.abandon(call)
-            else:
-                future.exception()  # mark it as seen, so that asyncio does not warn about an unused reply
-
-        future.add_done_callback(done)
-        return future
+        return self._start(key, body, wants_reply=True, timeout=timeout, headers=headers, deadline=deadline)
 
     def start_cast(
         self, key: str, body: bytes, *, timeout: float | None = None, headers: Mapping[str, Any] | None = None
@@ -95,12 +80,13 @@ class AsyncClient(BaseClient):
 
         Errors in the request itself are raised here.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        call = self._dispatcher.request(
-            key, body, future, wants_reply=False, timeout=timeout, headers=headers, deadline=False
-        )
+        return self._start(key, body, wants_reply=False, timeout=timeout, headers=headers, deadline=False)
 
-        def done(_: asyncio.Future[None]) -> None:
+    def _start(self, key: str, body: bytes, **options: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        call = self._dispatcher.request(key, body, future, **options)
+
+        def done(_: asyncio.Future[Any]) -> None:
             if future.cancelled():
                 self._dispatcher.abandon(call)
             else:

@@ -6,7 +6,6 @@ import concurrent.futures
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from osrdyne_calls.errors import ClientClosed
@@ -56,9 +55,7 @@ class Client(BaseClient):
         self.open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def call(

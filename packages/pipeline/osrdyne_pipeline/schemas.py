@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    DataType,
     DateType,
     DoubleType,
     IntegerType,
@@ -19,67 +20,47 @@ from pyspark.sql.types import (
     StructType,
 )
 
-
-def _table(*fields: StructField) -> StructType:
-    return StructType(list(fields))
-
-
-def _text(name: str, required: bool = False) -> StructField:
-    return StructField(name, StringType(), not required)
-
-
-def _long(name: str, required: bool = False) -> StructField:
-    return StructField(name, LongType(), not required)
+_KINDS: dict[str, DataType] = {
+    "binary": BinaryType(),
+    "bool": BooleanType(),
+    "date": DateType(),
+    "double": DoubleType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "text": StringType(),
+}
 
 
-def _day(required: bool = True) -> StructField:
-    return StructField("day", DateType(), not required)
+def _table(*columns: str | StructField) -> StructType:
+    """Return a schema. Each text has columns with their kinds; those that end in `!` are never null."""
+    fields: list[StructField] = []
+    for some in columns:
+        if isinstance(some, StructField):
+            fields.append(some)
+            continue
+        for name, kind in (column.split() for column in some.split(",")):
+            fields.append(StructField(name, _KINDS[kind.rstrip("!")], not kind.endswith("!")))
+    return StructType(fields)
 
 
 #: One row a message as a source gives it: a stream's message or a file's row, taken apart, not judged.
 #: `source` is the stream's or the file's name, `offset` the stream's offset or the number of the row in its file.
 #: Where a message could not be taken apart, `problem` says why, and `raw` holds what was there, cut off.
 RAW = _table(
-    _text("source", required=True),
-    _long("offset", required=True),
-    _text("key"),
-    _text("event"),
-    _text("event_id"),
-    _long("time_ms"),
-    _text("worker_id"),
-    _text("request_id"),
-    _text("outcome"),
-    _long("duration_ms"),
-    _text("problem"),
-    StructField("raw", BinaryType()),
+    "source text!, offset long!, key text, event text, event_id text, time_ms long, worker_id text",
+    "request_id text, outcome text, duration_ms long, problem text, raw binary",
 )
 
 #: Bronze, one row an event as it came, duplicates included; partitioned by `day`, the day of `time_ms`.
 #: An event without an id (a worker of somebody else's) has `source:offset` for one.
 BRONZE = _table(
-    _text("source", required=True),
-    _long("offset", required=True),
-    _text("key", required=True),
-    _text("event", required=True),
-    _text("event_id", required=True),
-    _long("time_ms", required=True),
-    _text("worker_id"),
-    _text("request_id"),
-    _text("outcome"),
-    _long("duration_ms"),
-    _day(),
+    "source text!, offset long!, key text!, event text!, event_id text!, time_ms long!, worker_id text",
+    "request_id text, outcome text, duration_ms long, day date!",
 )
 
 #: One row a message that is no event of ours, with the reason; see rejects.REASONS.
 REJECTS = _table(
-    _text("source", required=True),
-    _long("offset", required=True),
-    _text("reason", required=True),
-    _text("key"),
-    _text("event"),
-    _text("event_id"),
-    _long("time_ms"),
-    StructField("raw", BinaryType()),
+    "source text!, offset long!, reason text!, key text, event text, event_id text, time_ms long, raw binary"
 )
 
 #: Silver, one row an event: bronze without duplicates (`event_id`), of which the row that sorts first stays.
@@ -97,29 +78,17 @@ EVENTS = BRONZE
 #: The wait of a warm request in its queue is not in the events: its first sign is `request-received`.
 #: What has not happened ends its row: a request that nobody finished has no `done_ms`, and no parts.
 REQUESTS = _table(
-    _text("key", required=True),
-    _text("request_id", required=True),
-    StructField("number", IntegerType(), False),
-    StructField("cold", BooleanType(), False),
-    _long("seen_ms", required=True),
+    "key text!, request_id text!, number int!, cold bool!, seen_ms long!",
     #: The first hand-out to a worker. The last, whose run counts, was at `done_ms - run_ms`.
-    _long("received_ms"),
-    _long("done_ms"),
-    _long("orphan_ms"),
-    _long("start_ms"),
-    _long("queue_ms"),
-    _long("run_ms"),
-    _long("total_ms"),
+    "received_ms long, done_ms long, orphan_ms long, start_ms long, queue_ms long, run_ms long, total_ms long",
     #: Hand-outs to workers (`request-received`).
-    StructField("deliveries", IntegerType(), False),
+    "deliveries int!",
     #: What `finished` said, else what `dead-lettered` said, else null: not known (lost events, or not done yet).
-    _text("outcome"),
-    _text("worker_id"),
+    "outcome text, worker_id text",
     #: Hand-outs that the worker gave back (`requeued`).
-    StructField("returns", IntegerType()),
+    "returns int",
     #: The event that ended it: `finished` (by a worker) or `dead-lettered` (by the daemon).
-    _text("ended_by"),
-    _day(),
+    "ended_by text, day date!",
 )
 
 #: Silver, one row a life of a worker group: from `group-started` to `group-stopped`; `stopped_ms` is null while it
@@ -128,122 +97,57 @@ REQUESTS = _table(
 #: else its first hand-out. `unbound_ms` is when the key was unbound for the last time, null where it was bound again
 #: since. `busy_ms` is the time in which at least one request that was handed out in it ran.
 LIVES = _table(
-    _text("key", required=True),
-    _long("started_ms", required=True),
-    _long("ready_ms"),
-    _long("unbound_ms"),
-    _long("stopped_ms"),
-    _long("busy_ms", required=True),
-    StructField("requests", IntegerType(), False),
-    StructField("workers", IntegerType(), False),
+    "key text!, started_ms long!, ready_ms long, unbound_ms long, stopped_ms long, busy_ms long!, requests int!",
+    "workers int!",
     #: The life split at midnight; the parts sum to the whole. One that still runs counts up to the last event of all.
-    StructField("days", ArrayType(_table(_day(False), _long("up_ms"), _long("busy_ms")))),
-    _day(),
+    StructField("days", ArrayType(_table("day date, up_ms long, busy_ms long"))),
+    "day date!",
 )
 
 #: Gold: demand by key and hour. `hour_ms` is the hour's beginning.
-DEMAND = _table(
-    _text("key", required=True),
-    _long("hour_ms", required=True),
-    _long("requests", required=True),
-    _long("cold", required=True),
-    _long("run_ms", required=True),
-    _day(),
-)
+DEMAND = _table("key text!, hour_ms long!, requests long!, cold long!, run_ms long!, day date!")
 
 #: Gold: cold starts by key and day, and what they cost callers: the wait until a worker began, beyond a warm request's.
 COLD_STARTS = _table(
-    _text("key", required=True),
-    _long("requests", required=True),
+    "key text!, requests long!",
     #: Requests that found no bound queue.
-    _long("cold", required=True),
+    "cold long!",
     #: Starts of the group; several cold requests may wait for one.
-    _long("starts", required=True),
-    _long("waited_ms", required=True),
-    _long("worst_ms"),
-    _long("p50_ms"),
-    _long("p95_ms"),
-    _day(),
+    "starts long!, waited_ms long!, worst_ms long, p50_ms long, p95_ms long, day date!",
 )
 
 #: Gold: the latency split by key and day: sums of each part over finished requests, cold and warm apart.
 LATENCY = _table(
-    _text("key", required=True),
-    StructField("cold", BooleanType(), False),
-    _long("requests", required=True),
-    _long("orphan_ms", required=True),
-    _long("start_ms", required=True),
-    _long("queue_ms", required=True),
-    _long("run_ms", required=True),
-    _long("total_ms", required=True),
-    _long("p50_ms"),
-    _long("p95_ms"),
-    _long("p99_ms"),
-    _day(),
+    "key text!, cold bool!, requests long!, orphan_ms long!, start_ms long!, queue_ms long!, run_ms long!",
+    "total_ms long!, p50_ms long, p95_ms long, p99_ms long, day date!",
 )
 
 #: Gold: worker time by key and day, busy and idle: busy_ms + idle_ms = up_ms. A life that spans midnight counts in
 #: both days.
-WORKER_HOURS = _table(
-    _text("key", required=True),
-    _long("up_ms", required=True),
-    _long("busy_ms", required=True),
-    _long("idle_ms", required=True),
-    _long("lives", required=True),
-    _day(),
-)
+WORKER_HOURS = _table("key text!, up_ms long!, busy_ms long!, idle_ms long!, lives long!, day date!")
 
 #: Gold: failures and poison by cause. `cause` is a fingerprint of reason, how workers ended, and shape of the message.
 FAILURES = _table(
-    _text("cause", required=True),
-    _text("reason", required=True),
-    _text("worker_exit", required=True),
-    _text("shape", required=True),
-    _long("requests", required=True),
-    _long("keys", required=True),
-    _long("first_ms", required=True),
-    _long("last_ms", required=True),
-    _text("example_key", required=True),
-    _text("example_request_id", required=True),
+    "cause text!, reason text!, worker_exit text!, shape text!, requests long!, keys long!, first_ms long!",
+    "last_ms long!, example_key text!, example_request_id text!",
 )
 
 #: Gold: heavy and rare keys. `class` is `heavy`, `steady` or `rare`; see questions.key_classes.
 KEY_CLASSES = _table(
-    _text("key", required=True),
-    _text("class", required=True),
-    _long("requests", required=True),
-    _long("cold", required=True),
-    _long("days", required=True),
-    _long("run_ms", required=True),
-    StructField("share", DoubleType(), False),
-    _long("median_gap_ms"),
-    _long("rank", required=True),
+    "key text!, class text!, requests long!, cold long!, days long!, run_ms long!, share double!",
+    "median_gap_ms long, rank long!",
 )
 
 #: Gold: capacity forecast for the day after the last: by key class and hour of day (0 to 23, UTC), requests and workers
 #: that are busy at once, expected and with an upper bound.
 FORECAST = _table(
-    _text("class", required=True),
-    _day(),
-    StructField("hour", IntegerType(), False),
-    StructField("requests", DoubleType(), False),
-    StructField("requests_high", DoubleType(), False),
-    StructField("workers", DoubleType(), False),
-    StructField("workers_high", DoubleType(), False),
-    _long("days_of_history", required=True),
+    "class text!, day date!, hour int!, requests double!, requests_high double!, workers double!",
+    "workers_high double!, days_of_history long!",
 )
 
 #: Gold: what each candidate delay would have done, by key: the trade-off curve. `delay_ms` is unbind and stop delay
 #: together: how long an idle group is kept.
-KEEP_ALIVE = _table(
-    _text("key", required=True),
-    _text("class", required=True),
-    _long("delay_ms", required=True),
-    _long("requests", required=True),
-    _long("cold", required=True),
-    _long("up_ms", required=True),
-    _long("idle_ms", required=True),
-)
+KEEP_ALIVE = _table("key text!, class text!, delay_ms long!, requests long!, cold long!, up_ms long!, idle_ms long!")
 
 #: Name of a table in the lake -> its schema. Each is a folder of Parquet files: `LAKE/POOL/NAME`.
 TABLES = {

@@ -37,15 +37,7 @@ class RedisSettings(StrictModel):
     ca_file: Path | None = None
     certificate_file: Path | None = None
     key_file: Path | None = None
-    #: `host:port` of each Sentinel, and the name of the master that they watch. The address then gives user, database
-    #: and whether there is TLS; its host is not used.
-    sentinels: tuple[str, ...] = ()
-    sentinel_master: str | None = None
-    sentinel_user: str | None = None
-    sentinel_password_file: Path | None = None
-    #: Whether the address is that of a node of a Redis Cluster, which names the others.
-    cluster: bool = False
-    #: Most connections for commands of one node (of each Redis of a Cluster); one more receives pulses.
+    #: Most connections for commands of one node; one more receives pulses.
     connections: int = Field(default=8, ge=1, le=1000)
     #: For a connection to open, and for an answer to come, in seconds.
     connect_timeout: Seconds = 5.0
@@ -57,21 +49,14 @@ class RedisSettings(StrictModel):
         # What is wrong in an address otherwise, `address` says.
         if self.url is not None and not addresses.problem(self.url, "redis", "rediss") and urlsplit(self.url).password:
             raise ValueError("`url` holds a password: put the address in a file and name it as `url_file`")
-        if bool(self.sentinels) != bool(self.sentinel_master):
-            raise ValueError("`sentinels` and `sentinel_master` go together: give both or none")
-        if self.cluster and self.sentinels:
-            raise ValueError("a Redis Cluster has no Sentinels: give `cluster` or `sentinels`")
-        for one in self.sentinels:
-            sentinel_at(one)
         if self.key_file and not self.certificate_file:
             raise ValueError("`key_file` needs `certificate_file`")
         return self
 
     def files(self) -> list[Path]:
         """Return the files that are read when the connections are made."""
-        named = (self.url_file, self.password_file, self.sentinel_password_file)
-        for_tls = (self.ca_file, self.certificate_file, self.key_file)
-        return [file for file in (*named, *for_tls) if file is not None]
+        named = (self.url_file, self.password_file, self.ca_file, self.certificate_file, self.key_file)
+        return [file for file in named if file is not None]
 
     def address(self) -> SplitResult:
         """Return the address in its parts. Reads `url_file`; raises SettingsError."""
@@ -84,15 +69,6 @@ class RedisSettings(StrictModel):
         if wrong is not None:
             raise SettingsError("redis.url", f"{wrong}; write redis://host:6379/0, or rediss:// for TLS")
         return urlsplit(given)
-
-
-def sentinel_at(text: str) -> tuple[str, int]:
-    """Return host and port of a Sentinel, `host:port`; an IPv6 address is in brackets. Raises ValueError."""
-    wrong = addresses.problem(f"redis://{text}", "redis")
-    parts = urlsplit(f"redis://{text}" if wrong is None else "")
-    if wrong is not None or parts.port is None or parts.netloc != text or "@" in text:
-        raise ValueError("each of `sentinels` is `host:port`; an IPv6 address is in brackets, [2001:db8::1]:26379")
-    return str(parts.hostname), parts.port
 
 
 class Timings(StrictModel):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from redis.asyncio.connection import SSLConnection
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.errors import RedisRefused
@@ -25,9 +25,8 @@ def test_a_certificate_that_cannot_be_used_is_named_before_anything_connects(tmp
         RedisClient(settings)
 
 
-@pytest.mark.parametrize("kind", ["one server", "cluster", "sentinels"])
 async def test_a_server_whose_certificate_is_refused_is_not_tried_again_and_said_with_what_to_do(
-    kind: str, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
     with listening(ours.issue("server", addresses=["127.0.0.1"])) as port:
@@ -35,13 +34,8 @@ async def test_a_server_whose_certificate_is_refused_is_not_tried_again_and_said
             (None, "name the file of a private CA by relay.redis.ca_file"),
             (other.cacertfile, f"{other.cacertfile} must hold that CA's certificate"),
         ):
-            kinds: dict[str, dict[str, Any]] = {
-                "one server": {},
-                "cluster": {"cluster": True},
-                "sentinels": {"sentinels": [f"127.0.0.1:{port}"], "sentinel_master": "master"},
-            }
             url = f"rediss://127.0.0.1:{port}"
-            client = RedisClient(RedisSettings.model_validate({"url": url, "ca_file": ca_file, **kinds[kind]}))
+            client = RedisClient(RedisSettings.model_validate({"url": url, "ca_file": ca_file}))
             with pytest.raises(RedisRefused, match=expected):
                 await client.run(("PING",))
             subscriber = client.subscriber(lambda *_: None)
@@ -52,19 +46,23 @@ async def test_a_server_whose_certificate_is_refused_is_not_tried_again_and_said
 
 
 def test_a_log_in_that_cannot_be_read_again_is_an_outage_and_no_line_for_each_connection(
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reads: list[tuple[str, str]] = [("relay", "secret")]
-
-    def read() -> tuple[str, str]:
-        if not reads:
-            raise SettingsError("redis.password_file", "does not exist")
-        return reads.pop()
-
-    login = _Login(read)
+    file = tmp_path / "password"
+    file.write_text("secret")
+    given = {"url": "redis://127.0.0.1:1", "user": "relay", "password_file": file}
+    login = _Login(RedisSettings.model_validate(given))
+    file.unlink()
     assert [login.get_credentials() for _ in range(5)] == [("relay", "secret")] * 5
-    reads.append(("relay", "another"))
+    file.write_text("another")
     assert login.get_credentials() == ("relay", "another")
 
     lines = [record.getMessage().partition(";")[0].partition(" seconds=")[0] for record in caplog.records]
     assert lines == ["the log-in of Redis cannot be used", "the log-in of Redis can be used again"]
+
+
+def test_redis_py_has_the_private_names_that_connections_use() -> None:
+    connection = SSLConnection()
+
+    assert {"_writer", "_connection_arguments"} <= set(dir(connection))
+    assert "context" in dir(connection.ssl_context)

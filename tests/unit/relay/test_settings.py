@@ -9,7 +9,7 @@ import pytest
 
 from osrdyne_protocol.errors import SettingsError
 from osrdyne_relay.redis.client import RedisClient
-from osrdyne_relay.settings import RelaySettings, sentinel_at
+from osrdyne_relay.settings import RelaySettings
 
 URL = {"url": "redis://localhost:6379/0"}
 S3 = {"endpoint": "https://s3.example.org", "bucket": "streams", "access_key_file": "id", "secret_key_file": "key"}
@@ -30,13 +30,8 @@ def test_durations_are_seconds_or_iso_8601() -> None:
         ({"redis": {}}, "url_file"),
         ({"redis": {**URL, "url_file": "x"}}, "url.* is given twice, itself and as a file"),
         ({"redis": {"url": "redis://:hidden@localhost"}}, "url_file"),
-        ({"redis": {**URL, "sentinels": ["a:1"]}}, "sentinel_master"),
-        ({"redis": {**URL, "sentinels": ["a"], "sentinel_master": "m"}}, "host:port"),
-        ({"redis": {**URL, "sentinels": ["2001:db8::1:26379"], "sentinel_master": "m"}}, "in brackets"),
-        ({"redis": {**URL, "sentinels": ["[2001:db8::1]"], "sentinel_master": "m"}}, "in brackets"),
-        ({"redis": {**URL, "sentinels": ["a:70000"], "sentinel_master": "m"}}, "host:port"),
-        ({"redis": {**URL, "sentinels": ["a:1", "u@b:1"], "sentinel_master": "m"}}, "host:port"),
-        ({"redis": {**URL, "sentinels": ["a:1"], "sentinel_master": "m", "cluster": True}}, "Cluster"),
+        ({"redis": {**URL, "sentinels": ["a:1"]}}, "relay.redis.sentinels"),
+        ({"redis": {**URL, "cluster": True}}, "relay.redis.cluster"),
         ({"redis": {**URL, "key_file": "x"}}, "certificate_file"),
         ({"redis": URL, "prefix": "a:b"}, "relay.prefix"),
         ({"redis": URL, "most_bytes": 1}, "relay.most_bytes"),
@@ -73,11 +68,6 @@ def test_a_file_whose_address_is_none_is_refused_without_showing_it(address: str
 
     with pytest.raises(SettingsError, match=r"redis\.url"):
         RedisClient(found.redis)
-
-
-def test_a_sentinel_may_have_an_address_of_ipv6() -> None:
-    assert sentinel_at("[2001:db8::1]:26379") == ("2001:db8::1", 26379)
-    assert sentinel_at("sentinel.example:26379") == ("sentinel.example", 26379)
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:

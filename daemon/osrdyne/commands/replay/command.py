@@ -28,9 +28,8 @@ from osrdyne.lifetime.window_rules import Schedule
 from osrdyne.settings.daemon import BrokerSettings, IntervalSettings
 from osrdyne_pool import settings_file
 from osrdyne_pool.settings import Delays, PoolSettings
-from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_runtime.console.output import CannotAsk, one_line_errors, print_json
+from osrdyne_runtime.console.output import CannotAsk, one_line_errors, print_json, seconds_of
 
 #: Rows between two updates of the progress display.
 _PROGRESS_ROWS = 10_000
@@ -62,11 +61,10 @@ def command(
     if not out.name.endswith((".jsonl", ".jsonl.gz")):
         raise CannotAsk(f"--out: {out} is neither .jsonl nor .jsonl.gz; events are written as JSON lines")
     delays = {"unbind_delay": unbind_delay, "stop_delay": stop_delay}
-    pool, broker, intervals = _settings(
-        settings, {name: _seconds(text, f"--{name}") for name, text in delays.items() if text is not None}
-    )
+    given = {name: seconds_of(text, f"--{name.replace('_', '-')}") for name, text in delays.items() if text is not None}
+    pool, broker, intervals = _settings(settings, given)
     ids, starts = random.Random(f"ids {seed}"), random.Random(f"starts {seed}")
-    median = _ms(_seconds(start_time, "--start-time"))
+    median = _ms(seconds_of(start_time, "--start-time"))
     one = Replay(
         Circumstances(
             delays=_delays(pool),
@@ -74,7 +72,7 @@ def command(
             debounce=_ms(intervals.debounce),
             statistics_interval=max(10, _ms(broker.statistics_interval)),
             start=lambda: round(median * math.exp(starts.gauss(0.0, start_spread))) if start_spread else median,
-            run=_ms(_seconds(run_time, "--run-time")),
+            run=_ms(seconds_of(run_time, "--run-time")),
             identity=lambda: f"{ids.getrandbits(128):032x}",
             daemon_id=f"replay-{seed}",
             request_prefix=f"{seed}-",
@@ -105,14 +103,6 @@ def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(table, Mapping):
         raise SettingsError(name, f"is not a table; write [{name}]")
     return table
-
-
-def _seconds(text: str, option: str) -> float:
-    try:
-        return parse_seconds(text if text[:1] == "P" else float(text))
-    except ValueError:
-        option = option.replace("_", "-")
-        raise CannotAsk(f"{option}: {text!r} is not a duration; give seconds (1.5) or ISO 8601 (PT1M30S)") from None
 
 
 def _ms(seconds: float) -> int:

@@ -13,8 +13,7 @@ from osrdyne_jobs.commands.database import opened
 from osrdyne_jobs.commands.options import MOST_ID, DatabaseFile, Id, Json, Types, one_line_errors
 from osrdyne_jobs.database.engines import reading
 from osrdyne_jobs.store import administration
-from osrdyne_protocol.durations import parse_seconds
-from osrdyne_runtime.console.output import CannotAsk, print_json
+from osrdyne_runtime.console.output import CannotAsk, print_json, seconds_of
 
 
 @one_line_errors
@@ -43,7 +42,7 @@ def list_(
         "type": _text(kind, "--type"),
         "resource": _text(resource, "--resource"),
         "state": _state(state),
-        "older_than": _seconds(older_than),
+        "older_than": None if older_than is None else seconds_of(older_than, "--older-than"),
     }
     with opened(database_file) as engine, reading(engine) as connection:
         found = administration.listed(connection, **filters, after=after, most=most + 1, history=history)
@@ -76,23 +75,6 @@ def _state(given: str | None) -> str | None:
     if given is not None and given not in states.STATES:
         raise CannotAsk(f"--state {given!r} is not a state; there are {', '.join(states.STATES)}")
     return given
-
-
-def _seconds(given: str | None) -> float | None:
-    if given is None:
-        return None
-    try:
-        return parse_seconds(float(given) if _is_number(given) else given)
-    except ValueError as error:
-        raise CannotAsk(f"--older-than: {error}") from None
-
-
-def _is_number(given: str) -> bool:
-    try:
-        float(given)
-    except ValueError:
-        return False
-    return True
 
 
 def _text(given: str | None, option: str) -> str | None:

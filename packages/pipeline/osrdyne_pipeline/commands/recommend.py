@@ -51,7 +51,6 @@ def command(
             help="cold: fewest cold starts at today's worker-hours; hours: the other way round.",
         ),
     ] = "cold",
-    windows: Annotated[bool, typer.Option(help="Whether to recommend warm windows, or delays only.")] = True,
     master: options.Master = None,
     memory: options.Memory = DEFAULT_MEMORY,
     json: options.Json = False,
@@ -63,7 +62,7 @@ def command(
     place = Lake(lake, pool)
     if not place.exists("silver/requests"):
         raise LakeError(f"there are no tables of {pool} in {place.home}: osrdyne pipeline tables makes them")
-    ask = advice.AdviceRequest(unbind=unbind_delay, stop=stop_delay, goal=goal, windows=windows)
+    ask = advice.AdviceRequest(unbind=unbind_delay, stop=stop_delay, goal=goal)
     with spark("recommend", master=master, memory=memory) as session, Steps() as steps:
         steps("replaying the calls")
         requests, classes = (place.read(session, name) for name in ("silver/requests", "gold/key_classes"))

@@ -39,8 +39,6 @@ class AdviceRequest:
     stop: float = 600.0
     #: `cold`: the fewest cold starts at today's worker-hours. `hours`: the fewest hours at today's cold starts.
     goal: str = "cold"
-    #: False: delays only.
-    windows: bool = True
     most_overrides: int = 200
     #: Each fold learns from so many weeks and is judged on the next ones.
     train_weeks: int = 4
@@ -64,7 +62,7 @@ def advise(calls: Calls, classes: dict[str, str], ask: AdviceRequest, pool: str)
     if reasons or parts is None:
         return _answer(calls, ask, pool, reasons)
     today = fixed(len(calls.keys), ask.unbind, ask.stop)
-    plan = FittingPlan(ask.windows, ask.most_overrides, ask.unbind + ask.stop)
+    plan = FittingPlan(most_overrides=ask.most_overrides, kept=ask.unbind + ask.stop)
     judged = evidence.judge(calls, parts, plan, today, ask.seed)
     reasons = _no_better(judged.evidence, ask.goal)
     advice = _classes(calls, classes, judged, parts)

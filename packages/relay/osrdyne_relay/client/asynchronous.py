@@ -7,7 +7,6 @@ import dataclasses
 import io
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 import aiohttp
@@ -278,7 +277,7 @@ class AsyncRelayClient:
         self.streams = NodeStreams(self._session)
         return self
 
-    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     async def call(

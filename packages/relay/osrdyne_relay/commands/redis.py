@@ -23,7 +23,6 @@ def command(
     prefix: Annotated[
         str, typer.Option(help="The setting `prefix` of the relay, which is also the user's name.")
     ] = RelaySettings.model_fields["prefix"].default,
-    cluster: Annotated[bool, typer.Option("--cluster", help="For a Redis Cluster.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document: `settings` and `acl`.")] = False,
 ) -> None:
     """Print lines for redis.conf, and the ACL file that lets in the nodes' user and no other.
@@ -32,7 +31,7 @@ def command(
     """
     RelaySettings.from_mapping({"redis": {"url": "redis://localhost"}, "prefix": prefix})
     settings = redis_server.settings()
-    acl = redis_server.acl(prefix, secrets.in_file(password_file, "--password-file"), cluster=cluster)
+    acl = redis_server.acl(prefix, secrets.in_file(password_file, "--password-file"))
     if json:
         print_json({"settings": settings, "acl": acl})
     else:

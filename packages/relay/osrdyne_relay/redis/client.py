@@ -1,8 +1,7 @@
 """The real Redis: commands and pulses, over the connections of `connections`.
 
 A transaction is a MULTI. What is asked for at the same time goes out in one write, over a few connections that never
-wait for each other's answers. On a Cluster a transaction is an EVAL of a script that executes its commands, because the
-library finds the server for one command only.
+wait for each other's answers.
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     NoPermissionError,
-    RedisClusterException,
     RedisError,
     ResponseError,
 )
@@ -29,9 +26,7 @@ from osrdyne_relay.errors import RedisRefused
 from osrdyne_relay.redis.connections import (
     certificate_fault,
     closed,
-    cluster_of,
     opened,
-    options_of,
     pool_of,
     taken_over,
 )
@@ -44,21 +39,11 @@ from osrdyne_runtime.forks import Home, keep
 _QUIET = 15.0
 #: Errors of Redis that a later attempt does not meet: it starts, has no memory left, or another one is the master now.
 _PASSING = (
-    *("LOADING", "BUSY", "OOM", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS"),
-    *("MOVED", "ASK", "UNBLOCKED", "max number of clients reached"),
+    *("LOADING", "BUSY", "OOM", "READONLY", "MASTERDOWN", "MISCONF", "NOREPLICAS"),
+    *("UNBLOCKED", "max number of clients reached"),
 )
 #: Questions without an answer above which a further connection is opened.
 _BUSY = 8
-#: On a Cluster: executes its arguments as commands: the number of words of each, and the words.
-_SCRIPT = """
-local answers, at = {}, 1
-while at <= #ARGV do
-  local words = tonumber(ARGV[at])
-  answers[#answers + 1] = redis.call(unpack(ARGV, at + 1, at + words))
-  at = at + words + 1
-end
-return answers
-"""
 
 
 class RedisClient(RedisPort):
@@ -67,9 +52,7 @@ class RedisClient(RedisPort):
     def __init__(self, settings: RedisSettings) -> None:
         """Read the files that the settings name; connect at the first use. Raises SettingsError."""
         self._settings = settings
-        options = options_of(settings)
-        self._pool = pool_of(settings, options)
-        self._cluster = cluster_of(settings, options) if settings.cluster else None
+        self._pool = pool_of(settings)
         self._connections: list[_Connection] = []
         self._home: Home | None = None
 
@@ -80,14 +63,7 @@ class RedisClient(RedisPort):
 
     async def run(self, *commands: Command) -> list[Any]:
         self._check_here()
-        if self._cluster is None:
-            return await self._connection().ask(commands)
-        command = commands[0] if len(commands) == 1 else _as_script(commands)
-        try:
-            answer = await self._cluster.execute_command(*command)
-        except (RedisError, RedisClusterException, OSError) as error:
-            raise _meaning(error, self._settings, sent=True) from None
-        return cast("list[Any]", answer) if len(commands) > 1 else [answer]
+        return await self._connection().ask(commands)
 
     def _connection(self) -> _Connection:
         """Return the connection with the fewest questions, or a new one while there may be more."""
@@ -113,10 +89,6 @@ class RedisClient(RedisPort):
         with suppress(RedisError, OSError):
             await asyncio.gather(*(connection.closed() for connection in self._connections))
             await self._pool.aclose()
-            if isinstance(self._pool, SentinelConnectionPool):
-                await self._pool.sentinel_manager.aclose()
-            if self._cluster is not None:
-                await self._cluster.aclose()
 
 
 @dataclass(slots=True)
@@ -205,7 +177,7 @@ class _Connection:
             self._wire.at_room = self._send
             self._send()
             await self._at_end.wait()
-        except (RedisError, RedisClusterException, OSError) as error:
+        except (RedisError, OSError) as error:
             # A wrong password, or certificate, cannot be cured by another attempt.
             self.end(_meaning(error, self._settings, sent=True))
         finally:
@@ -260,7 +232,7 @@ class _Connection:
 
 
 class _Subscriber(Subscriber):
-    """A connection that only receives. On a Cluster every node passes on what is published on any."""
+    """A connection that only receives."""
 
     def __init__(self, pool: ConnectionPool, settings: RedisSettings, hear: Hear) -> None:
         self._pool = pool
@@ -317,13 +289,6 @@ class _Subscriber(Subscriber):
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         await closed(self._pool, connection, self._wire)
-
-
-def _as_script(commands: tuple[Command, ...]) -> Command:
-    """Return several commands as one."""
-    words = [word for command in commands for word in (len(command), *command)]
-    key = next(command[1] for command in commands if command[0] != "PUBLISH")
-    return ("EVAL", _SCRIPT, 1, key, *words)
 
 
 def _meaning(error: BaseException, settings: RedisSettings, *, sent: bool) -> Away | RedisRefused:

@@ -10,7 +10,7 @@
 | `{prefix}:{{endpoint}}:polled` | channel | a worker begins to poll at a node |
 | `{prefix}:node:{node}` | channel | pulses for the calls that a node makes or serves |
 
-The braces around the endpoint are a hash tag: all keys of an endpoint are in one slot of a Redis Cluster.
+The braces show where the endpoint begins and ends.
 """
 
 from __future__ import annotations

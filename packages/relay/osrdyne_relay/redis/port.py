@@ -41,7 +41,7 @@ class RedisPort(Protocol):
     """Commands and pulses."""
 
     async def run(self, *commands: Command) -> list[Any]:
-        """Execute commands, several as one transaction; their keys are in one slot. Returns the answers in order.
+        """Execute commands, several as one transaction. Returns the answers in order.
 
         Publishing may also happen right after the transaction. Raises Away, or RedisRefused where trying again is in
         vain.

@@ -25,18 +25,16 @@ def settings() -> str:
     return "".join(f"{name} {value}\n" for name, value in SETTINGS.items())
 
 
-def rules(prefix: str, *, cluster: bool = False) -> str:
+def rules(prefix: str) -> str:
     """Return the ACL rules of the user of a relay's nodes: its keys, its channels, and the commands that are used."""
-    commands = ["multi", "exec", *sorted(COMMANDS), "subscribe", "unsubscribe", "ping"]
-    if cluster:
-        commands += ["eval", "cluster|slots", "cluster|shards", "command", "readonly"]
+    commands = ("multi", "exec", *sorted(COMMANDS), "subscribe", "unsubscribe", "ping")
     return " ".join([f"~{prefix}:*", f"&{prefix}:*", *(f"+{command}" for command in commands)])
 
 
-def acl(prefix: str, password: str, *, cluster: bool = False) -> str:
+def acl(prefix: str, password: str) -> str:
     """Return an ACL file that lets in the user of one relay, named like its prefix, and no other.
 
     It holds the SHA-256 of the password: it lets no reader in.
     """
     hashed = hashlib.sha256(password.encode()).hexdigest()
-    return f"user default off\nuser {prefix} on #{hashed} {rules(prefix, cluster=cluster)}\n"
+    return f"user default off\nuser {prefix} on #{hashed} {rules(prefix)}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, ParamSpec
 
+from osrdyne_protocol.durations import parse_seconds
 from osrdyne_protocol.errors import OsrdyneError
 
 P = ParamSpec("P")
@@ -69,6 +71,17 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document; `indent=None` keeps it on one line."""
     text = json.dumps(_named(value), indent=indent, ensure_ascii=not shows_all(sys.stdout), default=_plain)
     print(text, flush=True)  # noqa: T201 - what the command was asked for
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Return a duration that an option has, in seconds. Raises CannotAsk, which names the option."""
+    value: float | str = text
+    with contextlib.suppress(ValueError):
+        value = float(text)
+    try:
+        return parse_seconds(value)
+    except ValueError as error:
+        raise CannotAsk(f"{option}: {error}") from None
 
 
 def shows_all(stream: Any) -> bool:

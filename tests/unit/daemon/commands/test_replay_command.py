@@ -176,11 +176,11 @@ def test_what_is_wrong_with_a_list_of_calls_is_said_with_its_line_and_nothing_is
     [
         (
             ("--unbind-delay", "soon"),
-            "--unbind-delay: 'soon' is not a duration; give seconds (1.5) or ISO 8601 (PT1M30S)",
+            "--unbind-delay: 'soon' is not a duration; give seconds (90 or 1.5) or ISO 8601 text ('PT1M30S')",
         ),
         (("--unbind-delay", "0"), "pool.unbind_delay: must be longer than 0 seconds"),
-        (("--start-time", "-1"), "--start-time: '-1' is not a duration"),
-        (("--run-time", "inf"), "--run-time: 'inf' is not a duration"),
+        (("--start-time", "-1"), "--start-time: -1.0 is not a duration"),
+        (("--run-time", "inf"), "--run-time: inf is not a duration"),
         (("--settings", "/nowhere/settings.toml"), "/nowhere/settings.toml: does not exist"),
         (("--out", "/nowhere/events.jsonl"), "--out: /nowhere/events.jsonl cannot be written: No such file"),
         (("--out", "events.parquet"), "--out: events.parquet is neither .jsonl nor .jsonl.gz"),
