@@ -239,7 +239,7 @@ async def test_a_node_does_not_start_where_others_could_listen_or_settings_are_w
 async def test_health_is_open_and_says_whether_redis_is_there(
     private_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_relay.http.desk._ASK_EVERY", 0.05)
+    monkeypatch.setattr("osrdyne_relay.http.node_service._REDIS_CHECK_SECONDS", 0.05)
     async with noded(private_redis, tmp_path) as url, raw(url) as http:
         await until_async(lambda: _is(_status(http, "/readyz"), 200))
         private_redis.kill()

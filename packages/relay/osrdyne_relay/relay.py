@@ -9,14 +9,14 @@ from types import TracebackType
 from typing import Self
 
 from osrdyne_protocol.errors import SettingsError
-from osrdyne_relay.caller import Call
+from osrdyne_relay.call import Call
 from osrdyne_relay.checking import checked_request, checked_timeouts, checked_wait
 from osrdyne_relay.errors import RelayClosed, RelayError, UnknownRequest, UnreadableRecord
 from osrdyne_relay.messages import RESPONSE_PULSE, Answer, Request, Response, read_pulse
 from osrdyne_relay.node import Node
 from osrdyne_relay.redis import names, records
 from osrdyne_relay.redis.port import RedisPort
-from osrdyne_relay.redis.pulses import Pulses
+from osrdyne_relay.redis.pulse_receiver import PulseReceiver
 from osrdyne_relay.redis.records import RequestHeader
 from osrdyne_relay.redis.transactions import ClaimView
 from osrdyne_relay.serving import Collected, Inbox
@@ -49,7 +49,7 @@ class Relay:
             redis = RedisClient(settings.redis)
         self._redis = redis
         self._node = Node(redis, streams or _store(settings), settings)
-        self._pulses = Pulses(redis)
+        self._pulse_receiver = PulseReceiver(redis)
         self._inboxes: dict[str, Inbox] = {}
         self._sweep_every = settings.timings.sweep_every
         self._pickup_timeout = settings.timings.pickup_timeout
@@ -63,8 +63,8 @@ class Relay:
     async def __aenter__(self) -> Self:
         self._check_here()
         self._home = Home()
-        self._pulses.listen(self._node.names.node(self._node.id), self._pulsed)
-        self._node.spawn(self._pulses.run(), "pulses")
+        self._pulse_receiver.listen(self._node.names.node(self._node.id), self._pulsed)
+        self._node.spawn(self._pulse_receiver.run(), "pulses")
         self._node.spawn(self._sweep(), "sweep")
         return self
 
@@ -128,11 +128,11 @@ class Relay:
 
     def watch_polled(self, endpoint: str, heard: Callable[[], None]) -> None:
         """Have `heard` called when a worker begins to poll as `endpoint`, until `forget_polled`. It may be missed."""
-        self._pulses.listen(self._node.names.polled(names.check_endpoint(endpoint)), lambda _: heard())
+        self._pulse_receiver.listen(self._node.names.polled(names.check_endpoint(endpoint)), lambda _: heard())
 
     def forget_polled(self, endpoint: str) -> None:
         """Watch an endpoint no more."""
-        self._pulses.forget(self._node.names.polled(endpoint))
+        self._pulse_receiver.forget(self._node.names.polled(endpoint))
 
     # --- for workers ----------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Relay:
         """Listen to an endpoint no more: no worker polls here as it. Requests wait for another node."""
         inbox = self._inboxes.pop(endpoint, None)
         if inbox is not None:
-            self._pulses.forget(self._node.names.pulse(endpoint))
+            self._pulse_receiver.forget(self._node.names.pulse(endpoint))
             for collected in inbox.ready:
                 self._node.later(_given_back(collected), f"return of {collected.id}")
 
@@ -199,7 +199,7 @@ class Relay:
         inbox = self._inboxes.get(endpoint)
         if inbox is None:
             inbox = self._inboxes[endpoint] = Inbox(self._node, endpoint)
-            self._pulses.listen(self._node.names.pulse(endpoint), inbox.pulsed)
+            self._pulse_receiver.listen(self._node.names.pulse(endpoint), inbox.pulsed)
         return inbox
 
     async def _claim(self, inbox: Inbox, call: str) -> Collected | None:

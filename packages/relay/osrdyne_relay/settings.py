@@ -61,8 +61,8 @@ class RedisSettings(StrictModel):
             raise ValueError("`sentinels` and `sentinel_master` go together: give both or none")
         if self.cluster and self.sentinels:
             raise ValueError("a Redis Cluster has no Sentinels: give `cluster` or `sentinels`")
-        for one in self.sentinels:
-            sentinel_at(one)
+        for sentinel in self.sentinels:
+            sentinel_at(sentinel)
         if self.key_file and not self.certificate_file:
             raise ValueError("`key_file` needs `certificate_file`")
         return self

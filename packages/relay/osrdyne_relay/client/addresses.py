@@ -61,7 +61,7 @@ class Nodes:
         self._identity = identity
         token, token_file = identity.get("token"), identity.get("token_file")
         certificate_file: Path | None = identity.get("certificate_file")
-        self.urls = [_url(one) for one in ([urls] if isinstance(urls, str) else urls)]
+        self.urls = [_url(url) for url in ([urls] if isinstance(urls, str) else urls)]
         if not self.urls:
             raise SettingsError("url", "names no node; give https://HOST:8044")
         if token is not None and token_file is not None:

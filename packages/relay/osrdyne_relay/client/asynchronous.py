@@ -315,6 +315,6 @@ class AsyncRelayClient:
             else:
                 self._nodes.worked(url)
                 notes = wire.load_streams(answer[1].get(wire.STREAMS_HEADER))
-                streams = {name: StoredStream(self.streams, one.id, one.size) for name, one in notes.items()}
+                streams = {name: StoredStream(self.streams, note.id, note.size) for name, note in notes.items()}
                 return dataclasses.replace(response, streams=streams)
         raise none_reached(failures)

@@ -257,9 +257,11 @@ class RelayClient:
         """
         wanted: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         whole = checked_request(request)
-        whole = replace(whole, streams={name: _made_here(one, wanted) for name, one in whole.streams.items()})
+        whole = replace(whole, streams={name: _made_here(stream, wanted) for name, stream in whole.streams.items()})
         response = self._connections.run(
             lambda client: client.call(endpoint, whole, timeout=timeout, pickup_timeout=pickup_timeout), wanted
         )
-        streams = {name: BlockingStream(self._streams, one.id, one.size) for name, one in response.streams.items()}
+        streams = {
+            name: BlockingStream(self._streams, stream.id, stream.size) for name, stream in response.streams.items()
+        }
         return BlockingResponse(response.body, response.headers, streams)

@@ -1,7 +1,7 @@
 """Receives the pulses of all channels of a node over one connection, which it opens again when it ends.
 
-A pulse only saves waiting. What is missed while the connection is away is found by looking, which everyone does who is
-called with None: the subscription of a channel has begun, for the first time or again.
+A pulse is a message of Redis's PUBLISH: something has changed, look now. It only saves waiting. A receiver that is
+called with None looks for what lost pulses announced: its subscription has begun, for the first time or again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_PAUSE = 5.0
 Receiver = Callable[[bytes | None], None]
 
 
-class Pulses:
+class PulseReceiver:
     """Which channels a node listens to, and who receives what comes."""
 
     def __init__(self, redis: RedisPort) -> None:
