@@ -40,7 +40,7 @@ class _Request:
     returned: bool = False
     answers: list[tuple[float, str]] = field(default_factory=list)
     served: int = 0
-    #: A copy was destroyed by what is no part of the system: its operator, a policy that was taken away.
+    #: A copy was destroyed by what is not part of the system: its operator, a policy that was taken away.
     destroyed: bool = False
     #: A copy was in a queue that the broker lost.
     lost_by_broker: bool = False

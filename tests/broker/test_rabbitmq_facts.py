@@ -248,7 +248,7 @@ def test_a_dead_letter_names_its_first_death_last(channel: BlockingChannel) -> N
     assert (oldest["queue"], oldest["reason"], oldest["routing-keys"]) == ("q", "expired", ["key"])
     assert (properties.headers["x-first-death-queue"], properties.headers["x-first-death-reason"]) == ("q", "expired")
     assert "x-first-death" not in properties.headers
-    # What it had left to live is no property any more.
+    # What it had left to live is not a property any more.
     assert (properties.expiration, oldest["original-expiration"]) == (None, "50")
 
 

@@ -40,7 +40,9 @@ PATHS = [
 ]
 
 
-async def test_odd_bytes_in_headers_and_queries_are_no_error_of_the_node(redis: RedisServer, tmp_path: Path) -> None:
+async def test_odd_bytes_in_headers_and_queries_are_not_an_error_of_the_node(
+    redis: RedisServer, tmp_path: Path
+) -> None:
     async with noded(redis, tmp_path) as url:
         port, found = int(url.rpartition(":")[2]), set()
         for who, method, path in (
@@ -211,7 +213,7 @@ def test_a_certificate_counts_by_its_common_name_and_dns_names_alone() -> None:
         access.identify("Bearer of-something-else-than-ours", certificate)
 
 
-def test_a_short_token_is_no_token() -> None:
+def test_a_short_token_is_not_a_token() -> None:
     with pytest.raises(AccessDenied):
         Access({"a": Grant(token_sha256=(sha256_of("short"),))}).identify("Bearer short", None)
 

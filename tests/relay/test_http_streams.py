@@ -483,7 +483,7 @@ async def test_a_node_that_is_killed_while_it_takes_a_stream_fails_the_call_whic
             async with AsyncRelayClient(await node.url(), token=CALLER) as client:
                 with pytest.raises(StreamLost, match="nothing was called"):
                     await client.call("e", Request(streams={"s": endless(node.process.kill)}))
-        # What it leaves is no stream: it has another name, and is swept.
+        # What it leaves is not a stream: it has another name, and is swept.
         assert {file.suffix for file in store.files()} == {".part"}
         for file in store.files():
             file.unlink()

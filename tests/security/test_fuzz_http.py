@@ -229,7 +229,7 @@ def test_whatever_answers_the_status_command_ends_with_a_status_and_a_line(
     assert done.code == 0 or done.line
 
 
-async def test_an_answer_that_is_no_http_is_no_daemon() -> None:
+async def test_an_answer_that_is_not_http_is_not_a_daemon() -> None:
     async def strange(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ESMTP\r\n")
         writer.close()

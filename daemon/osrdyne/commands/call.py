@@ -116,7 +116,7 @@ def _body(body: str | None, file: Path | None) -> bytes:
             raise CannotAsk(f"--file {file} cannot be read: {error.strerror}") from None
     if body == "-":
         return sys.stdin.buffer.read()
-    # Bytes of the command line that are no UTF-8 arrive as they were typed.
+    # Bytes of the command line that are not UTF-8 arrive as they were typed.
     return (body or "").encode("utf-8", errors="surrogateescape")
 
 
@@ -185,4 +185,4 @@ def _show_person(body: bytes) -> None:
     if all(one.isprintable() or one in "\n\t\r" for one in text) and "\ufffd" not in text:
         typer.echo(text, nl=not text.endswith("\n"))
     else:
-        complain(f"answered with {len(body)} bytes that are no text; redirect them to a file, or use --json")
+        complain(f"answered with {len(body)} bytes that are not text; redirect them to a file, or use --json")

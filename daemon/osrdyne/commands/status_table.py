@@ -32,7 +32,7 @@ _STYLES = {
     "waiting": "bold red",
 }
 
-#: Width in characters where the output is no terminal: nothing is cut, because a program may read it.
+#: Width in characters where the output is not a terminal: nothing is cut, because a program may read it.
 _NO_TERMINAL_WIDTH = 4000
 
 

@@ -67,7 +67,7 @@ class Management:
         try:
             return quorum.read(answer)
         except (AttributeError, KeyError, TypeError):
-            raise BrokerUnusable(f"{self.url} answers what are no members of queue {queue}") from None
+            raise BrokerUnusable(f"{self.url} does not answer with the members of queue {queue}") from None
 
     def delete_queue(self, vhost: str, queue: str) -> None:
         """Delete a queue with all that it holds; nothing where it is gone."""

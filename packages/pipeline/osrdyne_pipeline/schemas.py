@@ -70,7 +70,7 @@ BRONZE = _table(
     _day(),
 )
 
-#: One row a message that is no event of ours, with the reason; see rejects.REASONS.
+#: One row a message that is not an event of ours, with the reason; see rejects.REASONS.
 REJECTS = _table(
     _text("source", required=True),
     _long("offset", required=True),

@@ -112,7 +112,7 @@ class Worker:
         self._activity = ActivityEvents(self._line, environment.key, environment.id, options.alive_interval)
         self._alarm = consumer_timeout.HangAlarm(environment.consumer_timeout_ms)
         self._stopping = False
-        #: `started` was sent and consuming has not begun: waiting for the queue is no activity.
+        #: `started` was sent and consuming has not begun: waiting for the queue is not activity.
         self._announced = False
         #: Set whenever a request leaves the hand.
         self._settled = asyncio.Event()

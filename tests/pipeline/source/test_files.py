@@ -38,7 +38,7 @@ def test_lines_are_numbered_rows(make_lines: Lines) -> None:
     assert (second["offset"], second["key"], second["event"], second["problem"]) == (1, "", "alive", None)
 
 
-def test_a_line_that_is_no_event_spoils_no_other(make_lines: Lines) -> None:
+def test_a_line_that_is_not_an_event_spoils_no_other(make_lines: Lines) -> None:
     good = '{"key":"k","event":"alive"}'
     path = make_lines("a.jsonl", good, "rubbish", "", '{"key":"k","event":"alive","time_ms":"x"}', "[]", good)
     found = rows(path)
@@ -222,7 +222,7 @@ def test_a_bad_value_in_parquet_is_a_problem_of_its_row_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("times", [[5.0, 5.5, None, float("nan")], [2**63, 2**64 - 1, 5, 6]], ids=["real", "unsigned"])
-def test_a_number_that_is_no_integer_of_64_bits_is_a_problem_of_its_row(tmp_path: Path, times: list[Any]) -> None:
+def test_a_number_that_is_not_an_integer_of_64_bits_is_a_problem_of_its_row(tmp_path: Path, times: list[Any]) -> None:
     path = tmp_path / "a.parquet"
     kind = pa.float64() if isinstance(times[0], float) else pa.uint64()
     pq.write_table(pa.table({"key": ["k"] * 4, "event": ["alive"] * 4, "time_ms": pa.array(times, kind)}), path)

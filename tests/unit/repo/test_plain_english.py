@@ -1,4 +1,4 @@
-"""The pages that newcomers read first, and the product's code, are in plain English: no words that puzzle readers.
+"""The pages that newcomers read first, and all code, are in plain English: no words and no shapes that puzzle readers.
 
 The sentences of the pages are short, too.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ MOST = 25
 DIALECT = re.compile(r"\b(nobody|somebody|anew|(is|are|was|were) told)\b|(?:^|[.!?] )(Who|Whoever) ", re.IGNORECASE)
 #: The same in code, where these words never have another sense.
 CODE_DIALECT = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever|whom|anew|tells?|told)\b", re.IGNORECASE)
+#: The shape "is no X", where "is not an X" is plain. Comparisons such as "is no longer" are plain.
+IS_NO = re.compile(
+    r"\b(?:is|are|was|were|be|being)\s+no\s+"
+    r"(?!(?:longer|more|less|later|earlier|larger|smaller|shorter|higher|lower|greater)\b)",
+    re.IGNORECASE,
+)
+#: Files whose code still has the shape.
+WITH_SHAPE = {"packages/bus/osrdyne_bus/engine/connection.py"}
 #: Folders of the product that are in plain English.
 PRODUCT = (
     *(
@@ -75,12 +84,12 @@ def sentences(text: str) -> list[str]:
     found = []
     for paragraph in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) ", f"\n{prose(text)}"):
         joined = " ".join(paragraph.split()).replace("**", "")
-        found += [one for one in re.split(r"(?<=[.!?;:])\s+", joined) if one]
+        found += [sentence for sentence in re.split(r"(?<=[.!?;:])\s+", joined) if sentence]
     return found
 
 
 def too_long(text: str) -> list[str]:
-    return [one for one in sentences(text) if len(one.split()) > MOST]
+    return [sentence for sentence in sentences(text) if len(sentence.split()) > MOST]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -93,6 +102,7 @@ def test_no_page_speaks_the_dialect(page: str) -> None:
     text = prose(Path(steps.ROOT, page).read_text())
 
     assert [found[0] for found in DIALECT.finditer(" ".join(text.split()))] == []
+    assert list(is_no(text)) == []
 
 
 def test_a_long_sentence_is_found_wherever_its_lines_break() -> None:
@@ -102,14 +112,19 @@ def test_a_long_sentence_is_found_wherever_its_lines_break() -> None:
     assert too_long(f"```sh\n{long}\n```\n| {long.replace(chr(10), ' ')} |\n[short]({'a' * 300})") == []
 
 
-def dialect(source: str) -> list[str]:
-    """Dialect words in the comments, docstrings and strings of Python code, each with its line number."""
+def is_no(text: str) -> Iterator[re.Match[str]]:
+    """The places where a text says "is no X". "There is no X" is plain."""
+    return (found for found in IS_NO.finditer(text) if not text[: found.start()].rstrip().lower().endswith("there"))
+
+
+def dialect(source: str, find: Callable[[str], Iterator[re.Match[str]]] = CODE_DIALECT.finditer) -> list[str]:
+    """Dialect in the comments, docstrings and strings of Python code, each with its line number."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return [
-        f"{token.start[0] + token.string[: found.start()].count(chr(10))}: {found[0]}"
+        f"{token.start[0] + token.string[: found.start()].count(chr(10))}: {' '.join(found[0].split())}"
         for token in tokens
         if token.type in READ
-        for found in CODE_DIALECT.finditer(token.string)
+        for found in find(token.string)
     ]
 
 
@@ -147,3 +162,25 @@ def test_dialect_is_found_in_texts_but_not_in_names() -> None:
     code = 'def tell(key: str) -> str:\n    """One.\n\n    Nobody knows."""\n    return f"{key} anew"  # told\n'
 
     assert dialect(code) == ["4: Nobody", "5: anew", "5: told"]
+
+
+@pytest.mark.parametrize("folder", sorted({name.split("/")[0] for name in steps.tracked(".py") if "/" in name}))
+def test_code_says_is_not_an_x_and_never_is_no_x_names_of_tests_included(folder: str) -> None:
+    found = []
+    for name in set(code_in(f"{folder}/")) - WITH_SHAPE:
+        source = Path(steps.ROOT, name).read_text()
+        tests = re.findall(r"def (test_\w+)", source)
+        found += [f"{name}:{shape}" for shape in dialect(source, is_no)]
+        found += [f"{name}: {test}" for test in tests if list(is_no(test.replace("_", " ")))]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("text", ["it is no\n    duration", "what ARE no durations", "being no table"])
+def test_the_shape_is_no_x_is_found_over_the_end_of_a_line(text: str) -> None:
+    assert dialect(f'"""{text}"""', is_no)
+
+
+@pytest.mark.parametrize("text", ["There is no\n    duration", "it is no longer there", "is not a table", "is none"])
+def test_plain_sentences_with_no_are_not_found(text: str) -> None:
+    assert dialect(f'"""{text}"""', is_no) == []

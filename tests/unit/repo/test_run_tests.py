@@ -139,7 +139,7 @@ def test_what_failed_or_was_left_behind_is_noted_for_the_end(tmp_path: Path) -> 
     assert run.failures == [words[0], words[2]]
 
 
-def test_an_empty_selection_is_no_failure_and_anything_else_is() -> None:
+def test_an_empty_selection_is_not_a_failure_and_anything_else_is() -> None:
     assert [run_of("x", code=code).failed for code in (0, 5, 1, 2, contained.LEFT)] == [False, False, True, True, True]
 
 

@@ -1,4 +1,4 @@
-"""What is imported by a command is no work for the collector of garbage."""
+"""What is imported by a command is not scanned by the garbage collector."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class DockerDriver:
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         #: Groups whose start was requested while their container was stopping: the next container follows it.
         self._start_again: set[str] = set()
-        #: Ids of containers whose end was reported lately: an event that comes after the listing is no second end.
+        #: Ids of containers whose end was reported lately: an event that comes after the listing is not a second end.
         self._told: deque[str] = deque(maxlen=1000)
         self._tasks: set[asyncio.Task[None]] = set()
         #: Whether the engine has given a container a log without a limit: so it does until it is started again.

@@ -156,7 +156,7 @@ class SystemdDriver:
             return
         if seen.active == "failed":
             await self._manager.reset_failed(name)
-        # Not that of its own files: what is declared for one key alone is no part of the template.
+        # Not that of its own files: what is declared for one key alone is not part of the template.
         template = template_hash((await self._manager.template()).files, self._groups.consumer_timeout_ms)
         record = self._groups.begin(key, _UNKNOWN if unit.is_outdated else template)
         try:

@@ -43,7 +43,7 @@ def serve(
     `port`: 0 lets the system choose one. `listening` gets the address of the page once it answers.
     `engine`, `token`, `types`, `client`: as `create_app`.
 
-    Raises CannotServe where the address cannot be listened on, where it is no loopback address and there is no token,
+    Raises CannotServe where the address cannot be listened on, where no token guards an address other than loopback,
     and for a token that is too short or cannot be sent.
     """
     door = Door(most=_CONNECTIONS)

@@ -29,7 +29,7 @@ RAW = pa.schema(
     ]
 )
 
-#: Of what is no event, so many bytes are kept.
+#: Bytes that are kept of a message that is not an event.
 RAW_BYTES = 1024
 #: Rows of one batch of RAW, about: a message can hold hundreds of events.
 ROWS = 16_384

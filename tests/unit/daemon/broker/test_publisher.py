@@ -241,7 +241,9 @@ async def test_what_was_not_confirmed_is_not_sent_again_behind_itself(
     assert [len(one._waiting) for one in connection.channels] == [0, 1, 1, 1]
 
 
-async def test_a_missing_exchange_is_no_message_s_fault(publisher: Publisher, connection: BreakableConnection) -> None:
+async def test_a_missing_exchange_is_not_the_fault_of_a_message(
+    publisher: Publisher, connection: BreakableConnection
+) -> None:
     connection.reason = NotFound("no exchange 'core-req-xchg'", code=404)
     (found,) = await outcomes(publisher, b"breaks it")
     assert isinstance(found, NotFound)

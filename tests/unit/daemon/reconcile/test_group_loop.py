@@ -118,7 +118,7 @@ async def test_starts_in_flight_are_limited_and_a_sign_of_life_lets_the_next_go(
         await until(loop.runs("c"), within=0.1)
 
 
-async def test_a_change_that_is_no_end_does_not_let_the_next_start_go() -> None:
+async def test_a_change_that_is_not_an_end_does_not_let_the_next_start_go() -> None:
     loop = Loop()
     async with running(loop.loop.run()):
         loop.want("a", "b", "c")

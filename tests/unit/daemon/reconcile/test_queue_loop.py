@@ -474,7 +474,7 @@ async def test_there_are_never_more_queues_than_there_may_be_and_a_key_that_wait
         assert set(loop.broker.queues) == {"b", "c"}
 
 
-async def test_a_queue_that_the_broker_refuses_for_its_limit_is_no_foreign_queue() -> None:
+async def test_a_queue_that_the_broker_refuses_for_its_limit_is_not_a_foreign_queue() -> None:
     loop = Loop()
     said = "PRECONDITION_FAILED - cannot declare queue 'core-req-42': queue limit in vhost 'v' (60) is reached"
     loop.broker.on = refuse(("declare", "42"), error=PreconditionFailed(said, code=406))
