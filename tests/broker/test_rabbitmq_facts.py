@@ -196,7 +196,7 @@ def test_a_message_that_cannot_be_converted_closes_each_connection_until_a_polic
     ],
     ids=["decimal32", "decimal64", "decimal128", "infinity", "not a number"],
 )
-def test_a_decimal_or_a_number_that_is_not_finite_closes_the_connection_on_4_0_and_is_left_out_on_4_3(
+def test_a_decimal_or_infinite_number_closes_the_connection_on_4_0_and_is_left_out_on_4_3(
     vhost: Vhost, channel: BlockingChannel, value: bytes
 ) -> None:
     declare(channel, "q")

@@ -57,7 +57,7 @@ async def test_only_the_daemon_can_read_a_file_and_it_goes_with_its_group(units:
     await until_async(gone)
 
 
-async def test_the_file_of_a_unit_that_an_earlier_version_named_otherwise_goes_when_a_person_has_stopped_it(
+async def test_a_unit_file_with_a_name_of_an_earlier_version_goes_once_a_person_has_stopped_the_unit(
     units: SystemdSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:

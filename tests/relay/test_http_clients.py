@@ -99,7 +99,7 @@ async def test_what_a_handler_raises_reaches_the_caller(redis: RedisServer, tmp_
 
 
 @pytest.mark.usefixtures("way")
-async def test_an_async_handler_runs_on_the_loop_and_is_cancelled_when_its_request_is_no_longer_wanted(
+async def test_an_async_handler_runs_on_the_loop_and_is_cancelled_with_its_request(
     redis: RedisServer, tmp_path: Path
 ) -> None:
     begun, cancelled = asyncio.Event(), asyncio.Event()

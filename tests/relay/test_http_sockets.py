@@ -97,7 +97,7 @@ async def test_a_worker_gets_no_more_at_once_than_it_asked_for(redis: RedisServe
         await asyncio.wait(calls)
 
 
-async def test_a_worker_hears_that_its_request_is_no_longer_wanted_and_has_room_again_when_it_has_ended_it(
+async def test_a_worker_hears_that_its_request_is_unwanted_and_has_room_again_once_it_has_ended_it(
     redis: RedisServer, tmp_path: Path
 ) -> None:
     async with met(redis, tmp_path) as (http, near), socketed(http) as worker:

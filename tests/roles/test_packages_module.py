@@ -185,7 +185,7 @@ def test_a_rehearsal_says_what_is_missing_and_installs_nothing(root: Root) -> No
     assert not list(root.path.glob("*.begun"))
 
 
-def test_what_another_program_installs_is_recorded_where_it_was_missing_and_dropped_when_it_is_gone(root: Root) -> None:
+def test_packages_of_another_program_are_recorded_if_they_were_missing_and_dropped_once_gone(root: Root) -> None:
     root.has("old")
     root.offer("thing")
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 from osrdyne_runtime import log_lines
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds for which a cast may wait for the broker. Later, redo is as quick.
 CAST_PATIENCE = 5.0
@@ -106,7 +106,7 @@ class _Casts:
 
     def _ended(self, error: BaseException | None) -> None:
         if error is not None and not self._failing:
-            logger.warning("a job could not be cast; redo casts it later", extra={"reason": str(error)})
+            log.warning("a job could not be cast; redo casts it later", extra={"reason": str(error)})
         self._failing = error is not None
 
 

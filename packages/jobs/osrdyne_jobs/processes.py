@@ -26,7 +26,7 @@ from osrdyne_runtime.outages import OutageLog
 
 T = TypeVar("T")
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds between two attempts to reach what is away.
 PAUSE = 1.0
@@ -61,12 +61,9 @@ def _redo(
     scanned: Callable[[], object],
     stop: threading.Event,
 ) -> None:
-    if (
-        _reached(lambda: _with_tables(engine), OutageLog(logger, "the database", meanwhile="waiting for it"), stop)
-        is None
-    ):
+    if _reached(lambda: _with_tables(engine), OutageLog(log, "the database", meanwhile="waiting for it"), stop) is None:
         return
-    client = _reached(lambda: _opened(make_client()), OutageLog(logger, "the broker", meanwhile="waiting for it"), stop)
+    client = _reached(lambda: _opened(make_client()), OutageLog(log, "the broker", meanwhile="waiting for it"), stop)
     if client is None:
         return
     try:
@@ -85,7 +82,7 @@ class LateCaster:
         """`make_client` returns a client of the pool that is not yet open; it is called for each attempt."""
         self._make_client = make_client
         self._client: Client | None = None
-        self._outage = OutageLog(logger, "the broker", meanwhile="redo casts what is created here")
+        self._outage = OutageLog(log, "the broker", meanwhile="redo casts what is created here")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._open_later, name="osrdyne jobs: broker", daemon=True)
 
@@ -118,7 +115,7 @@ class LateCaster:
         try:
             self._client = _reached(lambda: _opened(self._make_client()), self._outage, self._stop)
         except Exception as error:  # noqa: BLE001 - an address that is wrong now ends no administration
-            logger.error("the broker's address cannot be used; redo casts the jobs", extra={"reason": str(error)})
+            log.error("the broker's address cannot be used; redo casts the jobs", extra={"reason": str(error)})
 
 
 def _with_tables(engine: Engine) -> Engine:

@@ -31,7 +31,7 @@ from osrdyne_runtime.outages import OutageLog
 from osrdyne_runtime.retry import Retry
 from osrdyne_worker import Reject, Request, environment, run
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 #: Seconds after which the job of a worker that died is taken over.
 LEASE = 30.0
@@ -146,7 +146,7 @@ class _Leases:
                 late_run.cancelled.set()
 
     def _renew_all(self) -> None:
-        outage = OutageLog(logger, "the database", meanwhile="the leases of jobs are not renewed")
+        outage = OutageLog(log, "the database", meanwhile="the leases of jobs are not renewed")
         pause = self._lease / RENEWALS
         while not self._closed.wait(pause):
             pause = self._lease / RENEWALS
@@ -274,7 +274,7 @@ class JobWorker:
             if begun is not None:
                 self._finish(begun, states.CANCELLED, "its worker ended before it began")
         except SQLAlchemyError as error:
-            logger.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
+            log.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
         finally:
             if doing is None:
                 self._free.release()
@@ -349,7 +349,7 @@ class JobWorker:
                     # Another worker may have been told of a job while this one still had the lock.
                     doing = self._begin(run.type, run.resource)
         except SQLAlchemyError as error:
-            logger.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
+            log.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
         finally:
             self._free.release()
 
@@ -365,7 +365,7 @@ class JobWorker:
         except LeaseLost:
             return states.FAILED, _STOPPED
         except BaseException as error:
-            logger.exception("a job failed", extra={"type": run.type, "key": run.resource, "job": run.job})
+            log.exception("a job failed", extra={"type": run.type, "key": run.resource, "job": run.job})
             return states.FAILED, _said(error)
         # Nobody knows whether a handler that was told to stop has done all of its work.
         return (states.CANCELLED, _STOPPED) if run.cancelled.is_set() else (states.DONE, None)
@@ -386,7 +386,7 @@ class JobWorker:
         Returns when that was asked for, by the monotonic clock, and what began.
         """
         retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
-        outage = OutageLog(logger, "the database", meanwhile="an outcome waits to be written", token=run.token)
+        outage = OutageLog(log, "the database", meanwhile="an outcome waits to be written", token=run.token)
         while True:
             asked, begun = time.monotonic(), None
             try:
@@ -405,7 +405,7 @@ class JobWorker:
                     else:
                         running.finish(connection, run.grip, outcome, reason)
             except LeaseLost:
-                logger.warning("a run lost its lease; the job is done again", extra={"token": run.token})
+                log.warning("a run lost its lease; the job is done again", extra={"token": run.token})
                 return asked, None
             except SQLAlchemyError as error:
                 outage.failed(_reason(error), time.monotonic())

@@ -105,7 +105,7 @@ def test_the_longest_event_of_a_stream_is_read_and_a_line_may_be_as_long_without
     assert found[0]["request_id"] == longest["request_id"]
 
 
-def test_of_a_name_that_comes_twice_in_a_line_the_last_counts_and_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
+def test_the_last_of_two_equal_names_in_a_line_counts_and_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"key":"a","event":"alive"}\n{"key":"b","key":"c","event":"alive","time_ms":7.0}\n')
     assert [(row["key"], row["time_ms"], row["problem"]) for row in rows(path)] == [("a", None, None), ("c", 7, None)]

@@ -54,7 +54,7 @@ def _forecast(
     return {(row["class"], row["hour"]): tuple(row)[1:2] + tuple(row)[3:] for row in made}
 
 
-def test_the_same_hour_of_earlier_days_is_expected_with_a_bound_that_widens_with_their_variance(
+def test_the_forecast_is_the_same_hour_of_earlier_days_and_its_bound_widens_with_variance(
     spark: SparkSession,
 ) -> None:
     made = _forecast(spark, [("a", HOUR, 10, HOUR), ("b", HOUR, 6, 0), ("a", DAY + HOUR, 4, 2 * HOUR)])

@@ -69,7 +69,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
     """What the module under test logs."""
     handler, logger = Records(), logging.Logger("test")  # noqa: LOG001 -- one that pytest does not find
     logger.addHandler(handler)
-    monkeypatch.setattr(handling, "logger", logger)
+    monkeypatch.setattr(handling, "log", logger)
     return handler.records
 
 

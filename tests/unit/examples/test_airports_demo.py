@@ -96,7 +96,7 @@ async def test_requests_are_sent_in_their_order_at_their_distances(looptime: Any
 
 
 @pytest.mark.looptime
-async def test_a_request_that_started_its_worker_is_distinguished_from_those_that_waited_and_warm_ones() -> None:
+async def test_cold_waiting_and_warm_requests_are_distinguished() -> None:
     asks = replay.plan(departures((0, "BOS"), (1, "BOS"), (10, "BOS"), (11, "ORD")), speed=60)
 
     outcomes = await replay.replay(Pool(start=5).call, asks, replay.Progress())

@@ -64,6 +64,8 @@ PRODUCT = (
     ),
     *("daemon/osrdyne/", "infra/", "plugins/", "roles/"),
 )
+#: Most characters of the name of a test: a line of CI that fails shows it whole.
+MOST_OF_A_NAME = 90
 #: Folders of tests that are in plain English, names of tests included.
 TESTS = ("tests/broker/", "tests/faults/", "tests/unit/")
 #: Tokens that people read. From Python 3.12 the texts of an f-string are tokens of their own.
@@ -156,6 +158,13 @@ def test_no_name_of_a_test_speaks_the_dialect(folder: str) -> None:
         for test in tests
         if CODE_DIALECT.search(test.replace("_", " "))
     ] == []
+
+
+def test_the_name_of_a_test_has_at_most_90_characters() -> None:
+    names = {name: re.findall(r"def (test_\w+)", Path(steps.ROOT, name).read_text()) for name in steps.tracked(".py")}
+
+    assert sum(map(len, names.values())) > 2500
+    assert [f"{name}: {test}" for name, tests in names.items() for test in tests if len(test) > MOST_OF_A_NAME] == []
 
 
 def test_dialect_is_found_in_texts_but_not_in_names() -> None:

@@ -33,7 +33,7 @@ from osrdyne_protocol import names
 
 __all__ = ["DockerDriver"]
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 #: `die` ends a run of a container, `kill` is any signal that the engine sent, and only `stop` reports a container
 #: that was stopped while it waited for its restart.
@@ -98,7 +98,7 @@ class DockerDriver:
                     with contextlib.suppress(NoSuchContainer):
                         await self._mark(container, facts.stopping_name(name, container.id))
                         await self._stops.ask(container)
-                        _log.info("worker asked to stop", extra=_fields(key, container.id))
+                        log.info("worker asked to stop", extra=_fields(key, container.id))
 
     async def list(self) -> builtins.list[Group]:
         """Return the groups of our pool and instance; also clean up ended containers and resume unfinished stops."""
@@ -177,7 +177,7 @@ class DockerDriver:
             with contextlib.suppress(DriverError):
                 await self._engine.remove(container_id)
             raise
-        _log.info("worker started", extra=_fields(key, container_id))
+        log.info("worker started", extra=_fields(key, container_id))
 
     async def _create(self, key: str, name: str) -> str:
         worker_id = f"{name}-{secrets.token_hex(8)}"
@@ -253,7 +253,7 @@ class DockerDriver:
                         await self._start(key, name)
                     except DriverError as refusal:
                         error = str(refusal)
-        _log.log(
+        log.log(
             logging.INFO if error is None else logging.WARNING,
             "worker ended",
             extra={**_fields(key, container_id), "error": error},
@@ -317,7 +317,7 @@ class DockerDriver:
             try:
                 await work(*about)
             except DriverError as error:
-                _log.warning("container not cleaned up; trying again later", extra={"reason": str(error)})
+                log.warning("container not cleaned up; trying again later", extra={"reason": str(error)})
 
         task = asyncio.create_task(guarded(), name="docker-driver")
         self._tasks.add(task)

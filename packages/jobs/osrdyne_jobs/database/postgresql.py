@@ -17,7 +17,7 @@ from osrdyne_jobs.errors import InvalidAddress
 from osrdyne_protocol.errors import OsrdyneError
 from osrdyne_runtime import log_lines
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def set_up(engine: Engine, address: str | Callable[[], str], known: DatabaseAddr
             except (OSError, UnicodeError, OsrdyneError) as error:
                 # The text of a UnicodeError shows a byte of the address.
                 reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
-                logger.warning("the database's address cannot be read", extra={"reason": reason})
+                log.warning("the database's address cannot be read", extra={"reason": reason})
         # SQLAlchemy's own part is how values are converted.
         options = {"context": given.get("context"), **connecting(last)}
         try:

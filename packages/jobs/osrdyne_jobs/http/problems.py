@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from osrdyne_jobs.errors import InvalidJob, JobError, NoSchema, NotRegistered, UnknownJob, WrongState
 from osrdyne_runtime import log_lines
 
-logger = log_lines.logger(__name__)
+log = log_lines.logger(__name__)
 
 _AWAY = (
     "the database is away or does not do what it is asked: ask again once it answers; the server's log has the reason"
@@ -85,7 +85,7 @@ def _of_the_database(error: BaseException) -> web.Response:
     state = getattr(cause, "sqlstate", None)
     if state == _NO_TABLE or "no such table" in str(cause):
         return _problem(503, str(NoSchema()))
-    logger.warning("the database did not answer", extra={"reason": str(cause or error).strip().partition("\n")[0]})
+    log.warning("the database did not answer", extra={"reason": str(cause or error).strip().partition("\n")[0]})
     return _problem(503, _SLOW if state == _TIMEOUT else _AWAY)
 
 

@@ -397,7 +397,7 @@ async def test_while_the_broker_has_blocked_the_connection_nothing_is_sent(
     assert connection.arrived == [b"first", *[b"second"] * 3]
 
 
-async def test_a_message_that_waits_for_its_turn_is_not_sent_when_the_broker_blocks_the_connection_meanwhile(
+async def test_a_message_that_waits_for_its_turn_is_not_sent_on_a_connection_blocked_meanwhile(
     publisher: Publisher, connection: BreakableConnection
 ) -> None:
     # More than a lane holds before the first of them is answered
