@@ -20,7 +20,7 @@ from osrdyne_jobs.database import tables
 from osrdyne_jobs.database.engines import now, reading
 from osrdyne_protocol.worker_environment import WORKER_ID
 from testbed import postgres
-from testbed.broker import OF_THE_DEMO, Broker
+from testbed.broker import DEMO_VERSION, Broker
 from testbed.pool import DaemonProcess, Pool
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ class Rig:
         stack.callback(self.engine.dispose)
         migrate(self.engine)
         jobs_results.make(self.engine)
-        self.broker = stack.enter_context(Broker(OF_THE_DEMO))
+        self.broker = stack.enter_context(Broker(DEMO_VERSION))
         self._starts = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="broker"))
         self.broker.management.add_vhost(POOL, self.broker.admin)
         self.pool = Pool.on(self.broker, POOL, name=POOL, unbind_delay=UNBIND_DELAY, stop_delay=STOP_DELAY)

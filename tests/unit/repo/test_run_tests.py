@@ -210,7 +210,7 @@ def test_every_tier_on_a_broker_gets_the_one_that_make_test_may_use_and_no_other
         assert not {"RabbitMQ 4.3", "Docker engine", "Pulumi"} & {*small}
         assert "RabbitMQ 4.3" in [part.name for part in prepare.needed("test-all", [tier])]
     assert prepare.needed("test-all", ["unit", "simulation"]) == []
-    assert tiers.ONE_BROKER == broker.OF_THE_DEMO
+    assert tiers.ONE_BROKER == broker.DEMO_VERSION
 
 
 def test_only_make_test_all_prepares_a_postgresql_for_the_jobs_and_the_faults() -> None:
