@@ -166,7 +166,7 @@ def _peers(where: str | tuple[str, ...]) -> list[NetworkPolicyPeerArgs]:
     if isinstance(where, str):
         chosen = LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": where})
         return [NetworkPolicyPeerArgs(namespace_selector=chosen)]
-    return [NetworkPolicyPeerArgs(ip_block=IPBlockArgs(cidr=one)) for one in where]
+    return [NetworkPolicyPeerArgs(ip_block=IPBlockArgs(cidr=cidr)) for cidr in where]
 
 
 def _port(address: str) -> int:
@@ -175,4 +175,4 @@ def _port(address: str) -> int:
 
 
 def _ports(*numbers: int, protocols: Sequence[str] = ("TCP",)) -> list[NetworkPolicyPortArgs]:
-    return [NetworkPolicyPortArgs(protocol=one, port=number) for number in numbers for one in protocols]
+    return [NetworkPolicyPortArgs(protocol=protocol, port=number) for number in numbers for protocol in protocols]

@@ -283,7 +283,7 @@ class EventLine:
             else:
                 self.lost += unconfirmed.pop(0).message.events
         self._waiting.extendleft(reversed(unconfirmed))
-        self._waiting_events += sum(one.message.events for one in unconfirmed)
+        self._waiting_events += sum(publish.message.events for publish in unconfirmed)
         self._drop_oldest()
 
     def _log_lost(self, lost: int) -> None:

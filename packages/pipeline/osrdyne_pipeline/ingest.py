@@ -113,11 +113,11 @@ class _StreamJob:
         self._rules = rules
         self._stream = PoolNames(lake.pool).events_stream
         datasource.register(spark)
-        read = [one for one in batches.committed(lake) if one.stream == self._stream]
-        last = max(read, key=lambda one: (one.generation, one.end), default=None)
+        read = [batch for batch in batches.committed(lake) if batch.stream == self._stream]
+        last = max(read, key=lambda batch: (batch.generation, batch.end), default=None)
         self._generation = last.generation if last else 1
         self._next = last.end if last else None
-        marks = [one.mark for one in read if one.generation == self._generation and one.mark is not None]
+        marks = [batch.mark for batch in read if batch.generation == self._generation and batch.mark is not None]
         self._mark = max(marks, key=lambda mark: mark.offset, default=None)
         if rules.new_stream and last is not None:
             self._generation, self._next, self._mark = last.generation + 1, None, None
@@ -201,7 +201,7 @@ def ingest_files(
     with lake.only_writer("ingest"):
         batches.clean(lake)
         datasource.register(spark)
-        known = {digest for one in batches.committed(lake) for digest in one.files}
+        known = {digest for batch in batches.committed(lake) for digest in batch.files}
         new: list[tuple[Path, str]] = []
         for file in files.find([str(path) for path in paths]):
             digest = batches.digest(file)

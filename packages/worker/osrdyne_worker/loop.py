@@ -371,9 +371,11 @@ class Worker:
 
     def _trim(self) -> None:
         """Keep finished work that could not be answered, but no more than the broker delivers at once."""
-        lost = [one for one in self._in_hand if one.outcome is not None and not one.delivery.session.is_open]
+        lost = [
+            request for request in self._in_hand if request.outcome is not None and not request.delivery.session.is_open
+        ]
         if len(lost) > self._options.at_once or self._stopping:
-            self._in_hand.discard(min(lost, key=lambda one: one.finished))
+            self._in_hand.discard(min(lost, key=lambda request: request.finished))
         self._settled.set()
 
     def _done(self, work: InFlight) -> None:

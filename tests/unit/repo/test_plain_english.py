@@ -5,6 +5,7 @@ The sentences of the pages are short, too.
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -183,6 +184,31 @@ def test_code_says_is_not_an_x_and_never_is_no_x_names_of_tests_included(folder:
         found += [f"{name}: {test}" for test in tests if list(is_no(test.replace("_", " ")))]
 
     assert found == []
+
+
+def loops_over_one(source: str) -> list[int]:
+    """The lines of a module whose loop, comprehension or lambda calls what it holds `one`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            names = [name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)]
+            found += [node.target.lineno] if "one" in names else []
+        elif isinstance(node, ast.Lambda):
+            found += [node.lineno] if "one" in [argument.arg for argument in node.args.args] else []
+    return found
+
+
+@pytest.mark.parametrize("folder", ["packages/", "daemon/", "infra/", "plugins/", "roles/", "examples/", "tools/"])
+def test_a_loop_variable_says_what_it_holds_and_is_not_one(folder: str) -> None:
+    found = {name: lines for name in code_in(folder) if (lines := loops_over_one(Path(steps.ROOT, name).read_text()))}
+
+    assert found == {}
+
+
+def test_a_loop_over_one_is_found_in_each_form() -> None:
+    code = "for one in a: pass\n[b for c, one in a]\nsorted(a, key=lambda one: one.b)\nfor line in a: one(line)\n"
+
+    assert loops_over_one(code) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("text", ["it is no\n    duration", "what ARE no durations", "being no table"])

@@ -139,9 +139,9 @@ class DockerDriver:
     async def _start(self, key: str, name: str) -> None:
         for _ in range(_TRIES):
             containers = await self._containers({KEY: key})
-            if any(not one.is_over and not one.stopping for one in containers):
+            if any(not container.is_over and not container.stopping for container in containers):
                 return
-            if any(not one.is_over for one in containers):
+            if any(not container.is_over for container in containers):
                 self._start_again.add(name)
                 return
             try:
@@ -158,11 +158,11 @@ class DockerDriver:
     async def _run(self, key: str, name: str, remains: builtins.list[Container]) -> None:
         """Start a group's container. It has only these `remains`, one of which may be created but not started."""
         container_id = None
-        for one in remains:
-            if one.state == "created" and not one.stopping and one.template == self.template:
-                container_id = one.id
+        for leftover in remains:
+            if leftover.state == "created" and not leftover.stopping and leftover.template == self.template:
+                container_id = leftover.id
             else:
-                await self._engine.remove(one.id)
+                await self._engine.remove(leftover.id)
         if container_id is None:
             container_id = await self._create(key, name)
         # The engine fills in the log driver and options that it was started with, and shows them nowhere else. A former
@@ -292,8 +292,8 @@ class DockerDriver:
         return self._ours(await self._engine.list({**self._template.labels(), **labels}))
 
     def _ours(self, listed: builtins.list[dict[str, Any]]) -> builtins.list[Container]:
-        found = (facts.container(one, self._pool.name, self._pool.instance) for one in listed)
-        return [one for one in found if one is not None]
+        found = (facts.container(container, self._pool.name, self._pool.instance) for container in listed)
+        return [container for container in found if container is not None]
 
     def _remedy(self, error: DriverError) -> str:
         if not isinstance(error, EngineRefused):

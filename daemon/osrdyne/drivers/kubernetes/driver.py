@@ -114,7 +114,9 @@ class KubernetesDriver:
     def _deployment_of(self, key: str) -> DeploymentFacts | None:
         """Return the Deployment of a key, also one that an earlier version gave another name."""
         found = self._deployments.objects
-        return found.get(self._manifests.name(key)) or next((one for one in found.values() if one.key == key), None)
+        return found.get(self._manifests.name(key)) or next(
+            (group for group in found.values() if group.key == key), None
+        )
 
     def _has_its_name(self, group: DeploymentFacts) -> bool:
         return group.name == self._manifests.name(group.key)

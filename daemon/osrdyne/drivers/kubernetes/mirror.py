@@ -111,7 +111,7 @@ class Mirror(Generic[F]):
 
     async def _list(self) -> str:
         found, version = await self._api.list(self._resource, self._selector)
-        listed = {fact.name: fact for one in found if (fact := self._read(one)) is not None}
+        listed = {fact.name: fact for manifest in found if (fact := self._read(manifest)) is not None}
         before, self._seen = self._seen, int(version)
         for name, known in list(self.objects.items()):
             # What was put while we listed is newer than the listing, but not where the store has gone back meanwhile.

@@ -103,7 +103,7 @@ class SystemdDriver:
         """Return the groups of our pool and instance; files of groups that have gone are cleaned up."""
         listed = await self._manager.listed()
         await self._learn_template()
-        states = {name: group_state(one.active, one.sub, one.job) for name, one in listed.items()}
+        states = {name: group_state(unit.active, unit.sub, unit.job) for name, unit in listed.items()}
         records = self._groups.read_all({name for name, state in states.items() if state is not None})
         others = {name: states.get(name) for name in self._groups.other_names()}
         self._old_names.report(self._place.unit_of(name) for name, state in others.items() if state is not None)

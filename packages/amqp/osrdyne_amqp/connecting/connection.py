@@ -96,7 +96,7 @@ class Connection:
         if error is not None:
             wire.cut()
             await _socket_closed()
-            causes = [one for one in (error, wire.stream_error) if one is not None]
+            causes = [cause for cause in (error, wire.stream_error) if cause is not None]
             raise opening.why_not_open(causes, wire.close_code, wire.close_text, place) from None
         wire.frame_max = int(wire.params.frame_max)
         wire.watch()

@@ -50,8 +50,8 @@ def create_app(
     app[THREADS] = ThreadPoolExecutor(_THREADS, thread_name_prefix="osrdyne-jobs-http")
     app[_METRICS] = metrics.registry(app[BACKEND].reading)
     app.on_cleanup.append(_end_threads)
-    for one in api.ENDPOINTS:
-        app.router.add_route(one.method, one.path, one.answer)
+    for endpoint in api.ENDPOINTS:
+        app.router.add_route(endpoint.method, endpoint.path, endpoint.answer)
     gets = {"/healthz": answers.alive, "/metrics": _metrics, **page.FILES}
     app.add_routes([web.get(path, answer, allow_head=False) for path, answer in gets.items()])
     return app

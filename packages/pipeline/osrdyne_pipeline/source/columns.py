@@ -115,7 +115,7 @@ def batch_of(source: str, columns: dict[str, Any], rows: int) -> pa.RecordBatch:
 
 
 def _texts(headers: Sequence[dict[str, Any]], header: str) -> list[str | None]:
-    values = [one.get(header) for one in headers]
+    values = [values.get(header) for values in headers]
     return values if set(map(type, values)) <= _TEXT_OR_NONE else [names.text(value) for value in values]
 
 

@@ -253,5 +253,5 @@ def _is_of_a_message(error: BaseException) -> bool:
 def _text(error: BaseException) -> str:
     """An error of pika's as one line: some hold others, some say nothing but their name."""
     held = [*getattr(error, "exceptions", ()), getattr(error, "exception", None), *error.args]
-    inner = next((one for one in held if isinstance(one, BaseException)), None)
+    inner = next((item for item in held if isinstance(item, BaseException)), None)
     return _text(inner) if inner is not None else str(error) or type(error).__name__
