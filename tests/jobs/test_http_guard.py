@@ -202,7 +202,7 @@ def until_closed(served: Administration, said: str) -> bytes:
 
 def test_half_a_request_is_not_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("osrdyne_jobs.http.server.Door", partial(Door, patience=1.0))
-    monkeypatch.setattr(endpoints, "BODY_TIME", 1.0)
+    monkeypatch.setattr(endpoints, "BODY_SECONDS", 1.0)
     known = f"POST /api/jobs HTTP/1.1\nHost: x\nAuthorization: Bearer {TOKEN}\nContent-Type: application/json\n"
     with administration(engine) as served:
         assert until_closed(served, "GET /api/jobs HTTP/1.1\nHost:") == b""

@@ -84,7 +84,7 @@ def test_the_error_for_an_unreachable_server_hides_its_address_and_it_is_used_ag
 
 
 def test_an_answer_that_takes_too_long_is_given_up(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "STATEMENT_PATIENCE", 1)
+    monkeypatch.setattr(backend, "STATEMENT_TIMEOUT_SECONDS", 1)
     postgres.create_database("slow_jobs")
     engine = engine_for(postgres.url("slow_jobs"))
     migrate(engine)

@@ -219,7 +219,7 @@ def test_a_run_that_goes_on_waits_for_its_own_transaction(postgres: Postgres) ->
 def test_a_connection_that_rested_is_tried_before_it_is_used(
     private_postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgresql, "PING_AFTER", 0.0)
+    monkeypatch.setattr(postgresql, "PING_AFTER_SECONDS", 0.0)
     private_postgres.create_database("rests")
     engine = engine_for(private_postgres.url("rests"))
     migrate(engine)

@@ -139,7 +139,7 @@ async def test_a_client_has_no_more_open_than_it_may(redis: RedisServer, tmp_pat
 async def test_a_changed_access_file_counts_at_once_and_a_broken_one_does_not(
     redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_relay.http.access.LOOK_EVERY", 0.02)
+    monkeypatch.setattr("osrdyne_relay.http.access.FILE_CHECK_SECONDS", 0.02)
     file = tmp_path / "access.toml"
     async with noded(redis, tmp_path) as url, raw(url) as http:
 

@@ -208,7 +208,7 @@ async def test_a_node_that_stops_says_so_and_takes_the_last_answers(redis: Redis
 async def test_a_change_of_its_rights_ends_a_workers_connection_and_no_others(
     redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("osrdyne_relay.http.access.LOOK_EVERY", 0.02)
+    monkeypatch.setattr("osrdyne_relay.http.access.FILE_CHECK_SECONDS", 0.02)
     async with met(redis, tmp_path) as (http, near), socketed(http) as worker, socketed(http, "other") as other:
         await other.serve("other")
         await worker.serve("e")

@@ -520,7 +520,7 @@ async def test_a_client_has_a_bounded_number_of_streams_open(
 
 
 async def test_a_node_that_takes_no_more_of_a_stream_fails_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STALL", "TIDY"):
+    for name in ("STREAM_STALL_SECONDS", "STREAM_REMOVAL_SECONDS"):
         monkeypatch.setattr(f"osrdyne_relay.client.asynchronous.{name}", 0.5)
 
     async def endless() -> AsyncIterator[bytes]:

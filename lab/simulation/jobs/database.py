@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from osrdyne_jobs.database.bounds import PATIENCE
+from osrdyne_jobs.database.bounds import CALL_TIMEOUT_SECONDS
 from osrdyne_jobs.database.engines import engine_for, migrate
 from simulation.jobs.scheduler import Process, Scheduler
 from simulation.jobs.threads import Semaphore
@@ -113,7 +113,7 @@ class Database:
             raise sqlite3.OperationalError("the database is away")
 
     def _become_writer(self, connection: Any) -> None:
-        if not self._write_lock.acquire(timeout=PATIENCE):
+        if not self._write_lock.acquire(timeout=CALL_TIMEOUT_SECONDS):
             raise sqlite3.OperationalError("database is locked")
         self._writer = connection
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 log = log_lines.logger(__name__)
 
 #: Seconds between two attempts to reach what is away.
-PAUSE = 1.0
+RETRY_SECONDS = 1.0
 
 
 def redo(
@@ -111,7 +111,7 @@ class LateCaster:
             self._client.close()
 
     def _open_later(self) -> None:
-        self._stop.wait(PAUSE)
+        self._stop.wait(RETRY_SECONDS)
         try:
             self._client = _reached(lambda: _opened(self._make_client()), self._outage, self._stop)
         except Exception as error:  # noqa: BLE001 - an address that is wrong now ends no administration
@@ -141,5 +141,5 @@ def _reached(reach: Callable[[], T], outage: OutageLog, stop: threading.Event) -
         else:
             outage.over(time.monotonic())
             return reached
-        stop.wait(PAUSE)
+        stop.wait(RETRY_SECONDS)
     return None

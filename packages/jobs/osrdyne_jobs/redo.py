@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from osrdyne_client.errors import ClientClosed
 from osrdyne_jobs import messages
-from osrdyne_jobs.client import CAST_PATIENCE, Caster
+from osrdyne_jobs.client import CAST_TIMEOUT_SECONDS, Caster
 from osrdyne_jobs.database.engines import reason
 from osrdyne_jobs.redo_rules import Reach
 from osrdyne_jobs.store import history, records, scans
@@ -176,7 +176,7 @@ class Redo:
         for hint in hints:
             try:
                 body = messages.encode(hint.type, hint.job)
-                casts[hint.job] = self._caster.start_cast(hint.resource, body, timeout=CAST_PATIENCE)
+                casts[hint.job] = self._caster.start_cast(hint.resource, body, timeout=CAST_TIMEOUT_SECONDS)
             except ClientClosed:
                 raise
             except OsrdyneError as error:

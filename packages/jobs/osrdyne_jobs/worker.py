@@ -34,13 +34,13 @@ from osrdyne_worker import Reject, Request, environment, run
 log = log_lines.logger(__name__)
 
 #: Seconds after which the job of a worker that died is taken over.
-LEASE = 30.0
+LEASE_SECONDS = 30.0
 #: Leases are renewed this many times within their length.
 RENEWALS = 4
 #: Part of the consumer timeout for which a request is held.
-HELD = 0.5
+HELD_SHARE = 0.5
 #: Pauses in seconds between attempts to write an outcome while the database is away.
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 
 
 class JobCancelled(Exception):
@@ -188,7 +188,7 @@ class JobWorker:
         database: str | Engine,
         handlers: Mapping[JobType, JobHandler],
         *,
-        lease: float = LEASE,
+        lease: float = LEASE_SECONDS,
         threads: int = 1,
         name: str | None = None,
         held: float | None = None,
@@ -240,7 +240,7 @@ class JobWorker:
     def _adopt(self, here: WorkerEnvironment) -> None:
         self._name = self._name or here.id
         if self._held is None and here.consumer_timeout_ms is not None:
-            self._held = HELD * here.consumer_timeout_ms / 1000
+            self._held = HELD_SHARE * here.consumer_timeout_ms / 1000
 
     def handle(self, request: Request) -> None:
         """Handle one request: do what is due of the type that it names. For `osrdyne_worker.run` or `serve`.
@@ -385,7 +385,7 @@ class JobWorker:
 
         Returns when that was asked for, by the monotonic clock, and what began.
         """
-        retry = Retry(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
+        retry = Retry(first=FIRST_PAUSE_SECONDS, limit=LONGEST_PAUSE_SECONDS)
         outage = OutageLog(log, "the database", meanwhile="an outcome waits to be written", token=run.token)
         while True:
             asked, begun = time.monotonic(), None

@@ -29,7 +29,7 @@ from osrdyne_runtime.forks import Home, keep
 log = log_lines.logger(__name__)
 
 #: Seconds that `close` waits for calls and requests to end in good order.
-_CLOSING = 5.0
+_CLOSE_SECONDS = 5.0
 
 
 class Relay:
@@ -282,7 +282,7 @@ class Relay:
             if isinstance(held, Collected):
                 self._node.later(_stopped(held), f"end of {held.id}")
         with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 await asyncio.gather(*(call.ended() for call in calls))
                 await asyncio.gather(*self._node.chores, return_exceptions=True)
         left = [*self._node.tasks, *self._node.chores]

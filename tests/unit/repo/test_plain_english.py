@@ -211,6 +211,18 @@ def test_a_loop_over_one_is_found_in_each_form() -> None:
     assert loops_over_one(code) == [1, 2, 3]
 
 
+#: A constant whose comment says that it is a number of seconds.
+SECONDS = re.compile(r"^#: Seconds\b.*\n(?:#:.*\n)*(_?[A-Z][A-Z0-9_]*)(?:: \w+)? = ", re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", ["packages/jobs/", "packages/relay/"])
+def test_the_name_of_a_constant_in_seconds_says_so(folder: str) -> None:
+    named = [(name, found) for name in code_in(folder) for found in SECONDS.findall(Path(steps.ROOT, name).read_text())]
+
+    assert len(named) > 10
+    assert [(name, constant) for name, constant in named if not constant.endswith("_SECONDS")] == []
+
+
 @pytest.mark.parametrize("text", ["it is no\n    duration", "what ARE no durations", "being no table"])
 def test_the_shape_is_no_x_is_found_over_the_end_of_a_line(text: str) -> None:
     assert dialect(f'"""{text}"""', is_no)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 Work = Callable[[AsyncRelayClient], Coroutine[Any, Any, T]]
 
 #: Seconds that `close` waits for the thread. Where a call is in flight, the thread goes on until that has ended.
-_CLOSE = 1.0
+_CLOSE_SECONDS = 1.0
 
 
 class Connections:
@@ -89,7 +89,7 @@ class Connections:
         if opened is not None:
             portal, _, stop = opened
             stop()
-            portal.ends(_CLOSE)
+            portal.ends(_CLOSE_SECONDS)
 
 
 @asynccontextmanager

@@ -29,11 +29,11 @@ from osrdyne_runtime.retry import Retry
 log = log_lines.logger(__name__)
 
 #: Seconds between two pings; a peer that does not answer for half of it is gone.
-_PING = 30.0
+_PING_SECONDS = 30.0
 #: Seconds for the peer to end a connection that we end.
-_CLOSING = 2.0
+_CLOSE_SECONDS = 2.0
 #: Seconds that a slot polls at a time. It polls again at once.
-_POLL = 300.0
+_POLL_SECONDS = 300.0
 
 
 class _Head(BaseModel):
@@ -56,7 +56,10 @@ async def socket(request: web.Request) -> web.StreamResponse:
     if not client.grant.serve:
         raise AccessDenied
     own = web.WebSocketResponse(
-        heartbeat=_PING, timeout=_CLOSING, compress=False, max_msg_size=request.client_max_size + wire.MOST_HEAD
+        heartbeat=_PING_SECONDS,
+        timeout=_CLOSE_SECONDS,
+        compress=False,
+        max_msg_size=request.client_max_size + wire.MOST_HEAD,
     )
     if not own.can_prepare(request):
         raise InvalidCall("this path is for WebSockets: poll at /v1/poll, or ask for an upgrade")
@@ -163,7 +166,7 @@ class _Connection:
             while slot.wanted:
                 slot.quiet.clear()
                 try:
-                    held = await self._service.collect(self._client, slot.endpoint, _POLL, slot.poll)
+                    held = await self._service.collect(self._client, slot.endpoint, _POLL_SECONDS, slot.poll)
                     retry.worked()
                 except NodeStopping:
                     return

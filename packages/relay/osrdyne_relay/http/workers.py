@@ -13,7 +13,7 @@ from osrdyne_relay.messages import Answer
 from osrdyne_relay.redis.names import is_id
 
 #: Seconds that a poll waits, unless it says otherwise.
-_WAIT = 30.0
+_WAIT_SECONDS = 30.0
 #: Most bytes of the reason of a failure.
 _MOST_REASON = 8000
 
@@ -22,7 +22,7 @@ async def poll(request: web.Request) -> web.StreamResponse:
     """Give the next request of an endpoint: 200 with the request, or 204 when there was none."""
     service, client, endpoint = request.app[SERVICE], request[CLIENT], endpoint_of(request)
     client.may_serve(endpoint)
-    wait = seconds_of(request, "wait", _WAIT, service.settings.longest_poll)
+    wait = seconds_of(request, "wait", _WAIT_SECONDS, service.settings.longest_poll)
     name = request.query.get("poll")
     if name is not None and not is_id(name):
         raise InvalidCall("`poll` is a name of 32 hexadecimal digits")
@@ -81,7 +81,7 @@ async def give_back(request: web.Request) -> web.StreamResponse:
 async def news(request: web.Request) -> web.StreamResponse:
     """Say when a request is no longer wanted: 200 and why, or 204 when nothing happened. It is a sign of life, too."""
     service, held = request.app[SERVICE], _held_request(request)
-    why = await service.news(held, seconds_of(request, "wait", _WAIT, service.settings.longest_poll) or 0.0)
+    why = await service.news(held, seconds_of(request, "wait", _WAIT_SECONDS, service.settings.longest_poll) or 0.0)
     return web.Response(status=204) if why is None else web.json_response(wire.problem(why))
 
 

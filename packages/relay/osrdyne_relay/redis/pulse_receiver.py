@@ -20,7 +20,7 @@ log = log_lines.logger(__name__)
 #: Channels that are subscribed to by one command.
 _AT_ONCE = 256
 #: Longest pause between two attempts to connect, in seconds.
-_MOST_PAUSE = 5.0
+_LONGEST_PAUSE_SECONDS = 5.0
 
 #: Takes the content of a pulse; None when the subscription has begun. It returns at once and raises nothing.
 Receiver = Callable[[bytes | None], None]
@@ -35,7 +35,7 @@ class PulseReceiver:
         #: Channels whose subscription this connection must begin or end.
         self._changed: dict[str, None] = {}
         self._news = asyncio.Event()
-        self._retry = Retry(first=0.05, limit=_MOST_PAUSE)
+        self._retry = Retry(first=0.05, limit=_LONGEST_PAUSE_SECONDS)
         self._outage = OutageLog(log, "the pulses of Redis", meanwhile="looks find what they announce")
 
     def listen(self, channel: str, receiver: Receiver) -> None:
