@@ -47,7 +47,7 @@ def redo(
 
 
 async def until_signal(work: Callable[[threading.Event], None]) -> None:
-    """Do work in a thread, and tell it of a signal. A handler in the thread that waits for the event could hang it."""
+    """Do work in a thread, and set its event at a signal. A signal handler in the waiting thread could hang it."""
     stop = threading.Event()
     program.on_stop_signal(stop.set)
     await asyncio.to_thread(work, stop)

@@ -50,7 +50,7 @@ class Redo:
     """One redo process."""
 
     def __init__(self, engine: Engine, caster: Caster, settings: RedoSettings, *, name: str) -> None:
-        """`caster` is an open `osrdyne_client.Client` of the pool; `name` tells this process from others."""
+        """`caster` is an open `osrdyne_client.Client` of the pool; `name` distinguishes this process from others."""
         self._engine = engine
         self._caster = caster
         self._settings = settings

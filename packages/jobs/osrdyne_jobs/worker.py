@@ -99,7 +99,7 @@ JobHandler = Callable[[Run], object]
 
 
 class _Leases:
-    """Renews the leases of the runs of one process, and tells runs whose lease is in doubt.
+    """Renews the leases of the runs of one process, and warns runs whose lease is in doubt.
 
     Two threads: a database that hangs holds up renewals, and must not hold up the news of it.
     """
@@ -138,7 +138,7 @@ class _Leases:
             thread.join(self._lease)  # a database that hangs must not hold up the end
 
     def _watch(self) -> None:
-        """Tell runs whose lease was not renewed in time: another worker may begin their jobs."""
+        """Warn runs whose lease was not renewed in time: another worker may begin their jobs."""
         while not self._closed.wait(self._lease / RENEWALS / 4):
             with self._lock:
                 late = [late_run for late_run, until in self._runs.values() if time.monotonic() >= until]
@@ -346,7 +346,7 @@ class JobWorker:
                 goes_on = not late and not self._closing.is_set()
                 doing = self._finish(doing, outcome, reason, goes_on=goes_on)
                 if doing is None and goes_on:
-                    # Another worker may have been told of a job while this one still had the lock.
+                    # Another worker may have heard of a job while this one still had the lock.
                     doing = self._begin(run.type, run.resource)
         except SQLAlchemyError as error:
             log.warning("no job could be begun", extra={"reason": _reason(error)})  # redo casts it again
@@ -367,7 +367,7 @@ class JobWorker:
         except BaseException as error:
             log.exception("a job failed", extra={"type": run.type, "key": run.resource, "job": run.job})
             return states.FAILED, _said(error)
-        # Nobody knows whether a handler that was told to stop has done all of its work.
+        # It is not known whether a handler that was asked to stop has done all of its work.
         return (states.CANCELLED, _STOPPED) if run.cancelled.is_set() else (states.DONE, None)
 
     def _finish(self, run: Run, outcome: str, reason: str | None, *, goes_on: bool = False) -> Run | None:

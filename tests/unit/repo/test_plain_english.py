@@ -60,6 +60,7 @@ PRODUCT = (
         "packages/amqp/",
         "packages/client/",
         "packages/worker/",
+        "packages/jobs/",
         "packages/relay/",
         "packages/bus/",
     ),

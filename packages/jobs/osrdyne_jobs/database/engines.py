@@ -181,7 +181,7 @@ def for_one_statement(engine: AnEngine) -> AnEngine:
 
 
 def begin_reading(connection: Connection) -> None:
-    """Begin a transaction that only reads: on SQLite it holds nobody up."""
+    """Begin a transaction that only reads: on SQLite it blocks no other."""
     before = _READS.set(True)
     try:
         connection.begin()

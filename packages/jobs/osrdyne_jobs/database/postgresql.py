@@ -41,7 +41,7 @@ _SERVER = {
 
 
 def set_up(engine: Engine, address: str | Callable[[], str], known: DatabaseAddress) -> None:
-    """Have an engine connect to the address, which a function says anew for each connection.
+    """Have an engine connect to the address, which a function returns for each connection.
 
     Where that cannot be read, the last one is used: at first `known`.
     """

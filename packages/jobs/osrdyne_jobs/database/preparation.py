@@ -199,7 +199,7 @@ _SEEN = """
     UNION ALL SELECT relname::text, relacl::text FROM pg_class WHERE relnamespace = 'public'::regnamespace
     ORDER BY 1, 2
 """
-#: The first line takes PostgreSQL's default away: everybody may connect, and make temporary tables.
+#: The first line takes PostgreSQL's default away: all users may connect, and make temporary tables.
 _GRANTED = """
     REVOKE ALL ON DATABASE {database} FROM PUBLIC;
     GRANT CONNECT ON DATABASE {database} TO {programs};

@@ -38,7 +38,7 @@ def create_app(
     localhost are answered; listen on a loopback address only.
     `types`: those of which jobs can be created.
     `client`: an open client of the pool, with which new jobs are cast. Without one, redo casts them.
-    `let_in`: is told the host and port from which a request with the token came.
+    `let_in`: called with the host and port from which a request with the token came.
 
     Raises CannotServe for a token that is too short, or cannot be sent.
     """

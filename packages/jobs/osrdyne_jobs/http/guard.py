@@ -1,6 +1,6 @@
 """Who may ask: decides on each request by its method, path and headers, before the application sees it.
 
-With a token, whoever knows it may ask. A browser does not send it by itself, so pages of other sites cannot use it.
+A program that knows the token may ask. A browser does not send it by itself, so pages of other sites cannot use it.
 
 Without one, the address is a loopback one (`server`), and every program of this machine may ask. A browser is such a
 program, and it also runs pages of other sites. Two rules keep those out:

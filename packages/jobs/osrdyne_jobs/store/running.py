@@ -124,7 +124,7 @@ def go_on(
     following = next_job(connection, type, resource)
     if following is None:
         return None
-    # Until this transaction ends, nobody else can take the lock.
+    # Until this transaction ends, no other transaction can take the lock.
     after = Grip(_begin_run(connection, type, resource, worker), _holder(worker))
     values = {"type": type, "resource": resource, "worker": after.holder, "lease": lease, "run_id": after.token}
     connection.execute(_LOCK, values)
